@@ -54,13 +54,13 @@ class Repeated:
     changes: int = 0
     records: int = 0
     repeats: Mapping[str, int] = field(default_factory=dict)
-    hand_overs: Mapping[str, int] = field(default_factory=dict)
+    ownership_transfers: Mapping[str, int] = field(default_factory=dict)
     cover_ms: list[int] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
 
     def row(self) -> str:
         """One line of the table."""
-        pairs = [f"{self.repeats.get(pair, 0)} in {self.hand_overs.get(pair, 0)}" for pair in PAIRS]
+        pairs = [f"{self.repeats.get(pair, 0)} in {self.ownership_transfers.get(pair, 0)}" for pair in PAIRS]
         others = sum(count for reason, count in self.repeats.items() if reason not in PAIRS)
         cover = f"{statistics.median(self.cover_ms):.0f} (to {max(self.cover_ms)})" if self.cover_ms else "-"
         cells = [self.setting.commit_interval_ms, self.setting.settle_ms, self.changes, *pairs, others, cover]
@@ -141,7 +141,7 @@ def _judge(lab: GroupLab, repeated: Repeated, folder: Path) -> None:
     if verdict is not None:
         repeated.records = verdict.counts.records
         repeated.repeats = verdict.counts.duplicates
-        repeated.hand_overs = verdict.counts.ownership_transfers
+        repeated.ownership_transfers = verdict.counts.ownership_transfers
 
 
 def repeats_section(release: str, changes: int, seed: int, machine: Callable[[], str]) -> str:

@@ -50,7 +50,7 @@ def seen_by_both(
     *,
     check_crcs: bool = True,
     end_offset: int = NO_END,
-    left_out: Collection[int] = (),
+    excluded_batches: Collection[int] = (),
     rows: int = 8,
     **limits: Any,
 ) -> Seen:
@@ -59,7 +59,8 @@ def seen_by_both(
     Without the compiled decoder: what the reference sees.
     """
     same: dict[str, Any] = {
-        "start_offset": start_offset, "check_crcs": check_crcs, "end_offset": end_offset, "left_out": left_out, **limits
+        "start_offset": start_offset, "check_crcs": check_crcs, "end_offset": end_offset,
+        "excluded_batches": excluded_batches, **limits,
     }  # fmt: skip
     expected = seen(iter_records(record_set, **same))
     if compiled.RECORD_DECODER is not None:

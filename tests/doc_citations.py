@@ -32,7 +32,9 @@ IN_TRANSCRIPTS = {
 }
 """What transcripts call some settings."""
 CONNECTORS = frozenset({"ZookeeperConsumerConnector", "createJavaConsumerConnector"})
-MADE_OF = tuple(f"zkconsumer/{part}" for part in ("connector", "core/", "kafka/", "observe/", "runtime/", "streams.py"))
+MADE_OF = tuple(
+    f"zkconsumer/{part}" for part in ("connector", "member/", "kafka/", "observe/", "runtime/", "streams.py")
+)
 """What a whole connector is made of: a test that has one uses all of it.  Tests replace ZooKeeper."""
 BESIDE = ("zkconsumer/javaapi", "zkconsumer/wire/", "zkconsumer/zk/")
 """What a connector works with besides; a sentence may be about it as a whole."""
@@ -41,7 +43,7 @@ COMMAND_LINE = frozenset({"tool", "CliRunner"})
 OF_COMMANDS = ("zkconsumer/admin/", "zkconsumer/cli/")
 WITH_PROGRAMS = ("tests/real/", "tests/whole_consumer/")
 """Where tests start programs, of which each has a whole connector, or is a command."""
-SHARED = (ROOT / "tests" / "conftest.py", ROOT / "tests" / "fix_world.py")
+SHARED = (ROOT / "tests" / "conftest.py", ROOT / "tests" / "in_memory_fixtures.py")
 """Where fixtures are that every test may use."""
 
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign

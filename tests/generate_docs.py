@@ -63,13 +63,9 @@ def sources_that_log() -> dict[str, str]:
 
     Their lines and counters have pages.
     """
-    folder = ROOT / "bridge" / "spark"
-    found = sorted((folder / "keeper").glob("*.py"))
-    found += [folder / name for name in ("faults.py", "logs.py", "patience.py", "planning.py")]
-    found += [folder / f"{name}.py" for name in ("batch", "decoder", "environment", "offset_sink", "read", "skipping")]
-    found += [folder / f"{name}.py" for name in ("listener", "projector", "starting")]
-    found += sorted((ROOT / "bridge" / "client").glob("*.py"))
-    found += sorted((ROOT / "bridge" / "migration" / "connector").glob("*.py"))
+    bridge = ROOT / "bridge"
+    folders = (bridge / "spark", bridge / "client", bridge / "migration" / "dual" / "connector")
+    found = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return sources(["zkconsumer"]) | {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in found}
 
 

@@ -61,7 +61,7 @@ class SettingStatus(Enum):
 
 
 class SettingOutcome(NamedTuple):
-    """``fate`` of a key in one configuration; ``words``: why, or under which other key it acts."""
+    """``status`` of a key in one configuration; ``words``: why, or under which other key it acts."""
 
     status: SettingStatus
     reason: str
@@ -242,15 +242,22 @@ def secret(key: str, sentence: str, allowed: str) -> Setting[str | None]:
 
 
 def choice(
-    key: str, choices: tuple[str, ...], sentence: str, foreign: Mapping[str, str] | None = None, *, folded: bool = False
+    key: str,
+    choices: tuple[str, ...],
+    sentence: str,
+    values_of_other_clients: Mapping[str, str] | None = None,
+    *,
+    ignore_case: bool = False,
 ) -> Setting[str]:
-    """One of some words, of which the first is the default; ``foreign``: words of others -> what it is called here."""
+    """One of some words, of which the first is the default; ``values_of_other_clients``: words of others -> what it is
+    called here.
+    """
 
     def read(given: object) -> str:
-        word = given.lower() if folded and isinstance(given, str) else given
+        word = given.lower() if ignore_case and isinstance(given, str) else given
         if isinstance(word, str) and word in choices:
             return word
-        here = (foreign or {}).get(str(word))
+        here = (values_of_other_clients or {}).get(str(word))
         raise ValueError(f"that is the new consumer's word for {here}" if here else "")
 
     return Setting(key, sentence, read, "string", " or ".join(choices), choices[0], "")

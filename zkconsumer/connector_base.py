@@ -365,9 +365,9 @@ class ConsumerConnector(Generic[M]):
 
         What is on its way out is committed with its release; without automatic commits only the program can do it.
         """
-        everything = not self.config.auto_commit_enable
+        include_leaving = not self.config.auto_commit_enable
         held = self._member.streams.all_partitions().items()
-        return {tp: (info, info.resets) for tp, info in held if info.is_live or everything}
+        return {tp: (info, info.resets) for tp, info in held if info.is_live or include_leaving}
 
     def _consumed(self) -> dict[TopicPartition, int]:
         """What is on its way out is committed with its release; without automatic commits only this can do it.
@@ -376,8 +376,8 @@ class ConsumerConnector(Generic[M]):
         commit.
         """
         infos = self._member.streams.all_partitions()
-        everything = not self.config.auto_commit_enable
-        consumed = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or everything}
+        include_leaving = not self.config.auto_commit_enable
+        consumed = {tp: info.consumed_offset for tp, info in infos.items() if info.is_live or include_leaving}
         positions = {tp: offset for tp, offset in consumed.items() if offset >= 0}
         here = calling_thread()
         for stream in self._streams:
@@ -397,7 +397,7 @@ class ConsumerConnector(Generic[M]):
         """
         self.close()
 
-    def close(self, *, covers_message_in_hand: bool = True) -> None:
+    def close(self, *, acknowledge_delivered: bool = True) -> None:
         """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed.
 
         A rebalance listener that is being called is waited for, within ``rebalance.listener.timeout.ms``.
@@ -414,7 +414,7 @@ class ConsumerConnector(Generic[M]):
         here = calling_thread()
         for stream in self._streams:
             if stream.iterator().thread_id == here:
-                if covers_message_in_hand:
+                if acknowledge_delivered:
                     stream.iterator().acknowledge()
                 else:
                     stream.iterator().undeliver()
@@ -439,7 +439,7 @@ class ConsumerConnector(Generic[M]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(covers_message_in_hand=kind is None)
+        self.close(acknowledge_delivered=kind is None)
 
     # --- what can be seen -----------------------------------------------------------------------------------
 

@@ -372,9 +372,9 @@ class TopicEventHandler(Protocol):
 class ZookeeperTopicEventWatcher:
     """``kafka.consumer.ZookeeperTopicEventWatcher``; the connection string stands for the original's client object."""
 
-    def __init__(self, zkConnect: str, eventHandler: TopicEventHandler, **how: Any) -> None:
+    def __init__(self, zkConnect: str, eventHandler: TopicEventHandler, **options: Any) -> None:
         self._handler = eventHandler
-        self.watcher = _TopicWatcher(zkConnect, self, **how)
+        self.watcher = _TopicWatcher(zkConnect, self, **options)
 
     def handle_topic_event(self, all_topics: Sequence[str]) -> None:
         self._handler.handleTopicEvent(all_topics)

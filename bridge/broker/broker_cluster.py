@@ -40,7 +40,7 @@ class BrokerCluster:
         config: BrokerConfig,
         group_rows: Sequence[BrokerConfigEntry],
         offsets_partitions: int,
-        machine: Callable[[int], CoordinatorStateMachine],
+        new_coordinator: Callable[[int], CoordinatorStateMachine],
         scheduler: Scheduler,
         *,
         authorizer: Authorizer = allow_all,
@@ -65,7 +65,9 @@ class BrokerCluster:
             node_id: BrokerNode(
                 node_id,
                 self,
-                CoordinatorRuntime(node_id, machine(node_id), topics, scheduler, self.fetch_purgatory.on_append),
+                CoordinatorRuntime(
+                    node_id, new_coordinator(node_id), topics, scheduler, self.fetch_purgatory.on_append
+                ),
             )
             for node_id in topics.node_ids
         }
@@ -121,16 +123,16 @@ class BrokerCluster:
         config = {"cleanup.policy": "compact"}
         self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_topic_partitions, replication_factor, config))
 
-    def delete_topics(self, doomed: Sequence[BrokerTopic]) -> None:
+    def delete_topics(self, topics: Sequence[BrokerTopic]) -> None:
         """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
-        if not doomed:
+        if not topics:
             return
-        self.topics.delete(doomed)
-        for topic in doomed:
+        self.topics.delete(topics)
+        for topic in topics:
             for partition in topic.partitions:
                 self.fetch_purgatory.on_partition_changed(topic.name, partition.index)
         for node in self.nodes.values():
-            node.coordinator_runtime.topics_deleted(frozenset(topic.name for topic in doomed))
+            node.coordinator_runtime.topics_deleted(frozenset(topic.name for topic in topics))
         self.on_topics_changed()
 
     def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:

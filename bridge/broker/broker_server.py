@@ -160,11 +160,13 @@ class BrokerServer:
         cluster = self._cluster = build_cluster(settings, LoopScheduler(loop))
         if settings.zookeeper is not None:
             store = self._new_zk_store(settings.zookeeper, SESSION_TIMEOUT_MS)
-            door = ZooKeeperRegistration(store, cluster, settings.listeners, lambda action: _run_on_loop(loop, action))
-            cluster.legacy_offset_store = door.offsets
-            self._zookeeper = door
-            cluster.on_topics_changed = door.write_topics
-            cluster.is_topic_registered = door.is_topic_registered
+            registration = ZooKeeperRegistration(
+                store, cluster, settings.listeners, lambda action: _run_on_loop(loop, action)
+            )
+            cluster.legacy_offset_store = registration.offsets
+            self._zookeeper = registration
+            cluster.on_topics_changed = registration.write_topics
+            cluster.is_topic_registered = registration.is_topic_registered
         self._ports = bind_ports(cluster.nodes.values(), settings.listeners)
 
     def _release_resources(self) -> None:

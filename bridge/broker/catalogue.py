@@ -107,23 +107,26 @@ def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
             name: {
                 "id": entry.topic_id.hex(),
                 "config": entry.config,
-                "partitions": [[led.leader, led.leader_epoch, list(led.replicas)] for led in entry.partitions],
+                "partitions": [
+                    [partition.leader, partition.leader_epoch, list(partition.replicas)]
+                    for partition in entry.partitions
+                ],
             }
             for name, entry in catalogue.topics.items()
         },
     }
 
 
-def decode_catalogue(members: dict[str, Any]) -> Catalogue:
+def decode_catalogue(document: dict[str, Any]) -> Catalogue:
     """From JSON.  ``ValueError``, ``KeyError``, ``TypeError``: it is something else."""
-    if members["version"] != CATALOGUE_VERSION:
-        raise ValueError(f"version {members['version']}, known is {CATALOGUE_VERSION}")
+    if document["version"] != CATALOGUE_VERSION:
+        raise ValueError(f"version {document['version']}, known is {CATALOGUE_VERSION}")
     topics = {
         str(name): TopicEntry(
             bytes.fromhex(row["id"]),
             tuple(PartitionEntry(int(at), int(epoch), tuple(map(int, kept))) for at, epoch, kept in row["partitions"]),
             {str(key): str(value) for key, value in row["config"].items()},
         )
-        for name, row in members["topics"].items()
+        for name, row in document["topics"].items()
     }
-    return Catalogue(str(members["cluster_id"]), topics, int(members["next_producer_id"]))
+    return Catalogue(str(document["cluster_id"]), topics, int(document["next_producer_id"]))

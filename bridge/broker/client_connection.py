@@ -52,20 +52,20 @@ _log = logging.getLogger(__name__)
 
 
 class ClientConnection(asyncio.Protocol):
-    """``open_ones`` has all that are open; ``budget`` is shared by them."""
+    """``open_connections`` has all that are open; ``budget`` is shared by them."""
 
     def __init__(
         self,
         node: BrokerNode,
         listener: str,
-        login: SaslServerAuthenticator,
+        authenticator: SaslServerAuthenticator,
         budget: RequestMemoryBudget,
-        open_ones: set[ClientConnection],
+        open_connections: set[ClientConnection],
     ) -> None:
         self._node = node
         self._listener = listener
-        self._login = login
-        self._open_ones = open_ones
+        self._login = authenticator
+        self._open_ones = open_connections
         self._scheduler = node.cluster.scheduler
         self._frame_bytes_max = node.cluster.config.socket_request_max_bytes
         self._transport: asyncio.Transport | None = None
@@ -129,12 +129,12 @@ class ClientConnection(asyncio.Protocol):
 
         Who sends a request byte by byte is idle until it is whole.
         """
-        still_ms = now_ms - max(self._active_ms, self._receive_buffer.since_ms)
+        idle_ms = now_ms - max(self._active_ms, self._receive_buffer.since_ms)
         if self._is_write_paused:
             self._check_slow_reader(now_ms)
         elif not self._login.is_complete and now_ms - self._opened_ms > AUTHENTICATION_TIMEOUT_MS:
             self._log_and_abort("connection-closed", "nobody logged in")
-        elif not self._is_busy and still_ms > idle_ms_max:
+        elif not self._is_busy and idle_ms > idle_ms_max:
             self.close()
 
     def _check_slow_reader(self, now_ms: int) -> None:
@@ -227,11 +227,11 @@ class ClientConnection(asyncio.Protocol):
         if request.api is API_VERSIONS:
             reply(api_versions_response(self._node.cluster.release))
         elif request.api is SASL_HANDSHAKE:
-            shook = self._login.handshake(request.body.mechanism, request.version)
-            self._reply_authentication(request, shook, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")
+            handshake = self._login.handshake(request.body.mechanism, request.version)
+            self._reply_authentication(request, handshake, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")
         elif request.api is SASL_AUTHENTICATE:
-            said = self._login.authenticate(request.body.auth_bytes)
-            self._reply_authentication(request, said, said.error_message or "")
+            response = self._login.authenticate(request.body.auth_bytes)
+            self._reply_authentication(request, response, response.error_message or "")
         elif not self._login.is_complete:
             self._log_and_abort("connection-closed", f"{request.api.name} before the login")
         else:

@@ -80,13 +80,15 @@ class BrokerConfigEntry:
     is_default: bool
 
 
-def read_broker_config(properties: Mapping[str, str], others: Iterable[str] = ()) -> BrokerConfig:
-    """The broker's keys; ``others`` are keys that somebody else reads.  ``UsageError``: a key or value that is none."""
+def read_broker_config(properties: Mapping[str, str], other_keys: Iterable[str] = ()) -> BrokerConfig:
+    """The broker's keys; ``other_keys`` are keys that somebody else reads.  ``UsageError``: a key or value that is
+    none.
+    """
     known = {column.metadata["key"] for column in fields(BrokerConfig)}
     for key in properties:
-        if key not in known and key not in others:
+        if key not in known and key not in other_keys:
             raise UsageError(
-                f"{key} is no key of the development broker; it has {', '.join(sorted(known | {*others}))}"
+                f"{key} is no key of the development broker; it has {', '.join(sorted(known | {*other_keys}))}"
             )
     return replace(BrokerConfig(), **_parse_properties(BrokerConfig, properties))
 

@@ -65,7 +65,7 @@ class CoordinatorStateMachine(Protocol):
 
 
 class CoordinatorRuntime:
-    """The groups of one node.  ``appended`` is told of partitions of the offsets topic that have grown."""
+    """The groups of one node.  ``on_append`` is told of partitions of the offsets topic that have grown."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class CoordinatorRuntime:
         machine: CoordinatorStateMachine,
         topics: TopicStore,
         scheduler: Scheduler,
-        appended: Callable[[str, int, int], None],
+        on_append: Callable[[str, int, int], None],
     ) -> None:
         self._node_id = node_id
         self._machine = machine
         self._topics = topics
         self._scheduler = scheduler
-        self._on_offsets_append = appended
+        self._on_offsets_append = on_append
         self._timers = Timers(scheduler, lambda key, deadline_ms: self.handle(GroupTimerFired(key, deadline_ms)))
         self._pending_requests: dict[Token, tuple[ApiRequest, Callable[[Any], None]]] = {}
         self._events: deque[Event] = deque()

@@ -26,10 +26,10 @@ class DataFolder:
         self.path = path
         try:
             make_folder(path, SyncPolicy.EVERY_APPEND)
-            strangers = sorted(child.name for child in path.iterdir() if child.name not in _KNOWN_NAMES)
-            if strangers:
+            unknown_names = sorted(child.name for child in path.iterdir() if child.name not in _KNOWN_NAMES)
+            if unknown_names:
                 raise PreconditionFailed(
-                    f"{path} holds {', '.join(strangers[:3])}, which is no broker's of this kind; give an empty "
+                    f"{path} holds {', '.join(unknown_names[:3])}, which is no broker's of this kind; give an empty "
                     "directory, or one that this broker has made"
                 )
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -69,17 +69,17 @@ def read_listener(text: str) -> BrokerListener:
 def with_advertised(listeners: list[BrokerListener], texts: list[str]) -> list[BrokerListener]:
     """``NAME://HOST:PORT`` for each listener whose clients are told another address than that it listens at."""
     check_listeners(listeners)
-    told = {listener.name: listener for listener in listeners}
+    by_name = {listener.name: listener for listener in listeners}
     for text in texts:
         found = _ADVERTISED.fullmatch(text)
-        if found is None or found["name"] not in told or not 0 < int(found["port"]) <= PORT_MAX:
+        if found is None or found["name"] not in by_name or not 0 < int(found["port"]) <= PORT_MAX:
             raise UsageError(
-                f"{mask_user(text)!r} is no address of a listener: write NAME://HOST:PORT; there are {', '.join(told)}"
+                f"{mask_user(text)!r} is no listener address: write NAME://HOST:PORT; there are {', '.join(by_name)}"
             )
-        told[found["name"]] = replace(
-            told[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])
+        by_name[found["name"]] = replace(
+            by_name[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])
         )
-    return list(told.values())
+    return list(by_name.values())
 
 
 def bootstrap_servers(addresses: Iterable[BrokerAddress]) -> str:

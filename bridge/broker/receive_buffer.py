@@ -23,21 +23,21 @@ class RequestMemoryBudget:
         self._bytes_held = 0
         self._buffers: set[ReceiveBuffer] = set()
 
-    def update(self, holder: ReceiveBuffer, bytes_more: int) -> None:
+    def update(self, buffer: ReceiveBuffer, bytes_more: int) -> None:
         """So many more lie there, or (below 0) fewer."""
         self._bytes_held += bytes_more
-        if holder.size:
-            self._buffers.add(holder)
+        if buffer.size:
+            self._buffers.add(buffer)
         else:
-            self._buffers.discard(holder)
+            self._buffers.discard(buffer)
 
     def enforce_limit(self, now_ms: int) -> None:
         """Give up those who hold too much, one after the other."""
         while self._bytes_held > self._bytes_max:
-            holder = max(self._buffers, key=lambda one: one.size * (now_ms - one.since_ms + 1))
-            words = f"queued.max.request.bytes are held, and {holder.size} by this one, which sends no whole request"
-            holder.discard()
-            holder.close_connection(words)
+            buffer = max(self._buffers, key=lambda one: one.size * (now_ms - one.since_ms + 1))
+            words = f"queued.max.request.bytes are held, and {buffer.size} by this one, which sends no whole request"
+            buffer.discard()
+            buffer.close_connection(words)
 
 
 class ReceiveBuffer:

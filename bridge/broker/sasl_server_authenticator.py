@@ -83,10 +83,10 @@ class SaslServerAuthenticator:
             return False
         if len(parts) != 3 or self.users is None:
             return False
-        acts_as, user, password = parts
+        authorization_id, user, password = parts
         expected = self.users.get(user, "")
         fits = hmac.compare_digest(password.encode(), expected.encode())
-        if not (fits and user in self.users and acts_as in ("", user)):
+        if not (fits and user in self.users and authorization_id in ("", user)):
             return False
         self.state, self.principal = SaslServerState.COMPLETE, user
         return True

@@ -146,21 +146,25 @@ class TopicStore:
         self._save(replace(self._catalogue, topics=self._catalogue.topics | entries))
         return [self._open(name, entry) for name, entry in entries.items()]
 
-    def assign_replicas(self, partitions: int, replication_factor: int, before: int = 0) -> list[tuple[int, ...]]:
-        """Which nodes keep each partition of a new topic: they take turns.  ``before``: how many are made before it."""
+    def assign_replicas(
+        self, partitions: int, replication_factor: int, topics_before: int = 0
+    ) -> list[tuple[int, ...]]:
+        """Which nodes keep each partition of a new topic: they take turns.  ``topics_before``: how many are made before
+        it.
+        """
         ids = self.node_ids
-        first = len(self._by_name) + before
+        first = len(self._by_name) + topics_before
         return [
             tuple(ids[(first + index + at) % len(ids)] for at in range(replication_factor))
             for index in range(partitions)
         ]
 
-    def delete(self, doomed: Sequence[BrokerTopic]) -> None:
+    def delete(self, topics: Sequence[BrokerTopic]) -> None:
         """Remove topics and their records for good; the catalogue is written once.  ``OSError``: none was removed."""
-        gone = {topic.name for topic in doomed}
+        gone = {topic.name for topic in topics}
         kept = {name: entry for name, entry in self._catalogue.topics.items() if name not in gone}
         self._save(replace(self._catalogue, topics=kept))
-        for topic in doomed:
+        for topic in topics:
             del self._by_name[topic.name], self._by_id[topic.topic_id]
             for partition in topic.partitions:
                 partition.log.delete()

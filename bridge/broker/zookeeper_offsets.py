@@ -60,18 +60,20 @@ class ZooKeeperOffsetStore:
 
             def created(results: list[Result]) -> None:
                 results = results[len(above) :]
-                beaten = [at for at, result in zip(absent, results, strict=True) if isinstance(result, NodeExists)]
+                created_by_others = [
+                    at for at, result in zip(absent, results, strict=True) if isinstance(result, NodeExists)
+                ]
                 for at, result in zip(absent, results, strict=True):
                     codes[wanted[at][0]] = _error_code(result)
-                again = [SetData(wanted[at][1], wanted[at][2]) for at in beaten]
+                again = [SetData(wanted[at][1], wanted[at][2]) for at in created_by_others]
                 if again:
                     # Somebody made the node meanwhile: what stands in it is theirs, and not yet what we say is stored.
-                    self._submit(again, lambda results: was_set_again(beaten, results))
+                    self._submit(again, lambda results: was_set_again(created_by_others, results))
                 else:
                     answer(codes)
 
-            def was_set_again(beaten: list[int], results: list[Result]) -> None:
-                for at, result in zip(beaten, results, strict=True):
+            def was_set_again(created_by_others: list[int], results: list[Result]) -> None:
+                for at, result in zip(created_by_others, results, strict=True):
                     codes[wanted[at][0]] = _error_code(result)
                 answer(codes)
 
@@ -104,7 +106,7 @@ class ZooKeeperOffsetStore:
         self._submit([GetMany(wanted)], found)
 
     def _call_once_or_timeout(
-        self, done: Callable[[dict[TopicPartition, C]], None], late: dict[TopicPartition, C]
+        self, done: Callable[[dict[TopicPartition, C]], None], on_timeout: dict[TopicPartition, C]
     ) -> ResultCallback[C]:
         """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
         answered: list[bool] = []
@@ -115,7 +117,7 @@ class ZooKeeperOffsetStore:
                 timer.cancel()
                 done(values)
 
-        timer = self._scheduler.call_in(ZOOKEEPER_TIMEOUT_MS, lambda: answer(late))
+        timer = self._scheduler.call_in(ZOOKEEPER_TIMEOUT_MS, lambda: answer(on_timeout))
         return answer
 
 

@@ -51,19 +51,21 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperRegistration:
-    """``to_broker`` runs something on the broker's thread.  Everything but ``open`` and ``close`` is called there."""
+    """``run_on_broker_thread`` runs something on the broker's thread.  Everything but ``open`` and ``close`` is called
+    there.
+    """
 
     def __init__(
         self,
         store: ZkStore,
         cluster: BrokerCluster,
         listeners: Sequence[BrokerListener],
-        to_broker: Callable[[Callable[[], None]], None],
+        run_on_broker_thread: Callable[[Callable[[], None]], None],
     ) -> None:
         self._store = store
         self._cluster = cluster
         self._listeners = listeners
-        self._run_on_broker_thread = to_broker
+        self._run_on_broker_thread = run_on_broker_thread
         self.offsets = ZooKeeperOffsetStore(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
         self._created_paths: set[str] = set()

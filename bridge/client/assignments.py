@@ -61,28 +61,30 @@ def perform_assignment(
     ``AssignorFailed``: it raised, gave to somebody who is no member, or gave away what another still has.
     """
     try:
-        shares = assignor.assign(partitions, subscriptions, racks)
+        assignments = assignor.assign(partitions, subscriptions, racks)
     except ZkConsumerError:
         raise
     except Exception as error:
         raise AssignorFailed(f"the assignor {assignor.name} raised {error!r}") from error
-    strangers = sorted(shares.keys() - subscriptions.keys())
-    if strangers:
-        raise AssignorFailed(f"the assignor {assignor.name} gave partitions to {strangers[0]!r}, which is no member")
+    unknown_members = sorted(assignments.keys() - subscriptions.keys())
+    if unknown_members:
+        raise AssignorFailed(
+            f"the assignor {assignor.name} gave partitions to {unknown_members[0]!r}, which is no member"
+        )
     if protocol is RebalanceProtocol.COOPERATIVE and assignor.name != COOPERATIVE_STICKY:
-        validate_cooperative_assignment(assignor.name, subscriptions, shares)
-    return {member: encode_assignment(shares.get(member) or Assignment()) for member in subscriptions}
+        validate_cooperative_assignment(assignor.name, subscriptions, assignments)
+    return {member: encode_assignment(assignments.get(member) or Assignment()) for member in subscriptions}
 
 
 def validate_cooperative_assignment(
-    name: str, subscriptions: Mapping[str, Subscription], shares: Mapping[str, Assignment]
+    name: str, subscriptions: Mapping[str, Subscription], assignments: Mapping[str, Assignment]
 ) -> None:
     """Nothing may go from one member to another in one step: the first one reads it still."""
     revoked: set[TopicPartition] = set()
     added: set[TopicPartition] = set()
     for member, subscription in subscriptions.items():
         owned = set(subscription.owned_partitions)
-        given = set(shares.get(member, Assignment()).partitions)
+        given = set(assignments.get(member, Assignment()).partitions)
         revoked |= owned - given
         added |= given - owned
     both = sorted(revoked & added)

@@ -4,7 +4,7 @@ r"""What a consumer does when its group forms anew: divide, give back, take up. 
     on_leader_elected    divide what anybody subscribes to, and watch it from then on
     on_join_complete     give back what is not ours any more (cooperative), call the program, begin to read
 
-What is given back is stopped, committed and told to the program in this order (``hand_back``).  When the generation is
+What is given back is stopped, committed and told to the program in this order (``revocation``).  When the generation is
 lost it belongs to others by now: it is told as lost, and not committed.
 """
 
@@ -119,7 +119,7 @@ class ConsumerRebalance(AbstractCoordinator):
 
     @property
     def commits_while_joining(self) -> bool:
-        """See ``GroupMember``: where it kept partitions, as by a cooperative protocol."""
+        """See ``GroupMemberBase``: where it kept partitions, as by a cooperative protocol."""
         return super().commits_while_joining and bool(self.assigned)
 
     @property
@@ -234,7 +234,7 @@ class ConsumerRebalance(AbstractCoordinator):
             self.raise_to_program(told)
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
-        """See ``GroupMember``.  What is lost is stopped now: a callback, or an answer, may be waited for meanwhile."""
+        """See ``GroupMemberBase``.  What is lost is stopped now: a callback, or an answer, may be waited for."""
         if self.assigned and self.step is not JoinStep.IDLE:
             self.pending_commands.add(StopPartitions(self.assigned))
         super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)

@@ -75,7 +75,7 @@ Item: TypeAlias = "cev.Event | NetworkAnswer | PartitionProcessorEvent | ev.List
 class CommandSender(Protocol):
     """The network."""
 
-    def perform(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
+    def execute(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
         """Do this soon; never wait."""
 
 
@@ -115,12 +115,12 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         handing: AssignmentExecutor,
         network: CommandSender,
         concerned: MachineObserver,
-        on_death: Callable[[str, BaseException], None],
+        on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
         """Run from now on."""
         self._handing, self._network, self._concerned = handing, network, concerned
         self.call_every(POLL_INTERVAL_MS, lambda: self.dispatch(self._poll_program()))
-        self.start_thread(name, on_death)
+        self.start_thread(name, on_thread_error)
 
     def handle_event(self, event: Item) -> None:
         """Handle this now; only on the thread."""
@@ -165,7 +165,7 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         try:
             while self._pending or self._commands:
                 if self._commands:
-                    self._perform(self._commands.popleft())
+                    self._execute(self._commands.popleft())
                 else:
                     now_ms = self._clock.now_ms()
                     self._commands += self.machine.handle(self._next_event(now_ms), now_ms)
@@ -185,10 +185,10 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         busy = self._handing.holder.busy_stream
         return cev.Polled() if busy is None else cev.Polled(*busy)
 
-    def _perform(self, command: cmd.Command) -> None:
+    def _execute(self, command: cmd.Command) -> None:
         match command:
             case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
-                self._network.perform(command)
+                self._network.execute(command)
             case cmd.SetMemberTimer(kind, deadline_ms):
                 self.set_timer(kind, deadline_ms)
             case cmd.CancelMemberTimer(kind):

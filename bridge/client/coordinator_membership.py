@@ -128,8 +128,8 @@ class CoordinatorMembership:
             watches_racks=config.client_rack is not None,
             on_brokers=brokers.bootstrap.update,
             on_change=lambda: self._topics.changed(),
-            on_refused=self.authentication_failed,
-            on_death=self.thread_died,
+            on_authentication_error=self.authentication_failed,
+            on_thread_error=self.thread_died,
         )
         self._refusals = TopicErrorHandler(
             self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
@@ -180,7 +180,7 @@ class CoordinatorMembership:
             with_group_apis(connection, ranges, limit_ms)
 
         try:
-            self.bootstrap_client.execute(question, limit_ms=timeout_ms)
+            self.bootstrap_client.execute(question, total_timeout_ms=timeout_ms)
         except ZkConsumerError as error:
             self.close()
             raise getattr(error, "authentication_error", None) or error from None
@@ -367,7 +367,7 @@ class CoordinatorMembership:
     # --- what the control thread tells ----------------------------------------------------------------------------
 
     def commit_done(self, command: cmd.CommitDone) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         self._calls.done(command)
 
     def assignment_complete(self) -> None:
@@ -375,11 +375,11 @@ class CoordinatorMembership:
         self._share_known.set()
 
     def fetched(self, command: cmd.FetchDone) -> None:
-        """See ``Concerned``: what ``handing`` did not ask."""
+        """See ``MachineObserver``: what ``handing`` did not ask."""
         self._questions.done(command)
 
     def needs_metadata(self, command: cmd.NeedMetadata) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         self._topics.need(command.topics)
 
     def raised(self, command: cmd.Raise) -> None:
@@ -395,12 +395,12 @@ class CoordinatorMembership:
             self.hooks.call("warning_logged", "WARNING", "group-error", str(error))
 
     def stopped(self) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         self.assignment_executor.stopped()
         self._has_left.set()
 
     def noted(self, command: cmd.LogMemberEvent) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         self.counters.add(command.name.replace("-", "_"))
         if command.name == "joining":
             self.observer.metrics.rebalance_started()
@@ -414,7 +414,7 @@ class CoordinatorMembership:
             self.observer.commit_completed(KAFKA_STORE, *said)
 
     def was_reset(self, event: ev.OffsetReset) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         if self.assignment_executor.on_offset_reset(event):
             self.counters.add("offsets_reset")
 

@@ -183,7 +183,7 @@ class AssignorsOffered:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The program ends: commit if that is automatic, leave if that is wanted, then ``Stopped``, within this time."""
+    """The program ends: commit if that is automatic, leave if that is wanted, then ``MemberStopped``, in this time."""
 
     leave: bool = True
     timeout_ms: int = 30_000

@@ -4,7 +4,7 @@ r"""A member of a group, apart from how it joins: who it is, whether it lives, h
     silent for a session: look for the coordinator anew      one record for max.poll.interval.ms: leave
 
 ``state`` is what the coordinator knows of us, ``step`` what we are doing to be in the next generation:
-``abstract_coordinator`` goes from one step to the next, ``coordinator_lookup`` finds the coordinator.
+``abstract_coordinator`` goes from one step to the next, ``coordinator_discovery`` finds the coordinator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
 class JoinStep(Enum):
     """What we are doing to be in the next generation."""
 
-    IDLE = "resting"
+    IDLE = "idle"
     PREPARING = "preparing"
     JOINING = "joining"
     ELECTED = "elected"

@@ -32,7 +32,7 @@ SPELLINGS: dict[str, str] = {
 
 
 class UnsupportedKey(NamedTuple):
-    """``is_so``: the value that says what is so in any case; with another one the key is an error."""
+    """``is_only_supported_value``: the value that says what is so in any case; with another one the key is an error."""
 
     supported_value: str
     why: str

@@ -102,7 +102,7 @@ class _CoordinatorChannel:
 
 
 class Network:
-    """``perform`` may be called from any thread, and never waits."""
+    """``execute`` may be called from any thread, and never waits."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Network:
         any_broker: BootstrapClient,
         clock: Clock,
         told: NetworkCallback,
-        on_death: OnThreadError,
+        on_thread_error: OnThreadError,
     ) -> None:
         self._name = name
         self._client_id = client_id
@@ -120,7 +120,7 @@ class Network:
         self._any_broker = any_broker
         self._clock = clock
         self._told = told
-        self._on_death = on_death
+        self._on_thread_error = on_thread_error
         self._commands: queue.SimpleQueue[Send | ConnectCoordinator | DisconnectCoordinator | None] = (
             queue.SimpleQueue()
         )
@@ -130,9 +130,9 @@ class Network:
 
     def start(self) -> None:
         """Run from now on."""
-        self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_death, wake=self._wake)
+        self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_thread_error, wake=self._wake)
 
-    def perform(self, command: Send | ConnectCoordinator | DisconnectCoordinator) -> None:
+    def execute(self, command: Send | ConnectCoordinator | DisconnectCoordinator) -> None:
         """Do this soon."""
         self._commands.put(command)
         if isinstance(command, DisconnectCoordinator):
@@ -241,7 +241,9 @@ class Network:
 
         answer: Responded | RequestFailed
         try:
-            answer = Responded(send.request, self._any_broker.execute(question, stop.is_set, limit_ms=send.timeout_ms))
+            answer = Responded(
+                send.request, self._any_broker.execute(question, stop.is_set, total_timeout_ms=send.timeout_ms)
+            )
         except ConnectorClosed:
             return
         except UnavailableError as error:

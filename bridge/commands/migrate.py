@@ -20,7 +20,7 @@ MIGRATE_COMMANDS = {
 """Loaded when they are called."""
 
 
-@click.group(cls=LazyGroup, later=MIGRATE_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=MIGRATE_COMMANDS)
 @click.pass_context
 def migrate(context: click.Context) -> None:
     """Move a group from ZooKeeper to Kafka's group coordinator, and back.

@@ -74,7 +74,7 @@ def rows_json(plan: MigrationPlan) -> list[dict[str, object]]:
     """The same for programs."""
     return [
         row.to_json()
-        | {"target_offset": planned.target, "why": planned.why or None, "refusal": planned.refusal or None}
+        | {"target_offset": planned.target, "reason": planned.why or None, "refusal": planned.refusal or None}
         for row, planned in partition_rows(plan)
     ]
 

@@ -140,7 +140,7 @@ def dry_run(
                 "exit_code": code,
                 "error": words or None,
                 "steps": [
-                    {"name": one.name, "standing": one.status, "changes": one.changes, "lines": _lines(context, one)}
+                    {"name": one.name, "status": one.status, "changes": one.changes, "lines": _lines(context, one)}
                     for one in performer.steps
                 ],
                 "next_steps": [again] if code in (0, EXIT_DIFFERS) else [],

@@ -62,7 +62,7 @@ def inspect(
             click.echo()
             show_rows(made)
     print_sentences(context, "Warning", made.warnings)
-    print_sentences(context, "In the way", made.refusals)
+    print_sentences(context, "Refused", made.refusals)
     plan = migrate_command(context, "plan", group)
     print_message(f"To plan: {plan}")
     not_known = list(_unknown_facts(seen))
@@ -100,7 +100,7 @@ def _facts(made: MigrationPlan) -> Iterator[tuple[str, str]]:
     yield "offset convention", f"{meaning} ({made.convention_evidence})"
     yield "assignment in use", seen.assignment_in_use
     yield (
-        "modern group",
+        "coordinator group",
         f"not known: {seen.coordinator_group_error}"
         if seen.coordinator_group is None
         else seen.coordinator_group.state,
@@ -138,13 +138,13 @@ def _json(made: MigrationPlan, steps: list[str]) -> dict[str, object]:
         "offset_convention": None if made.convention is None else made.convention.value,
         "offset_convention_evidence": made.convention_evidence,
         "assignment_in_use": seen.assignment_in_use,
-        "modern_state": None if seen.coordinator_group is None else seen.coordinator_group.state,
+        "coordinator_group_state": None if seen.coordinator_group is None else seen.coordinator_group.state,
         "brokers": [
-            {"name": one.name, "has_groups": one.supports_groups, "release": one.release} for one in seen.brokers
+            {"name": one.name, "supports_groups": one.supports_groups, "release": one.release} for one in seen.brokers
         ],
         "retention_ms": seen.retention_ms,
         "missing_topics": list(seen.missing_topics),
-        "orphans": list(map(str, seen.offsets_without_partition)),
+        "offsets_without_partition": list(map(str, seen.offsets_without_partition)),
         "control": None
         if control is None
         else {
@@ -154,7 +154,7 @@ def _json(made: MigrationPlan, steps: list[str]) -> dict[str, object]:
             "authority": control.authority,
             "strategy": control.strategy,
         },
-        "in_the_way": list(made.refusals),
+        "refusals": list(made.refusals),
         "warnings": list(made.warnings),
         "partitions": rows_json(made),
         "next_steps": steps,

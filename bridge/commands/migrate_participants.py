@@ -36,14 +36,14 @@ def participants_json(roster: Participants) -> list[dict[str, object]]:
         {
             "consumer_id": one.consumer_id,
             "registered": one.is_registered,
-            "original": one.is_scala_consumer,
+            "scala_consumer": one.is_scala_consumer,
             "acknowledged": one.consumer_id in roster.acknowledged,
-            "in_group": one.consumer_id in roster.in_coordinator_group,
+            "in_coordinator_group": one.consumer_id in roster.in_coordinator_group,
             "phase": None if one.acknowledgement is None else one.acknowledgement.phase,
             "epoch": None if one.acknowledgement is None else one.acknowledgement.epoch,
             "generation": None if one.acknowledgement is None else one.acknowledgement.generation,
-            "behind": None if one.acknowledgement is None else one.acknowledgement.behind,
-            "problem": one.error or None,
+            "partitions_behind": None if one.acknowledgement is None else one.acknowledgement.behind,
+            "error": one.error or None,
         }
         for one in roster.by_consumer_id.values()
     ]

@@ -63,7 +63,9 @@ def restore(
     again = migrate_command(context, "restore", str(file), "--execute")
     if output == "json":
         steps = [again] if wanted and not do_it else []
-        print_json({"schema": SCHEMA, "group": archive.group, "executed": do_it, "made": wanted, "next_steps": steps})
+        print_json(
+            {"schema": SCHEMA, "group": archive.group, "executed": do_it, "created": wanted, "next_steps": steps}
+        )
     else:
         for path in wanted:
             click.echo(path)

@@ -123,7 +123,7 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
         for one in found.participants.by_consumer_id.values():
             yield "member", participant_line(one, found.participants)
         for words in found.waiting_for if not found.is_over else ():
-            yield "waits for", words
+            yield "waiting for", words
     yield (
         "fences",
         f"{count_text(found.fences, 'owner node')}, {count_text(found.owned_partitions, 'claim')} of members",
@@ -134,8 +134,8 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
         else f", until {utc_text(found.placeholder_until_ms)} as its last run said"
     )
     unknown = f"not known: {found.coordinator_error}" if found.coordinator_error else ""
-    yield "seat", f"{found.placeholder}{until}" if found.placeholder else unknown or "none"
-    yield "modern members", unknown or _coordinator_members_text(found) or "none"
+    yield "placeholder", f"{found.placeholder}{until}" if found.placeholder else unknown or "none"
+    yield "coordinator members", unknown or _coordinator_members_text(found) or "none"
     if found.copied is not None:
         yield from _copied_facts(found.copied)
         if found.copied.lost:
@@ -175,10 +175,10 @@ def _copied_json(copied: CopiedOffsetsStatus | None) -> dict[str, object] | None
         return None
     return {
         "count": None if copied.error else copied.count,
-        "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "words": str(one)} for one in copied.lost],
+        "lost": [{"topic": one.tp.topic, "partition": one.tp.partition, "text": str(one)} for one in copied.lost],
         "kept_until_ms": copied.kept_until_ms,
-        "kept": copied.retention_text or None,
-        "problem": copied.error or None,
+        "retention": copied.retention_text or None,
+        "error": copied.error or None,
     }
 
 
@@ -194,23 +194,23 @@ def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
         "epoch": None if control is None else control.epoch,
         "authority": "zookeeper" if control is None else control.authority,
         "confirmed": control is None or control.is_confirmed,
-        "run": None if found.lock is None else {"who": found.lock.owner, "since_ms": found.lock.since_ms},
-        "abort_asked": found.abort_requested,
+        "lock": None if found.lock is None else {"owner": found.lock.owner, "since_ms": found.lock.since_ms},
+        "abort_requested": found.abort_requested,
         "registered": list(found.registered),
         "members": None if found.participants is None else participants_json(found.participants),
-        "waits_for": None if found.participants is None or found.is_over else found.waiting_for,
+        "waiting_for": None if found.participants is None or found.is_over else found.waiting_for,
         "fences": found.fences,
-        "claims": found.owned_partitions,
-        "seat": found.placeholder,
-        "seat_until_ms": found.placeholder_until_ms if found.placeholder else None,
-        "modern_members": found.coordinator_members or None,
-        "modern_group": _coordinator_group_json(found),
-        "modern_problem": found.coordinator_error or None,
-        "copied": _copied_json(found.copied),
+        "owned_partitions": found.owned_partitions,
+        "placeholder": found.placeholder,
+        "placeholder_until_ms": found.placeholder_until_ms if found.placeholder else None,
+        "coordinator_members": found.coordinator_members or None,
+        "coordinator_group": _coordinator_group_json(found),
+        "coordinator_error": found.coordinator_error or None,
+        "copied_offsets": _copied_json(found.copied),
         "journal": [
             {"at_ms": one.at_ms, "who": one.who, "what": one.what, "facts": dict(one.facts)} for one in found.journal
         ],
-        "journal_problem": found.journal_error or None,
+        "journal_error": found.journal_error or None,
         "not_known": list(found.not_known),
         "exit_code": EXIT_FAILED if found.not_known else 0,
         "next_steps": steps,
@@ -330,7 +330,7 @@ def abort(
     words = request_abort(session, group, caller_description())
     steps = [migrate_command(context, "status", group)]
     if output == "json":
-        print_json({"schema": ABORT_SCHEMA, "group": group, "asked": words, "next_steps": steps})
+        print_json({"schema": ABORT_SCHEMA, "group": group, "message": words, "next_steps": steps})
     else:
         print_message(f"{words[0].upper()}{words[1:]}.")
         print_message(f"Next: {steps[0]}")

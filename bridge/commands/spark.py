@@ -14,6 +14,6 @@ SPARK_COMMANDS = {
 """Loaded when they are called."""
 
 
-@click.group(cls=LazyGroup, later=SPARK_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=SPARK_COMMANDS)
 def spark() -> None:
     """Where Spark starts, what it claimed, and order after a crash."""

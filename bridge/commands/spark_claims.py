@@ -123,10 +123,10 @@ def _json(claim: ListedClaimRecord) -> dict[str, object]:
         "end": None if latest is None else latest.end,
         "epoch": None if latest is None else latest.epoch,
         "claimed_at": None if latest is None else utc_text(latest.wall_ms),
-        "refused_batch": claim.refused,
+        "rejected_batch": claim.refused,
         "group_offset": claim.group_offset,
         "owner": claim.owner,
-        "owner_claimed_it": claim.owner_made_claim,
+        "owner_is_claimant": claim.owner_made_claim,
         "remark": claim_remark(claim) or None,
         "problem": claim.problem or None,
     }

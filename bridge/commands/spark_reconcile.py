@@ -160,7 +160,7 @@ def _json(report: ReconcileReport, code: int, *, executed: bool) -> dict[str, ob
         "batch": report.checkpoint_state.batch,
         "executed": executed,
         "exit_code": code,
-        "in_the_way": report.blocked_by or None,
+        "blocked_by": report.blocked_by or None,
         "stopped_by": report.write_reports.stopped_by or None,
         "rows": [
             {
@@ -170,7 +170,7 @@ def _json(report: ReconcileReport, code: int, *, executed: bool) -> dict[str, ob
                 "group_offset": row.group_offset,
                 "committed": row.committed,
                 "claimed": None if row.claim is None else [row.claim.first, row.claim.end],
-                "new": row.new_offset,
+                "new_offset": row.new_offset,
                 "decision": row.decision,
                 "refusal": row.refusal or None,
                 "written": (row.store, row.tp) in written,

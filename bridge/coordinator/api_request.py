@@ -33,7 +33,7 @@ class ApiRequest:
     principal: str
     listener: str
     reply: ResponseCallback
-    on_disconnect: Callable[[Callable[[], object]], None] = lambda forget: None
+    on_disconnect: Callable[[Callable[[], object]], None] = lambda cancel: None
 
 
 class AclOperation(Enum):
@@ -86,7 +86,7 @@ class BrokerServices(Protocol):
     def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
         """Who leads a partition of ``__consumer_offsets``, where a client of this listener reaches it."""
 
-    def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
+    def submit_to_coordinator(self, request: ApiRequest, body: Any, reply: ResponseCallback) -> None:
         """Give a request to this broker's ``GroupCoordinator``."""
 
     @property

@@ -18,7 +18,9 @@ class SendResponse:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``Appended``: once, whatever happens."""
+    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``AppendCompleted``: once, whatever
+    happens.
+    """
 
     partition: int
     epoch: int
@@ -28,7 +30,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class LoadPartition:
-    """Read the partition's log and say ``Loaded`` with the same epoch."""
+    """Read the partition's log and say ``PartitionLoaded`` with the same epoch."""
 
     partition: int
     epoch: int

@@ -52,14 +52,16 @@ KEY_IS_TRANSACTIONAL_ID = 1
 
 
 class KafkaApis:
-    """One broker's.  ``handlers``: API key → what answers it; ``others`` are those that no group is concerned with."""
+    """One broker's.  ``handlers``: API key → what answers it; ``other_handlers`` are those that no group is concerned
+    with.
+    """
 
-    def __init__(self, broker: BrokerServices, may: Authorizer, others: Mapping[int, ApiHandler]) -> None:
+    def __init__(self, broker: BrokerServices, may: Authorizer, other_handlers: Mapping[int, ApiHandler]) -> None:
         self._broker = broker
         self._may = may
         offsets = OffsetApis(broker, may)
         self.handlers: dict[int, ApiHandler] = {
-            **others,
+            **other_handlers,
             FIND_COORDINATOR.key: self.handle_find_coordinator_request,
             JOIN_GROUP.key: self.handle_group_member_request,
             SYNC_GROUP.key: self.handle_group_member_request,
@@ -138,12 +140,12 @@ class KafkaApis:
         denied = self._denied_groups(call, AclOperation.DESCRIBE, call.body.groups)
 
         def reply(body: Any) -> None:
-            told = {group.group_id: group for group in body.groups}
-            barred = error_response(
+            by_group_id = {group.group_id: group for group in body.groups}
+            denied_response = error_response(
                 call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED
             )
-            told |= {group.group_id: group for group in barred.groups}
-            body.groups = [told[name] for name in dict.fromkeys(call.body.groups)]
+            by_group_id |= {group.group_id: group for group in denied_response.groups}
+            body.groups = [by_group_id[name] for name in dict.fromkeys(call.body.groups)]
             call.reply(body)
 
         if not denied:

@@ -46,23 +46,23 @@ class OffsetApis:
             call.reply(commit_error_response(body, GROUP_AUTHORIZATION_FAILED))
             return
         checks_partitions = call.version == 0 or self._broker.checks_partitions_of_commits
-        wrong: dict[TopicPartition, int] = {}
+        errors: dict[TopicPartition, int] = {}
         for topic in body.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
                 code = self._topic_error(call, tp, AclOperation.READ, checks_partitions)
                 if code is not NONE:
-                    wrong[tp] = code.code
-        right = [
+                    errors[tp] = code.code
+        valid_topics = [
             replace(topic, partitions=kept)
             for topic in body.topics
-            if (kept := [p for p in topic.partitions if TopicPartition(topic.name, p.partition_index) not in wrong])
+            if (kept := [p for p in topic.partitions if TopicPartition(topic.name, p.partition_index) not in errors])
         ]
-        if not right:
-            call.reply(_commit_response(body, wrong))
+        if not valid_topics:
+            call.reply(_commit_response(body, errors))
         elif call.version == 0:
-            self._commit_in_zookeeper(call, right, wrong)
-        elif not wrong:
+            self._commit_in_zookeeper(call, valid_topics, errors)
+        elif not errors:
             self._broker.submit_to_coordinator(call, body, call.reply)
         else:
 
@@ -72,11 +72,11 @@ class OffsetApis:
                     for topic in answer.topics
                     for partition in topic.partitions
                 }
-                call.reply(_commit_response(body, wrong | codes))
+                call.reply(_commit_response(body, errors | codes))
 
-            self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
+            self._broker.submit_to_coordinator(call, replace(body, topics=valid_topics), reply)
 
-    def _commit_in_zookeeper(self, call: ApiRequest, topics: list[Any], wrong: dict[TopicPartition, int]) -> None:
+    def _commit_in_zookeeper(self, call: ApiRequest, topics: list[Any], errors: dict[TopicPartition, int]) -> None:
         store = self._broker.legacy_offset_store
         if store is None:
             call.reply(commit_error_response(call.body, UNSUPPORTED_VERSION))
@@ -86,7 +86,7 @@ class OffsetApis:
             for topic in topics
             for partition in topic.partitions
         }
-        store.commit(call.body.group_id, offsets, lambda codes: call.reply(_commit_response(call.body, wrong | codes)))
+        store.commit(call.body.group_id, offsets, lambda codes: call.reply(_commit_response(call.body, errors | codes)))
 
     def handle_offset_fetch_request(self, call: ApiRequest) -> None:
         """Version 0 reads ZooKeeper; the rest is asked of the coordinator."""
@@ -156,28 +156,30 @@ class OffsetApis:
         if not self._may(call.principal, AclOperation.DELETE, "group", body.group_id):
             call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
             return
-        wrong: list[OffsetDeleteTopicResponse] = []
-        right = []
+        errors: list[OffsetDeleteTopicResponse] = []
+        valid_topics = []
         for topic in body.topics:
-            kept, barred = [], []
+            kept, partition_errors = [], []
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
                 code = self._topic_error(call, tp, AclOperation.READ, True)
                 if code is NONE:
                     kept.append(partition)
                 else:
-                    barred.append(OffsetDeletePartitionResponse(partition_index=tp.partition, error_code=code.code))
+                    partition_errors.append(
+                        OffsetDeletePartitionResponse(partition_index=tp.partition, error_code=code.code)
+                    )
             if kept:
-                right.append(replace(topic, partitions=kept))
-            if barred:
-                wrong.append(OffsetDeleteTopicResponse(name=topic.name, partitions=barred))
+                valid_topics.append(replace(topic, partitions=kept))
+            if partition_errors:
+                errors.append(OffsetDeleteTopicResponse(name=topic.name, partitions=partition_errors))
 
         def reply(answer: Any) -> None:
             if not answer.error_code:
-                answer.topics = [*answer.topics, *wrong]
+                answer.topics = [*answer.topics, *errors]
             call.reply(answer)
 
-        self._broker.submit_to_coordinator(call, replace(body, topics=right), reply)
+        self._broker.submit_to_coordinator(call, replace(body, topics=valid_topics), reply)
 
     def _topic_error(
         self, call: ApiRequest, tp: TopicPartition, operation: AclOperation, checks_partition: bool

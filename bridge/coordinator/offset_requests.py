@@ -103,12 +103,12 @@ class OffsetRequests(GroupRebalance):
                     too_large.add(at)
                 else:
                     offsets[at] = self._offset_and_metadata(row, body.retention_time_ms)
-        instead = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
+        partition_errors = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
         if offsets:
             then = AnswerCommit(parked, asked, frozenset(too_large))
             self.manager.store_offsets(group, offsets, then)
         else:
-            self.reply(parked, commit_response(asked, Errors.NONE, dict(instead)))
+            self.reply(parked, commit_response(asked, Errors.NONE, dict(partition_errors)))
 
     def _offset_and_metadata(self, row: OffsetCommitPartition, retention_time_ms: int) -> StoredOffsetValue:
         given_ms = None if row.commit_timestamp == NO_TIMESTAMP else row.commit_timestamp
@@ -132,8 +132,8 @@ class OffsetRequests(GroupRebalance):
 
     def on_offsets_stored(self, stored: AnswerCommit, error: int) -> None:
         """The offsets are in the log, or are not: say so."""
-        instead = dict.fromkeys(stored.too_large, int(Errors.OFFSET_METADATA_TOO_LARGE))
-        self.reply(stored.delayed_request, commit_response(stored.topics, error, instead))
+        partition_errors = dict.fromkeys(stored.too_large, int(Errors.OFFSET_METADATA_TOO_LARGE))
+        self.reply(stored.delayed_request, commit_response(stored.topics, error, partition_errors))
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ They mean what they mean for every member; see [Settings](config.md).
 {kafka}
 
 Spark hides the values of options whose names hold `password`, `secret` or `token` from its pages and plans
-(`spark.redaction.regex`); not so `kafka.sasl.jaas.config`. Nothing is shown of what stands in the file of `zk.config`.
+(`spark.redaction.regex`); not so `kafka.sasl.jaas.config`. Nothing of the file of `consumer.config` is shown.
 
 ## Options without an effect
 

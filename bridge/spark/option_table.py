@@ -317,7 +317,7 @@ class SourceOptionTable(SettingsTable):
     )  # fmt: skip
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
     consumer_config = optional_text(
-        "zk.config",
+        "consumer.config",
         "A properties file of an old consumer, on the driver: its settings hold where no option is given. "
         "Passwords in it do not come into Spark's plans and pages.",
         _not_empty, "the path of a file",

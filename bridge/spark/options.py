@@ -1,5 +1,5 @@
 """The options of a query, read: from Spark's case-insensitive map of texts to values that the source works with.  Pure
-but for the reading of the file that ``zk.config`` names.
+but for the reading of the file that ``consumer.config`` names.
 
 All problems are told at once, but for settings of the group and of the way to brokers that contradict each other:
 these are looked for when each of them is right by itself.  What is known stands in the tables of ``option_table``; the
@@ -306,7 +306,7 @@ class _OptionsReader:
 
     def _config(self) -> ConsumerConfig | None:
         """The file and the options, read together; what a batch can do without is filled in."""
-        file = self._own.get("zk.config")
+        file = self._own.get("consumer.config")
         overrides = dict(self._consumer)
         in_file = _keys_in(file)
         if in_file is not None:

@@ -40,8 +40,8 @@ class EmbeddedBroker:
 
     ``release``: which Kafka it behaves as (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any that
     is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``TEST_PROPERTIES`` hold unless they are
-    given. ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own). ``may``:
-    who may do what.  ``start`` raises as ``BrokerServer.start`` does.
+    given. ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own).
+    ``authorizer``: who may do what.  ``start`` raises as ``BrokerServer.start`` does.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class EmbeddedBroker:
         *,
         release: str = DEFAULT_RELEASE,
         nodes: int = 1,
-        data: Path | str | None = None,
+        data_dir: Path | str | None = None,
         sync: SyncPolicy = SyncPolicy.SYSTEM,
         listeners: Iterable[str] = ("PLAINTEXT://127.0.0.1:0",),
         properties: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ class EmbeddedBroker:
         tls: TlsFiles | None = None,
         zookeeper: str | None = None,
         zk_store: Callable[[str, int], ZkStore] = KazooStore,
-        may: Authorizer = allow_all,
+        authorizer: Authorizer = allow_all,
     ) -> None:
         if isinstance(listeners, str):
             raise UsageError(f"listeners is a list of them: [{listeners!r}]")
@@ -67,13 +67,13 @@ class EmbeddedBroker:
                 release=release,
                 nodes=nodes,
                 listeners=read,
-                data=None if data is None else Path(data),
+                data=None if data_dir is None else Path(data_dir),
                 sync=sync,
                 properties={**TEST_PROPERTIES, **(properties or {})},
                 users=users or {},
                 tls=tls,
                 zookeeper=zookeeper,
-                authorizer=may,
+                authorizer=authorizer,
             ),
             zk_store,
         )

@@ -363,7 +363,7 @@ def test_limits_of_a_fetch(talk: RawClient, topic: str) -> None:
 def test_idempotent_ids_are_never_given_twice_and_transactions_are_refused(tmp_path: Path) -> None:
     seen: list[int] = []
     for _ in range(2):
-        with EmbeddedBroker(data=tmp_path / "data") as broker, RawClient(broker.addresses()[0]) as talk:
+        with EmbeddedBroker(data_dir=tmp_path / "data") as broker, RawClient(broker.addresses()[0]) as talk:
             seen += [talk.producer_id() for _ in range(3)]
             body = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1)
             assert talk.ask(INIT_PRODUCER_ID, 1, body).error_code == 53
@@ -432,7 +432,7 @@ def test_who_may_not_is_told_so_in_the_order_of_the_gates() -> None:
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
         return not name.startswith("secret")
 
-    with EmbeddedBroker(may=may) as broker, RawClient(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(authorizer=may) as broker, RawClient(broker.addresses()[0]) as talk:
         for name in ("secret", "open"):
             broker.create_topic(name)
         while talk.find_coordinator("g").error_code:

@@ -214,13 +214,13 @@ def test_a_save_that_fails_keeps_the_one_before(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_a_killed_deletion_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
-    with EmbeddedBroker(data=tmp_path / "data") as broker:
+    with EmbeddedBroker(data_dir=tmp_path / "data") as broker:
         broker.create_topic("t")
         broker.append("t", 0, [b"kept"])
     orphan = tmp_path / "data" / TOPICS / topic_folder_name("gone", b"x" * 16) / "0"
     orphan.mkdir(parents=True)
     (orphan / "00000000000000000000.log").write_bytes(b"left over")
-    with EmbeddedBroker(data=tmp_path / "data") as broker:
+    with EmbeddedBroker(data_dir=tmp_path / "data") as broker:
         assert [record.value for record in broker.records("t", 0)] == [b"kept"]
     assert not orphan.exists()
 

@@ -128,7 +128,7 @@ def test_offsets_behind_damage_are_not_told_to_be_what_stands_before_it(
 ) -> None:
     """A member that is told of an older offset reads again what others have done; one that is told to wait, waits."""
     few = {"offsets.topic.num.partitions": "1"}
-    with EmbeddedBroker(data=tmp_path, nodes=2, properties=few) as broker:
+    with EmbeddedBroker(data_dir=tmp_path, nodes=2, properties=few) as broker:
         broker.create_topic("t")
         broker.move_coordinator("g", 0)
         home, other = (RawClient(address) for address in broker.addresses())

@@ -115,13 +115,13 @@ def test_whatever_was_acknowledged_is_there_after_a_kill_at_any_append(
             snapshot()
         return written
 
-    with EmbeddedBroker(data=tmp_path / "data", properties=FEW) as broker, RawClient(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(data_dir=tmp_path / "data", properties=FEW) as broker, RawClient(broker.addresses()[0]) as talk:
         monkeypatch.setattr(os, "pwrite", watched)
         scenario(talk, yes)
         monkeypatch.undo()
     assert len(snapshots) >= 3 * 7
     for folder, acknowledged in snapshots:
-        with EmbeddedBroker(data=folder, properties=FEW) as restarted:
+        with EmbeddedBroker(data_dir=folder, properties=FEW) as restarted:
             check(restarted, acknowledged)
 
 
@@ -137,7 +137,7 @@ def deadly(descriptor, data, position):
         pwrite(descriptor, bytes(data)[: len(data) // 2], position)
         os.kill(os.getpid(), signal.SIGKILL)
     return pwrite(descriptor, data, position)
-broker = EmbeddedBroker(data=Path(sys.argv[1]), properties={"offsets.topic.num.partitions": "2"}).start()
+broker = EmbeddedBroker(data_dir=Path(sys.argv[1]), properties={"offsets.topic.num.partitions": "2"}).start()
 os.pwrite = deadly
 print(broker.bootstrap, flush=True)
 sys.stdin.read()
@@ -162,5 +162,5 @@ def test_a_process_that_kills_itself_in_the_middle_of_a_write(kill_at: int, tmp_
         process.kill()
         process.communicate(timeout=10)
     assert len(yes.values) == min(kill_at - 1, 3)
-    with EmbeddedBroker(data=tmp_path / "data", properties=FEW) as restarted:
+    with EmbeddedBroker(data_dir=tmp_path / "data", properties=FEW) as restarted:
         check(restarted, yes)

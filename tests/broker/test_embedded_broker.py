@@ -57,10 +57,10 @@ def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
 
 
 def test_the_directory_may_be_given_as_text(tmp_path: Path) -> None:
-    with EmbeddedBroker(data=str(tmp_path)) as broker:
+    with EmbeddedBroker(data_dir=str(tmp_path)) as broker:
         broker.create_topic("clicks")
         broker.append("clicks", 0, [b"a"])
-    with EmbeddedBroker(data=tmp_path) as broker:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
         assert broker.log_end("clicks", 0) == 1
 
 

@@ -286,12 +286,12 @@ def test_a_read_begins_with_the_entry_that_holds_the_offset_and_keeps_the_limit(
     log = memory_log()
     for at in range(5):
         log.append_validated(sent(batch(b"%d" % at, b"x" * 50)), 0, WALL_MS)
-    size = len(log.read(0, 1, at_least_one=True))
+    size = len(log.read(0, 1, min_one_message=True))
     assert [e.offset for e in iter_entries(log.read(3, 2 * size))] == [2, 4]
     assert [e.offset for e in iter_entries(log.read(2, 2 * size - 1))] == [2]
     assert log.read(2, size - 1) == b""
-    assert [e.offset for e in iter_entries(log.read(2, size - 1, at_least_one=True))] == [2]
-    assert len(log.read(2, size - 1, cuts=True)) == size - 1
+    assert [e.offset for e in iter_entries(log.read(2, size - 1, min_one_message=True))] == [2]
+    assert len(log.read(2, size - 1, may_truncate=True)) == size - 1
     assert log.read(10, 1000) == b""
 
 

@@ -143,16 +143,16 @@ def test_what_cannot_be_moved_is_said(broker: EmbeddedBroker) -> None:
 
 
 def test_who_leads_is_remembered_and_a_node_that_is_gone_leads_nothing(tmp_path: Path) -> None:
-    with EmbeddedBroker(nodes=3, data=tmp_path / "data", properties=FEW) as broker:
+    with EmbeddedBroker(nodes=3, data_dir=tmp_path / "data", properties=FEW) as broker:
         broker.create_topic("t", 3)
         broker.move_leader("t", 0, 2)
         with RawClient(broker.addresses()[0]) as talk:
             before = {p.partition_index: p for p in talk.metadata("t").topics[0].partitions}
-    with EmbeddedBroker(nodes=3, data=tmp_path / "data", properties=FEW) as broker:
+    with EmbeddedBroker(nodes=3, data_dir=tmp_path / "data", properties=FEW) as broker:
         with RawClient(broker.addresses()[0]) as talk:
             after = {p.partition_index: p for p in talk.metadata("t").topics[0].partitions}
         assert after == before
-    with EmbeddedBroker(nodes=2, data=tmp_path / "data", properties=FEW) as broker:
+    with EmbeddedBroker(nodes=2, data_dir=tmp_path / "data", properties=FEW) as broker:
         with RawClient(broker.addresses()[0]) as talk:
             rows = talk.metadata("t").topics[0].partitions
         assert {row.leader_id for row in rows} <= {0, 1}

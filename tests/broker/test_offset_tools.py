@@ -201,7 +201,7 @@ def test_of_two_groups_one_is_deleted_and_one_refused(broker: EmbeddedBroker) ->
     with member(broker, "h"):
         result = run(broker, "groups", "delete", "g", "h", "--execute", "-o", "json")
     told = json.loads(result.stdout)
-    assert (result.exit_code, [each["verdict"] for each in told["groups"]]) == (6, ["deleted", "active"])
+    assert (result.exit_code, [each["status"] for each in told["groups"]]) == (6, ["deleted", "active"])
     assert told["next_steps"] == [f"zkconsumer groups describe h --bootstrap-server {broker.bootstrap}"]
 
 

@@ -445,7 +445,7 @@ def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
         return append(log, *words)
 
     monkeypatch.setattr(PartitionLog, "append_validated", full)
-    with EmbeddedBroker(data=tmp_path / "data") as broker:
+    with EmbeddedBroker(data_dir=tmp_path / "data") as broker:
         broker.create_topic("full", config={"retention.bytes": "10000"})
         broker.create_topic("fits")
         with RawClient(broker.addresses()[0]) as talk:
@@ -467,12 +467,12 @@ def test_a_full_disk_is_told_when_it_begins_and_when_it_ends(
 
 
 def test_stopping_twice_and_a_directory_that_is_free_again(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(data=tmp_path / "data").start()
+    broker = EmbeddedBroker(data_dir=tmp_path / "data").start()
     broker.create_topic("t")
     broker.append("t", 0, [b"kept"])
     broker.stop()
     broker.stop()
-    with EmbeddedBroker(data=tmp_path / "data") as again:
+    with EmbeddedBroker(data_dir=tmp_path / "data") as again:
         assert [record.value for record in again.records("t", 0)] == [b"kept"]
 
 

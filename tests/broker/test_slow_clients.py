@@ -154,7 +154,7 @@ def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member that is told so begins where ``auto.offset.reset`` says; one that is told to wait, waits."""
-    with EmbeddedBroker(data=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(data_dir=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
         broker.create_topic("t")
         while talk.find_coordinator("g").error_code or talk.commit("g", "t", 0, 5):
             time.sleep(0.01)
@@ -169,7 +169,7 @@ def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
 
     monkeypatch.setattr(PartitionLog, "records", records)
     monkeypatch.setattr(coordinator_runtime, "LOAD_RETRY_MS", 50)
-    with EmbeddedBroker(data=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
+    with EmbeddedBroker(data_dir=tmp_path) as broker, RawClient(broker.addresses()[0]) as talk:
         told = [talk.committed("g", "t", 0)]
         while told[-1] != (5, 0) and len(told) < 1000:
             time.sleep(0.01)
@@ -180,11 +180,11 @@ def test_offsets_that_cannot_be_read_now_are_not_told_to_be_none(
 
 
 def test_a_directory_that_cannot_be_written_is_told_and_nothing_is_held(tmp_path: Path) -> None:
-    with EmbeddedBroker(data=tmp_path) as broker:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
         broker.create_topic("t")
     (tmp_path / "catalogue.draft").mkdir()
     with pytest.raises(PreconditionFailed, match=r"catalogue.draft cannot be read or written: .*; make room"):
-        EmbeddedBroker(data=tmp_path).start()
+        EmbeddedBroker(data_dir=tmp_path).start()
     (tmp_path / "catalogue.draft").rmdir()
-    with EmbeddedBroker(data=tmp_path):
+    with EmbeddedBroker(data_dir=tmp_path):
         pass

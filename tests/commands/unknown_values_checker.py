@@ -15,9 +15,9 @@ EMPTY = {"0", "-", "none", "None", "[]", ""}
 CAUSED = ("no broker", "one of two brokers away", "ZooKeeper away", "unknown host", "no right")
 """Situations in which something is unknown; a group or topic that does not exist is known to be absent."""
 
-FREE = {"exit_code", "next_steps", "at_ms", "not_known", "unknown", "error", "steps", "in_the_way", "warnings",
+FREE = {"exit_code", "next_steps", "at_ms", "not_known", "unknown", "error", "steps", "blocked_by", "warnings",
         "made_at_ms", "migration_id", "digest", "findings", "total_known", "partitions_not_known", "can_be_applied",
-        "refusals", "refusal", "retention_ms", "release", "why", "remark"}  # fmt: skip
+        "refusals", "refusal", "rejection_reason", "reason", "retention_ms", "release", "why", "remark"}  # fmt: skip
 """Fields that may say something else because of the failure: reasons, counts of what is not known, and advice."""
 
 

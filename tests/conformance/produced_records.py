@@ -262,8 +262,8 @@ def by_ours(topic: Written, version: int, bytes_max: int, isolation: int = 0) ->
     for offset, row in answers(topic, version, bytes_max, isolation):
         assert row.records is not None
         record_set = bytes(row.records)
-        left_out = aborted_batches(record_set, row.aborted_transactions or ()) if isolation else []
-        both = seen_by_both(record_set, offset, left_out=left_out)
+        excluded_batches = aborted_batches(record_set, row.aborted_transactions or ()) if isolation else []
+        both = seen_by_both(record_set, offset, excluded_batches=excluded_batches)
         assert both.failure is None, (offset, both.failure, record_set.hex())
         found += both.records
     return found

@@ -145,7 +145,7 @@ class KeeperBench(Bench):
 
         def is_known() -> bool:
             seen = first.observe()
-            return seen["leaving_partitions"] == 2 or seen["owned_partitions"] == 2
+            return seen["draining_partitions"] == 2 or seen["owned_partitions"] == 2
 
         wait_until(is_known, "the first one knows")
         return member

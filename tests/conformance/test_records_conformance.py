@@ -1,6 +1,7 @@
 """Records of real producers and brokers: both decoders read what Java's consumer and librdkafka read.
 
-Both decoders read each raw answer, and each answer is read to its cut-off tail.  ``fix_records`` says what is written.
+Both decoders read each raw answer, and each answer is read to its cut-off tail.  ``produced_records`` says what is
+written.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Client:
         self.failure: Exception | None = None
         self.numbers = 0
         self.stopped_at: dict[TopicPartition, int] = {}
-        """Where those stand that are not read any more, until they are given back (``Handing``)."""
+        """Where those stand that are not read any more, until they are given back (``AssignmentExecutor``)."""
         self.said_uncommitted = False
         """Whether the member noted that what it gives back next could not be committed."""
 
@@ -153,13 +153,13 @@ class Client:
         if self.is_dead:
             return
         for command in self.machine.handle(event, self.world.now_ms):
-            self.perform(command)
+            self.execute(command)
         self.world.check()
 
     def later(self, event: ev.Event, delay_ms: int | None = None) -> None:
         self.world.after(self.world.delay() if delay_ms is None else delay_ms, lambda: self.hear(event))
 
-    def perform(self, command: do.Command) -> None:
+    def execute(self, command: do.Command) -> None:
         match command:
             case do.Send(request, node, api_key):
                 self.open[request] = command

@@ -233,7 +233,7 @@ def test_a_leaving_member_waits_no_longer_than_it_may() -> None:
 
 @pytest.mark.parametrize("is_drained_first", [True, False])
 def test_what_others_have_already_is_left_out_of_the_last_commit(is_drained_first: bool) -> None:
-    """A generation by ``range`` behind a private one gives partitions to others at once (``keeping``)."""
+    """A generation by ``range`` behind a private one gives partitions to others at once (``protocol_downgrade``)."""
     member = Member(MigrationAssignor("m", "c"), RangeAssignor(), auto_commit=True, kind=DowngradingConsumerCoordinator)
     member.join(T[:2])
     member.beat(REBALANCE)

@@ -18,7 +18,7 @@ FILES = {
     "C": "test_client_consumer_coordinator.py",
     "O": "test_client_commits.py",
     "H": "test_client_heartbeat.py",
-    "L": "test_client_life.py",
+    "L": "test_client_lifecycle.py",
 }
 COUNTS = {"AbstractCoordinatorTest": 50, "HeartbeatTest": 7, "ConsumerCoordinatorTest": 155}
 """How many names there are: one that is struck out of the table is missed."""

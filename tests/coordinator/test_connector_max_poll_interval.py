@@ -48,7 +48,7 @@ class Table:
         self.sent: list[str] = []
         self.lost: list[int] = []
         self.notes: list[dict[str, object]] = []
-        self.control._network = cast("Any", SimpleNamespace(perform=self._send))
+        self.control._network = cast("Any", SimpleNamespace(execute=self._send))
         self.control._concerned = cast(
             "Any", SimpleNamespace(answered=lambda _: None, needs_metadata=lambda _: None, noted=self._noted)
         )

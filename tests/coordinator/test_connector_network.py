@@ -164,9 +164,9 @@ def join(request: int, timeout_ms: int = 5_000) -> Send:
 
 
 def test_an_answer_comes_with_the_time_of_its_question(network: Network, told: Told) -> None:
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
     before_ms = SYSTEM_CLOCK.now_ms()
-    network.perform(heartbeat(1))
+    network.execute(heartbeat(1))
     event, sent, sent_at_ms = told.whole()
     assert isinstance(event, Responded)
     assert (event.request, event.body.error_code, event.version) == (1, 0, 4)
@@ -178,9 +178,9 @@ def test_an_answer_comes_with_the_time_of_its_question(network: Network, told: T
 def test_the_highest_version_that_both_know_is_spoken_unless_less_is_wanted(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(heartbeat(1))
-    network.perform(Send(2, 7, HEARTBEAT.key, heartbeat(2).body, 5_000, version_most=1))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(heartbeat(1))
+    network.execute(Send(2, 7, HEARTBEAT.key, heartbeat(2).body, 5_000, version_most=1))
     assert [told.next().request, told.next().request] == [1, 2]
     assert broker.seen == [("Heartbeat", 4), ("Heartbeat", 1)]
 
@@ -188,11 +188,11 @@ def test_the_highest_version_that_both_know_is_spoken_unless_less_is_wanted(
 def test_a_join_that_is_not_answered_yet_does_not_keep_others_from_being_sent(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(join(1))
-    network.perform(heartbeat(2))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(join(1))
+    network.execute(heartbeat(2))
     assert told.next().request == 2
-    network.perform(heartbeat(3))
+    network.execute(heartbeat(3))
     assert told.next().request == 3
     assert [name for name, _ in broker.seen] == ["JoinGroup", "Heartbeat", "Heartbeat"]
     assert told.is_silent
@@ -202,13 +202,13 @@ def test_a_join_group_has_its_own_connection_which_is_closed_with_its_answer(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
     """Brokers close idle connections (``connections.max.idle.ms``), and between two rebalances this one would be."""
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
     broker.answers[JOIN_GROUP.key] = lambda version: JoinGroupResponse(
         generation_id=1, member_id="m", leader="m", members=[], protocol_name="range"
     )
     for request in (1, 2):
-        network.perform(join(request))
-        network.perform(heartbeat(10 + request))
+        network.execute(join(request))
+        network.execute(heartbeat(10 + request))
         assert {told.next().request, told.next().request} == {request, 10 + request}
     main, *joining = broker.made
     waiting.wait_until(lambda: all(one.is_closed for one in joining), "they are closed", timeout_ms=WAIT_S * 1_000)
@@ -219,15 +219,15 @@ def test_a_join_group_has_its_own_connection_which_is_closed_with_its_answer(
 def send_join_and_heartbeat(network: Network, broker: FakeBroker) -> None:
     """JoinGroup (1) and Heartbeat (2) are sent, and the broker answers neither."""
     del broker.answers[HEARTBEAT.key]
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(join(1))
-    network.perform(heartbeat(2))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(join(1))
+    network.execute(heartbeat(2))
     waiting.wait_until(lambda: len(broker.seen) == 2, "both were sent", timeout_ms=WAIT_S * 1_000)
 
 
 def test_a_disconnect_ends_the_connection_of_a_join_group_too(network: Network, told: Told, broker: FakeBroker) -> None:
     send_join_and_heartbeat(network, broker)
-    network.perform(DisconnectCoordinator(7))
+    network.execute(DisconnectCoordinator(7))
     assert [told.next(), told.next()] == [
         RequestFailed(1, Failure.DISCONNECTED),
         RequestFailed(2, Failure.DISCONNECTED),
@@ -246,12 +246,12 @@ def test_a_connection_that_breaks_fails_what_is_on_its_way_and_is_said_to_be_gon
 
 
 def test_one_that_is_closed_on_command_says_only_what_failed(network: Network, told: Told) -> None:
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(join(1))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(join(1))
     threading.Event().wait(0.1)
-    network.perform(DisconnectCoordinator(7))
+    network.execute(DisconnectCoordinator(7))
     assert told.next() == RequestFailed(1, Failure.DISCONNECTED)
-    network.perform(heartbeat(2))
+    network.execute(heartbeat(2))
     assert told.next() == RequestFailed(2, Failure.DISCONNECTED)
     assert told.is_silent
 
@@ -260,9 +260,9 @@ def test_a_request_without_an_answer_in_time_ends_the_connection(
     network: Network, told: Told, broker: FakeBroker
 ) -> None:
     del broker.answers[HEARTBEAT.key]
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(join(1, timeout_ms=150))
-    network.perform(heartbeat(2))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(join(1, timeout_ms=150))
+    network.execute(heartbeat(2))
     assert told.next() == RequestFailed(1, Failure.TIMED_OUT)
     assert told.next() == RequestFailed(2, Failure.DISCONNECTED)
     assert told.next() == Disconnected(7)
@@ -270,22 +270,22 @@ def test_a_request_without_an_answer_in_time_ends_the_connection(
 
 def test_what_the_broker_does_not_know_fails_alone(network: Network, told: Told, broker: FakeBroker) -> None:
     del broker.ranges[JOIN_GROUP.key]
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
-    network.perform(join(1))
-    network.perform(heartbeat(2))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(join(1))
+    network.execute(heartbeat(2))
     assert told.next() == RequestFailed(1, Failure.UNSUPPORTED)
     assert told.next().request == 2
 
 
 def test_what_a_version_cannot_say_is_told_in_words(network: Network, told: Told, broker: FakeBroker) -> None:
     broker.ranges[HEARTBEAT.key] = (0, 0)
-    network.perform(ConnectCoordinator(CoordinatorNode(7, HERE)))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, HERE)))
     body = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="one")
-    network.perform(Send(1, 7, HEARTBEAT.key, body, 5_000))
+    network.execute(Send(1, 7, HEARTBEAT.key, body, 5_000))
     failed = told.next()
     assert (failed.request, failed.failure) == (1, Failure.UNSUPPORTED)
     assert "group_instance_id" in str(failed.error)
-    network.perform(heartbeat(2))
+    network.execute(heartbeat(2))
     assert told.next().request == 2
 
 
@@ -295,8 +295,8 @@ def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
     asks = BootstrapClient(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
     network = Network("m", "c", cluster.connect, asks, SYSTEM_CLOCK, told, lambda *_: None)
     network.start()
-    network.perform(ConnectCoordinator(CoordinatorNode(7, cluster.address(0))))
-    network.perform(join(1))
+    network.execute(ConnectCoordinator(CoordinatorNode(7, cluster.address(0))))
+    network.execute(join(1))
     failed = told.next()
     assert failed.failure is Failure.UNSUPPORTED
     assert "older than 0.9" in str(failed.error)
@@ -306,8 +306,8 @@ def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
 
 def test_any_broker_is_asked_for_the_coordinator(network: Network, told: Told, broker: FakeBroker) -> None:
     ask = Send(1, None, FIND_COORDINATOR.key, FindCoordinatorRequest(key="g"), 1_000, 3)
-    network.perform(ask)
+    network.execute(ask)
     assert told.next().body.node_id == 7
     broker.is_down = True
-    network.perform(Send(2, None, FIND_COORDINATOR.key, FindCoordinatorRequest(key="g"), 1_000, 3))
+    network.execute(Send(2, None, FIND_COORDINATOR.key, FindCoordinatorRequest(key="g"), 1_000, 3))
     assert told.next() == RequestFailed(2, Failure.NO_BROKER)

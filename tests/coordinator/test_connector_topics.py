@@ -55,7 +55,7 @@ def acls() -> Acls:
 @pytest.fixture
 def broker(acls: Acls) -> Iterator[EmbeddedBroker]:
     before = live_threads()
-    with EmbeddedBroker(properties={"offsets.topic.num.partitions": "5"}, may=acls) as made:
+    with EmbeddedBroker(properties={"offsets.topic.num.partitions": "5"}, authorizer=acls) as made:
         for topic in ("t", "u"):
             made.create_topic(topic, 1)
             made.append(topic, 0, [b"x"])

@@ -218,7 +218,7 @@ def test_an_old_term_s_election_load_and_resignation_are_passed_over() -> None:
     assert error_of(table, "commit") == 0
     table.resign(partition, 4)
     assert error_of(table, "commit") == 0
-    assert [note.name for note in table.notes if note.name.endswith("_is_old")] == [
+    assert [note.name for note in table.notes if note.name.startswith("stale-")] == [
         "stale-election-ignored",
         "stale-load-ignored",
         "stale-resignation-ignored",

@@ -221,7 +221,7 @@ def test_what_waits_is_sent_in_one_piece_and_what_came_is_read_in_one(
         add(frames, data)
 
     monkeypatch.setattr(kazoo_connection._KazooConnection, "_write", counted_write)
-    monkeypatch.setattr(FrameBuffer, "append", counted_add)
+    monkeypatch.setattr(FrameBuffer, "add", counted_add)
     asker.ask(*map(Exists, [f"/{n}" for n in range(5 * WINDOW_PACKETS)]))
     assert asker.heard(1) == [[None] * 5 * WINDOW_PACKETS]
     assert max(pieces.values()) <= 10, pieces

@@ -89,7 +89,7 @@ def test_groups_of_all_brokers_are_listed_with_their_state(broker: EmbeddedBroke
             stable(probe, (0, 1, 2))
         assert len({(probe.server.host, probe.server.port) for probe in probes}) == 2, "both brokers coordinate"
         assert rows(run(broker, "groups", "list")) == [
-            [f"{GROUP}-{number}", "modern", "1", "clicks", "-", "Stable"] for number in range(6)
+            [f"{GROUP}-{number}", "coordinator", "1", "clicks", "-", "Stable"] for number in range(6)
         ]
     finally:
         for probe in probes:
@@ -123,12 +123,12 @@ def test_a_group_as_json_has_its_members_and_their_shares(broker: EmbeddedBroker
     try:
         [member] = stable(probe, (0, 2))
         told = json.loads(run(broker, "groups", "describe", GROUP, "-o", "json").stdout)
-        assert (told["active"], told["authority"], told["modern"]["state"]) == (True, "kafka", "Stable")
-        [one] = told["modern"]["members"]
+        assert (told["active"], told["authority"], told["coordinator_group"]["state"]) == (True, "kafka", "Stable")
+        [one] = told["coordinator_group"]["members"]
         assert (one["member_id"], one["topics"], one["partitions"]) == (
             member.member_id, ["clicks"], ["clicks/0", "clicks/2"],
         )  # fmt: skip
-        assert [row["owner_kind"] for row in told["rows"]] == ["modern", "modern"]
+        assert [row["owner_kind"] for row in told["rows"]] == ["coordinator", "coordinator"]
     finally:
         probe.close()
 
@@ -181,7 +181,7 @@ def test_both_kinds_stand_in_one_table(world: FakeEnvironment, tool: RunTool) ->
     world.cluster.set_coordinator_members("new", True)
     listed = rows(tool("groups", "list"))
     assert [(row[0], row[1], row[2], row[-1]) for row in listed] == [
-        ("both", "-", "1", "-"), ("both", "modern", "1", "Stable"), ("new", "modern", "1", "Stable"),
+        ("both", "-", "1", "-"), ("both", "coordinator", "1", "Stable"), ("new", "coordinator", "1", "Stable"),
         ("old", "-", "0", "-"),
     ]  # fmt: skip
     assert [row[0] for row in rows(tool("groups", "list", "--empty"))] == ["old"]
@@ -192,7 +192,7 @@ def test_offsets_that_an_old_group_has_in_kafka_are_no_second_group(world: FakeE
     put(world, {0: 1}, group="old")
     world.cluster.commit("old", "clicks", 0, 5)
     world.cluster.commit("elsewhere", "clicks", 0, 5)
-    assert [row[:2] for row in rows(tool("groups", "list"))] == [["elsewhere", "modern"], ["old", "-"]]
+    assert [row[:2] for row in rows(tool("groups", "list"))] == [["elsewhere", "coordinator"], ["old", "-"]]
 
 
 def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeEnvironment, tool: RunTool) -> None:

@@ -71,7 +71,7 @@ def log_in(lab: Lab, login: DigestLogin | None, folder: Path) -> None:
 
 
 def protected_ground(folder: Path) -> KillScenario:
-    """The group of ``fix_kill`` with access lists: of its members, of the operator, and for reading."""
+    """The group of ``kill_cases`` with access lists: of its members, of the operator, and for reading."""
     ground = KillScenario(folder)
     protect(ground.zookeeper)
     log_in(ground, OPERATOR, folder)

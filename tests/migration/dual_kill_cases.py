@@ -1,6 +1,6 @@
 """A group that moves with its members, on fakes that stand still, whose migrator is killed; all goes into a history.
 
-The members are those of ``fix_crowd``.  They act while the tool waits; here they also write down what they claim and
+The members are those of ``dual_members``.  They act while the tool waits; here they also write down what they claim and
 what they are handed, and where they take it up they ask the store that has the authority, as real ones do.
 """
 

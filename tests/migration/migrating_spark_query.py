@@ -115,10 +115,10 @@ class Query:
         return sorted(self.checkpoint.rows)
 
     def waits(self) -> bool:
-        return bool(self.members) and self.following.observe()["waits_for_move"] == 1
+        return bool(self.members) and self.following.observe()["waiting_for_migration"] == 1
 
     def is_in_kafka(self) -> bool:
-        return self.following.observe()["in_kafka"] == 1
+        return self.following.observe()["in_coordinator_group"] == 1
 
     def triggers_until(self, holds: Callable[[], object], what: str, timeout_ms: int = 30_000) -> None:
         """Trigger after trigger."""

@@ -186,12 +186,12 @@ class PlaceholderFixture:
         self.on_pause()
 
 
-MakeDesk = Callable[..., PlaceholderFixture]
+MakePlaceholderFixture = Callable[..., PlaceholderFixture]
 
 
 @pytest.fixture
-def make_placeholder_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDesk]:
-    """Makes desks; at the end nothing runs any more."""
+def make_env(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePlaceholderFixture]:
+    """Makes brokers with a ZooKeeper; at the end nothing runs any more."""
     monkeypatch.setattr(version_negotiation, "NO_RESPONSE_MS", 20)  # what a broker of 0.9 costs each process
     before = live_threads()
     with ExitStack() as stack:
@@ -215,6 +215,6 @@ def make_placeholder_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeDe
 
 
 @pytest.fixture
-def placeholder_fixture(make_desk: MakeDesk) -> PlaceholderFixture:
+def env(make_env: MakePlaceholderFixture) -> PlaceholderFixture:
     """The newest broker that speaks to everybody."""
-    return make_desk()
+    return make_env()

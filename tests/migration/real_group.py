@@ -210,7 +210,7 @@ class RealGroup:
             found[partition] = min(offset, found.get(partition, offset))
         return found
 
-    def wait_handed(self, stage: str, count: int) -> None:
+    def wait_delivered(self, stage: str, count: int) -> None:
         """Until a stage was given so many records, some of every partition."""
         self._wait(
             lambda: self.handed(stage).total() >= count and len(self.first_handed(stage)) == self.partitions,

@@ -316,15 +316,15 @@ def test_a_look_at_the_lists_of_many_nodes_is_a_packet_a_node_and_the_next_look_
     with group.process() as authority:
         store, session = group.stores[-1], authority.session
         nodes = [path for level in fenced_levels(session, GROUP, TOPICS) for path in level]
-        missing = len([path for path in nodes if not group.zookeeper.tree.holds(path)])
+        missing = len([path for path in nodes if not group.zookeeper.tree.has_node(path)])
         sent = [store.packets_sent]
         for _ in range(2):
-            assert len(session.access_lists(nodes)) == len(nodes) - missing
+            assert len(session.get_acls(nodes)) == len(nodes) - missing
             sent.append(store.packets_sent)
         assert CheckAclPermissions(session, GROUP, TOPICS).check() == StepDone()
         sent.append(store.packets_sent)
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
-        assert session.access_lists(nodes)[OFFSET_0] == (READABLE,)
+        assert session.get_acls(nodes)[OFFSET_0] == (READABLE,)
         sent.append(store.packets_sent)
     first, again, other, changed = (then - before for before, then in pairwise(sent))
     assert first == len(nodes)

@@ -30,7 +30,7 @@ from tests.migration.fence_fixtures import moved
 from tests.migration.kill_cases import GROUP, PARTITIONS, T0, BackAfter, KillScenario
 from tests.migration.migration_write_faults import DECISIONS
 from tests.migration.pause_cases import COMMITTED, forget_placeholder
-from tests.migration.placeholder_fixtures import RELEASES, MakeDesk
+from tests.migration.placeholder_fixtures import RELEASES, MakePlaceholderFixture
 from tests.migration.step_write_faults import WHO
 from zkconsumer.admin.zookeeper_offset_writes import NO_ZNODE_VERSION, OffsetWrite
 from zkconsumer.errors import InternalError, PreconditionFailed
@@ -207,11 +207,11 @@ def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_bef
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_late_leave_group_of_an_earlier_run_does_not_remove_the_seat_of_the_next(
-    make_desk: MakeDesk, release: str
+    make_env: MakePlaceholderFixture, release: str
 ) -> None:
-    desk = make_desk(release)
-    with desk.process() as first, desk.process() as second:
-        earlier, later = desk.seat(first), desk.seat(second)
+    env = make_env(release)
+    with env.process() as first, env.process() as second:
+        earlier, later = env.seat(first), env.seat(second)
         earlier.join()
         assert earlier.joined is not None
         member_id = earlier.joined.generation.member_id
@@ -223,17 +223,17 @@ def test_a_late_leave_group_of_an_earlier_run_does_not_remove_the_seat_of_the_ne
 
 
 def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_anything_is_changed(
-    make_desk: MakeDesk,
+    make_env: MakePlaceholderFixture,
 ) -> None:
-    desk = make_desk("0.9.0.1")
-    with desk.process() as session:
+    env = make_env("0.9.0.1")
+    with env.process() as session:
         assert session.negotiated_timeout_ms == 30_000
-        step = EnsureSessionTimeouts(desk.seat(session), session)
+        step = EnsureSessionTimeouts(env.seat(session), session)
         assert step.check() == StepPending()
         step.do()
         assert session.negotiated_timeout_ms == 10_000
         assert step.check() == StepDone()
-        desk.seat(session).join()
+        env.seat(session).join()
 
 
 @pytest.mark.parametrize(
@@ -244,26 +244,26 @@ def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_a
     ],
 )
 def test_a_seat_that_would_not_outlive_the_run_is_refused_before_anything_is_changed(
-    make_desk: MakeDesk, allowed_ms: int, words: str
+    make_env: MakePlaceholderFixture, allowed_ms: int, words: str
 ) -> None:
-    desk = make_desk("3.9.1", properties={"group.max.session.timeout.ms": str(allowed_ms)})
-    desk.zookeeper.timeout_range_ms = (20_000, 40_000)
-    with desk.process() as session:
-        step = EnsureSessionTimeouts(desk.seat(session), session)
+    env = make_env("3.9.1", properties={"group.max.session.timeout.ms": str(allowed_ms)})
+    env.zookeeper.timeout_range_ms = (20_000, 40_000)
+    with env.process() as session:
+        step = EnsureSessionTimeouts(env.seat(session), session)
         if step.check() == StepPending():
             step.do()
         refused = step.check()
         assert isinstance(refused, StepRefused)
         assert isinstance(refused.error, PreconditionFailed)
         assert re.search(words, str(refused.error))
-        assert desk.seat(session).read_occupants() == GroupOccupants(), "to ask makes no member"
+        assert env.seat(session).read_occupants() == GroupOccupants(), "to ask makes no member"
 
 
-def test_the_longest_session_that_brokers_allow_is_found_without_a_change(make_desk: MakeDesk) -> None:
+def test_the_longest_session_that_brokers_allow_is_found_without_a_change(make_env: MakePlaceholderFixture) -> None:
     for release, longest_ms in (("0.9.0.1", 30_000), ("2.0.1", 300_000), ("3.9.1", 1_800_000)):
-        desk = make_desk(release)
-        with desk.process() as session:
-            seat = desk.seat(session)
+        env = make_env(release)
+        with env.process() as session:
+            seat = env.seat(session)
             assert seat.session_timeout_ms() == longest_ms
             seat.join()
             assert seat.joined is not None

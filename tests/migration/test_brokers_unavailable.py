@@ -185,7 +185,7 @@ def test_a_status_takes_one_search_and_does_not_say_that_nobody_sits(shell: Shel
         done, took_ms = case.run(shell, group, file)
     assert took_ms <= SEARCH_TIMEOUT_MS
     among = "the first 15 of 51" if others == 50 else str(others + 1)
-    for what in ("seat", "modern members"):
+    for what in ("placeholder", "coordinator members"):
         assert f"{what}: not known: none of {among} brokers answers" in done.stdout
 
 
@@ -196,7 +196,7 @@ def test_a_status_of_dual_searches_once(shell: Shell, net: Net) -> None:
     with net.gone(50, all_of_them=True):
         done = shell("status", "dual")
     assert done.exit_code == 1, done.stderr
-    assert "modern members: not known: none of the first 15 of 51 brokers answers" in done.stdout
+    assert "coordinator members: not known: none of the first 15 of 51 brokers answers" in done.stdout
     assert shell.clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
@@ -205,7 +205,7 @@ def test_inspect_does_not_say_that_there_is_no_modern_group(shell: Shell, net: N
     group, _ = shell.planned()
     with net.gone(1, all_of_them=True):
         done = shell("inspect", group)
-    assert "modern group: not known: none of 2 brokers answers; the first one: " in done.stdout
+    assert "coordinator group: not known: none of 2 brokers answers; the first one: " in done.stdout
 
 
 @pytest.mark.parametrize(

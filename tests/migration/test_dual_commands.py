@@ -51,15 +51,20 @@ def test_there_and_back_by_the_commands_that_are_printed(
     assert (held.exit_code, json.loads(held.stdout)["phase"]) == (0, "locked"), held.stderr
     assert "every member acts by armed: waiting for " in held.stderr
     shown = json.loads(migrate("status", group, "-o", "json").stdout)
-    assert [(one["consumer_id"], one["phase"], one["acknowledged"], one["in_group"]) for one in shown["members"]] == [
-        (f"{group}_c0", "locked", True, True), (f"{group}_c1", "locked", True, True),
-    ]  # fmt: skip
-    assert (shown["strategy"], shown["modern_members"], shown["fences"]) == ("dual", None, 0)
     generation = shown["members"][0]["generation"]
+    assert shown["members"] == [
+        {
+            "consumer_id": f"{group}_{name}", "registered": True, "scala_consumer": False, "acknowledged": True,
+            "in_coordinator_group": True, "phase": "locked", "epoch": 3, "generation": generation,
+            "partitions_behind": 0, "error": None,
+        }
+        for name in ("c0", "c1")
+    ]  # fmt: skip
+    assert (shown["strategy"], shown["coordinator_members"], shown["fences"]) == ("dual", None, 0)
     for_people = migrate("status", group).stdout
     assert f"member: {group}_c0: locked, epoch 3, generation {generation}" in for_people
-    assert "modern members: 2, the group is Stable\n" in for_people, "those above"
-    assert shown["modern_group"] == {"state": "Stable", "members": 2}
+    assert "coordinator members: 2, the group is Stable\n" in for_people, "those above"
+    assert shown["coordinator_group"] == {"state": "Stable", "members": 2}
     compared = migrate("verify", group, "-o", "json")
     assert (compared.exit_code, json.loads(compared.stdout)["differences"]) == (0, [])
 
@@ -83,7 +88,7 @@ def test_who_is_waited_for_in_vain_is_named_and_the_same_command_goes_on(
     assert (waited.exit_code, json.loads(waited.stdout)["phase"]) == (6, "planned")
     assert f"{mute.consumer} to acknowledge" in waited.stderr
     shown = json.loads(migrate("status", crowd.group, "-o", "json").stdout)
-    assert [words.split()[0] for words in shown["waits_for"]] == [mute.consumer]
+    assert [words.split()[0] for words in shown["waiting_for"]] == [mute.consumer]
     assert f"{mute.consumer}: says nothing" in migrate("status", crowd.group).stdout
     early = migrate("verify", crowd.group)
     assert early.exit_code == 4

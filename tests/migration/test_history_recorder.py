@@ -84,21 +84,21 @@ def test_the_end_of_a_session_lifts_no_fence_and_its_claims_are_no_lines() -> No
 
 
 def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(
-    desk: PlaceholderFixture, tmp_path: Path
+    env: PlaceholderFixture, tmp_path: Path
 ) -> None:
     recorder = HistoryRecorder(GROUP)
     recorder.member("tool", "migrator")
     names = {"stock": None, "other": None}
-    desk.broker.on_group_response(recorder.kafka_callback(lambda asked, body: names.get(asked.client_id, "tool")))
+    env.broker.on_group_response(recorder.kafka_callback(lambda asked, body: names.get(asked.client_id, "tool")))
 
     def commit(offset: int) -> int:
-        with RawClient(desk.broker.addresses()[0], "stock") as talk:
+        with RawClient(env.broker.addresses()[0], "stock") as talk:
             while talk.find_coordinator(GROUP, version=0).error_code:
                 pass
             return talk.commit(GROUP, "t", 0, offset, version=2)
 
-    with desk.process() as session:
-        seat = desk.seat(session)
+    with env.process() as session:
+        seat = env.seat(session)
         assert commit(1) == 0
         seat.join()
         assert commit(2) == 25, "refused, and no line"

@@ -119,7 +119,7 @@ def test_who_comes_when_the_seat_of_a_killed_run_has_ended_is_found_and_not_over
         ground.state("end")
         way.go_on(ground)
         verdict = h.check_history(ground.recorder.events)
-        assert verdict.codes == {"wrong_store"}, "the strange commit is named, and nothing else is wrong"
+        assert verdict.codes == {"commit_in_wrong_store"}, "the strange commit is named, and nothing else is wrong"
     assert refused == {"fenced", "copied", "verified"}
 
 

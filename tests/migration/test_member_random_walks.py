@@ -149,7 +149,7 @@ def test_more_walks_end_with_every_question_answered() -> None:
 def test_where_a_partition_came_to_rest_is_told_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
     """What the program has not committed shall come again, in both stores."""
     talk = MemberTalk()
-    talk.member = MigratingMember(commits_by_itself=by_itself)
+    talk.member = MigratingMember(auto_commit=by_itself)
     for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "zk drain t/0"):
         talk.hear(line)
     said = talk.hear("drained t/0=15")

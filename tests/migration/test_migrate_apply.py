@@ -62,6 +62,14 @@ def planned(lab: Lab, tmp_path: Path) -> tuple[str, Path]:
     return group, file
 
 
+STATUS_KEYS = {
+    "schema", "group", "at_ms", "migration_id", "strategy", "phase", "epoch", "authority", "confirmed", "lock",
+    "abort_requested", "registered", "members", "waiting_for", "fences", "owned_partitions", "placeholder",
+    "placeholder_until_ms", "coordinator_members", "coordinator_group", "coordinator_error", "copied_offsets",
+    "journal", "journal_error", "not_known", "exit_code", "next_steps",
+}  # fmt: skip
+
+
 def next_of(done: Result, which: int = 0) -> list[str]:
     """The words of a next step, as they would be typed."""
     words = shlex.split(json.loads(done.stdout)["next_steps"][which])
@@ -75,7 +83,7 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
     told = json.loads(dry.stdout)
     assert (dry.exit_code, told["exit_code"], told["executed"], told["error"]) == (3, 3, False, None)
     assert told["schema"] == "zkconsumer/migrate-apply/1"
-    assert next(step["name"] for step in told["steps"] if step["standing"] == "to do") == "control znode: planned"
+    assert next(step["name"] for step in told["steps"] if step["status"] == "to do") == "control znode: planned"
     assert lab.control(group) is None
 
     held = migrate(*next_of(dry), "-o", "json", "--stop-after", "verified")
@@ -83,9 +91,10 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
     assert "The modern group is kept empty for 1" in held.stderr
 
     shown = json.loads(migrate("status", group, "-o", "json").stdout)
-    assert (shown["phase"], shown["authority"], shown["fences"], shown["run"]) == ("verified", "zookeeper", 3, None)
-    assert shown["seat"] is not None
-    assert shown["seat_until_ms"] > shown["at_ms"]
+    assert (shown["phase"], shown["authority"], shown["fences"], shown["lock"]) == ("verified", "zookeeper", 3, None)
+    assert shown.keys() == STATUS_KEYS
+    assert shown["placeholder"] is not None
+    assert shown["placeholder_until_ms"] > shown["at_ms"]
     noted = ["apply", "offsets are committed to Kafka", "ended, and the seat stays"]
     assert [entry["what"] for entry in shown["journal"]] == noted
 
@@ -306,11 +315,11 @@ def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tm
     dry = migrate("restore", str(archive), "-o", "json")
     told = json.loads(dry.stdout)
     assert (dry.exit_code, told["executed"]) == (3, False)
-    assert paths.offset(group, T0) in told["made"]
+    assert paths.offset(group, T0) in told["created"]
     assert lab.zookeeper.data(paths.group_root(group)) is None
     done = migrate(*next_of(dry))
     assert done.exit_code == 0
-    assert done.stdout.splitlines() == told["made"]
+    assert done.stdout.splitlines() == told["created"]
     assert lab.offsets(group) == offsets
 
     lab.zookeeper.remove(paths.offset(group, T0))

@@ -97,6 +97,7 @@ def test_for_programs(place: Place, file: Path) -> None:
     assert not told["can_be_applied"]
     assert told["digest"] == read_plan_file(file).digest
     assert [row["target_offset"] for row in told["partitions"]] == [5, None, None]
+    assert [row["reason"] for row in told["partitions"]] == ["copied", None, None]
     assert told["partitions"][1]["refusal"] == "no offset is stored (--missing)"
     assert told["next_steps"] == [
         f"zkconsumer migrate plan g1 --file {file} --output json {place.where} --missing earliest"
@@ -244,14 +245,17 @@ def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> Non
     facts = dict(line.split(": ", 1) for line in done.stdout.partition("\n\n")[0].splitlines())
     assert facts["topics"] == "1, 3 partitions"
     assert facts["offset convention"] == "not known (nothing shows it for certain)"
-    assert (facts["assignment in use"], facts["modern group"], facts["migration"]) == ("none", "Dead", "none")
+    assert (facts["assignment in use"], facts["coordinator group"], facts["migration"]) == ("none", "Dead", "none")
     assert facts["brokers"].endswith("(from 3.9.1 on, before 4.1.1)")
     assert facts["offsets are kept for"] == "7 d"
-    assert "In the way: what the stored numbers mean is not known" in done.stderr
+    assert "Refused: what the stored numbers mean is not known" in done.stderr
     assert f"To plan: zkconsumer migrate plan g1 -f g1.plan {place.where}\n" in done.stderr
     told = json.loads(place.run("inspect", "g1", "-o", "json").stdout)
     assert told["schema"] == "zkconsumer/migrate-inspect/1"
     assert told["offset_convention"] is None
+    assert (told["coordinator_group_state"], told["offsets_without_partition"]) == ("Dead", [])
+    assert [one["supports_groups"] for one in told["brokers"]] == [True]
+    assert [words.partition(" (")[0] for words in told["refusals"]] == ["what the stored numbers mean is not known"]
     assert told["next_steps"][0] == f"zkconsumer migrate plan g1 -f g1.plan {place.where}"
     assert [row["zk_offset"] for row in told["partitions"]] == [4, None, 1]
 

@@ -40,7 +40,7 @@ def test_hooks_are_told_where_there_are_some(lab: Lab, migrate: Migrate, tmp_pat
 
     def told(*words: str) -> list[tuple[str, str]]:
         steps = json.loads(migrate("apply", str(file), *words, "-o", "json").stdout)["steps"]
-        return [(one["name"], one["standing"]) for one in steps if one["name"].startswith("hook ")]
+        return [(one["name"], one["status"]) for one in steps if one["name"].startswith("hook ")]
 
     assert told() == told("--hooks-dir", str(folder)) == []
     (folder / "zkconsumer-on-after-cut-over").touch(0o755)

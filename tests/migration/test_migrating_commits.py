@@ -62,10 +62,10 @@ class Member:
         self.zookeeper, self.coordinator = zookeeper, coordinator
         self.heard: list[val.MigratingMemberEvent] = []
 
-    def hear(self, event: val.MigratingMemberEvent) -> None:
+    def handle_event(self, event: val.MigratingMemberEvent) -> None:
         self.heard.append(event)
 
-    def look(self) -> None: ...
+    def check_zookeeper_offsets(self) -> None: ...
 
     def metadata(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         return dict.fromkeys(positions, "words")
@@ -87,7 +87,7 @@ def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(sta
 
 def test_what_has_no_owner_node_of_ours_is_written_to_kafka_alone() -> None:
     member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
-    member.machine.locked.discard(B)
+    member.machine.owned.discard(B)
     assert commit(member) == {}
     assert member.zookeeper.given == {A: 5, C: 9}
 
@@ -103,7 +103,7 @@ def test_a_partition_that_was_lost_is_told_to_neither_store(stance: MemberPhase)
 
 @pytest.mark.parametrize("stance", [MemberPhase.LOCKED, MemberPhase.RETURNED])
 def test_where_zookeeper_is_first_kafka_follows_later(stance: MemberPhase) -> None:
-    """``Sides`` writes to Kafka what ZooKeeper has, and not what it refused."""
+    """``SideArbiter`` writes to Kafka what ZooKeeper has, and not what it refused."""
     member = Member(stance, Store(ZOOKEEPER_NAME, B), Store(KAFKA_NAME))
     assert commit(member).keys() == {B}
     assert member.zookeeper.given == POSITIONS

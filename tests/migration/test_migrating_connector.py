@@ -168,7 +168,7 @@ def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has
     member.commit_offsets()
     assert dual.in_zookeeper() != dict.fromkeys(ALL, 10)
     monkeypatch.setattr(committed_offset_reader, "RESPONSE_TIMEOUT_MS", 100)
-    perform, lost = side._network.perform, list[object]()
+    perform, lost = side._network.execute, list[object]()
 
     def lose(command: Send) -> None:
         if isinstance(command, Send) and command.api_key == OFFSET_FETCH.key and not lost:
@@ -176,7 +176,7 @@ def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has
         else:
             perform(command)
 
-    monkeypatch.setattr(side._network, "perform", lose)
+    monkeypatch.setattr(side._network, "execute", lose)
     dual.move("returning")
     assert lost
     assert dual.in_zookeeper() == dict.fromkeys(ALL, 10)

@@ -33,10 +33,10 @@ class NotedStores:
         self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         self.reads: list[Collection[TopicPartition]] = []
         held = VersionedControl(ControlRecord("bench-1", 1, "fenced", "zookeeper", "copy"), 0)
-        self.control_znode = SimpleNamespace(migration_id="bench-1", require=lambda *phases: held)
+        self.control_znode = SimpleNamespace(migration_id="bench-1", require_phase=lambda *phases: held)
         self.placeholder = SimpleNamespace(joined=SimpleNamespace(), heartbeat=lambda: None, commit=self.commit)
 
-    def kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    def read_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         self.reads.append(partitions)
         return {}
 

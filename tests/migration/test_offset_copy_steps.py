@@ -21,7 +21,7 @@ from tests.migration.placeholder_fixtures import (
     GROUP,
     MIGRATION,
     RELEASES,
-    MakeDesk,
+    MakePlaceholderFixture,
     Network,
     PlaceholderFixture,
 )
@@ -46,11 +46,11 @@ WRITTEN = {"t/0": (10, 0), "t/1": (20, 0), "t/2": (30, 0), "t/3": (0, -1)}
 NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
 
 
-def fenced(desk: PlaceholderFixture, phase: str = "fenced") -> PlaceholderFixture:
+def fenced(env: PlaceholderFixture, phase: str = "fenced") -> PlaceholderFixture:
     """Offsets 10, 20, 30 and none; the migration stands in this phase, at epoch 3."""
-    desk.offsets({"t-0": 10, "t-1": 20, "t-2": 30})
-    desk.control(phase)
-    return desk
+    env.offsets({"t-0": 10, "t-1": 20, "t-2": 30})
+    env.control(phase)
+    return env
 
 
 def written(values: Mapping[str, tuple[int, int]], epoch: int = 3) -> dict[str, tuple[int, str]]:
@@ -60,25 +60,25 @@ def written(values: Mapping[str, tuple[int, int]], epoch: int = 3) -> dict[str, 
     }
 
 
-def in_kafka(desk: PlaceholderFixture) -> dict[str, tuple[int, str]]:
-    with desk.process() as session:
+def in_kafka(env: PlaceholderFixture) -> dict[str, tuple[int, str]]:
+    with env.process() as session:
         found = KafkaOffsetAdmin(session, GROUP).read_offsets()
     return {str(tp): (stored.offset, stored.metadata) for tp, stored in found.items()}
 
 
-def in_zookeeper(desk: PlaceholderFixture, topic: str = "t", partitions: int = 4) -> list[bytes | None]:
-    return [desk.zookeeper.data(paths.offset(GROUP, TopicPartition(topic, n))) for n in range(partitions)]
+def in_zookeeper(env: PlaceholderFixture, topic: str = "t", partitions: int = 4) -> list[bytes | None]:
+    return [env.zookeeper.data(paths.offset(GROUP, TopicPartition(topic, n))) for n in range(partitions)]
 
 
-def carry_out(desk: PlaceholderFixture, *steps: MigrationStep) -> None:
-    StepRunner(Doer(desk.clock), desk.clock, 60_000, "again", lambda: False).run_steps(steps)
+def carry_out(env: PlaceholderFixture, *steps: MigrationStep) -> None:
+    StepRunner(Doer(env.clock), env.clock, 60_000, "again", lambda: False).run_steps(steps)
 
 
-def copy(desk: PlaceholderFixture, session: AdminSession, copies: list[OffsetCopy] = COPIES) -> OffsetStores:
+def copy(env: PlaceholderFixture, session: AdminSession, copies: list[OffsetCopy] = COPIES) -> OffsetStores:
     """The part of a migration that is shown here."""
-    stores = desk.stores(session)
+    stores = env.stores(session)
     carry_out(
-        desk,
+        env,
         JoinPlaceholder(stores.placeholder, False),
         CopyToKafka(stores, copies),
         VerifyCopiedOffsets(stores, copies),
@@ -87,17 +87,17 @@ def copy(desk: PlaceholderFixture, session: AdminSession, copies: list[OffsetCop
 
 
 def go_back(
-    desk: PlaceholderFixture, session: AdminSession, convention: OffsetConvention = NEXT, **how: tuple[Acl, ...]
+    env: PlaceholderFixture, session: AdminSession, convention: OffsetConvention = NEXT, **how: tuple[Acl, ...]
 ) -> OffsetStores:
-    stores = desk.stores(session)
+    stores = env.stores(session)
     back = CopyToZooKeeper(stores, convention, **how)
-    carry_out(desk, JoinPlaceholder(stores.placeholder, False), back, VerifyReturnedOffsets(stores, convention))
+    carry_out(env, JoinPlaceholder(stores.placeholder, False), back, VerifyReturnedOffsets(stores, convention))
     return stores
 
 
-def commit(desk: PlaceholderFixture, partition: int, offset: int, topic: str = "t") -> None:
+def commit(env: PlaceholderFixture, partition: int, offset: int, topic: str = "t") -> None:
     """As a stock tool does in a group without members."""
-    with RawClient(desk.broker.addresses()[0]) as talk:
+    with RawClient(env.broker.addresses()[0]) as talk:
         while talk.find_coordinator(GROUP, version=0).error_code:
             pass
         assert talk.commit(GROUP, topic, partition, offset, version=2) == 0
@@ -107,57 +107,59 @@ def commit(desk: PlaceholderFixture, partition: int, offset: int, topic: str = "
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_offset_is_in_kafka_with_its_provenance_and_is_written_once(make_desk: MakeDesk, release: str) -> None:
-    desk = fenced(make_desk(release))
+def test_every_offset_is_in_kafka_with_its_provenance_and_is_written_once(
+    make_env: MakePlaceholderFixture, release: str
+) -> None:
+    env = fenced(make_env(release))
     network = Network()
-    with desk.process(network) as session:
-        copy(desk, session)
+    with env.process(network) as session:
+        copy(env, session)
         assert network.writes.count("OffsetCommit") == 1
-    with desk.process(network) as session:
-        copy(desk, session)
+    with env.process(network) as session:
+        copy(env, session)
         assert network.writes.count("OffsetCommit") == 1, "what is right is not written again"
-    assert in_kafka(desk) == written(WRITTEN)
+    assert in_kafka(env) == written(WRITTEN)
 
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "2.0.1", "3.9.1"])
 def test_killed_at_any_write_the_next_run_ends_as_if_nothing_had_been(
-    make_desk: MakeDesk, release: str, monkeypatch: pytest.MonkeyPatch
+    make_env: MakePlaceholderFixture, release: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S15: joins, the settling of the generation, and a commit for each partition."""
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
     for cut in FAILURES:
-        desk = fenced(make_desk(release))
+        env = fenced(make_env(release))
         network = Network(cut=cut)
         try:
-            with desk.process(network) as session:
-                copy(desk, session)
+            with env.process(network) as session:
+                copy(env, session)
         except Killed:
             pass
         else:
             assert network.writes.count("OffsetCommit") == 4
             break
-        with desk.process() as session:
-            copy(desk, session)
-        assert in_kafka(desk) == written(WRITTEN), cut
+        with env.process() as session:
+            copy(env, session)
+        assert in_kafka(env) == written(WRITTEN), cut
     assert cut[0] >= 6
 
 
-def test_an_answer_that_is_lost_is_asked_for_again(desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_lost_is_asked_for_again(env: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
-    fenced(desk)
+    fenced(env)
     for number in range(2, 6):
-        desk.control("fenced", epoch=number)
-        with desk.process(Network(drop=(number, "behind"))) as session:
-            copy(desk, session)
-        assert in_kafka(desk) == written(WRITTEN, number), "values of an older epoch are written again"
+        env.control("fenced", epoch=number)
+        with env.process(Network(drop=(number, "behind"))) as session:
+            copy(env, session)
+        assert in_kafka(env) == written(WRITTEN, number), "values of an older epoch are written again"
 
 
-def test_what_somebody_else_committed_is_never_written_over(desk: PlaceholderFixture) -> None:
-    fenced(desk)
-    commit(desk, 1, 57)
+def test_what_somebody_else_committed_is_never_written_over(env: PlaceholderFixture) -> None:
+    fenced(env)
+    commit(env, 1, 57)
     planned = [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(56)), *COPIES[2:]]
-    with desk.process() as session:
-        stores = desk.stores(session)
+    with env.process() as session:
+        stores = env.stores(session)
         step = CopyToKafka(stores, planned)
         refused = step.check()
         assert isinstance(refused, StepRefused)
@@ -166,67 +168,67 @@ def test_what_somebody_else_committed_is_never_written_over(desk: PlaceholderFix
         with pytest.raises(VerificationError) as it:
             step.do()
         assert it.value.exit_code == 5
-    assert in_kafka(desk) == {"t/1": (57, "")}
-    with desk.process() as session:
-        copy(desk, session, [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(57)), *COPIES[2:]])
-    assert in_kafka(desk) == written(WRITTEN), "what the plan saw, its decisions are about"
+    assert in_kafka(env) == {"t/1": (57, "")}
+    with env.process() as session:
+        copy(env, session, [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(57)), *COPIES[2:]])
+    assert in_kafka(env) == written(WRITTEN), "what the plan saw, its decisions are about"
 
 
-def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(desk: PlaceholderFixture) -> None:
+def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(env: PlaceholderFixture) -> None:
     """Between two generations of the placeholder member the group is empty, and any client may commit."""
-    fenced(desk)
-    with desk.process() as session:
-        stores = desk.stores(session)
+    fenced(env)
+    with env.process() as session:
+        stores = env.stores(session)
         step = CopyToKafka(stores, COPIES)
         stores.placeholder.join()
         assert step.check() == StepPending()
         stores.placeholder.leave()
-        commit(desk, 1, 57)
+        commit(env, 1, 57)
         stores.placeholder.join()
         with pytest.raises(VerificationError, match="t/1: Kafka has 57, not nothing"):
             step.do()
-    assert in_kafka(desk) == {"t/1": (57, "")}
+    assert in_kafka(env) == {"t/1": (57, "")}
 
 
-def test_who_came_while_the_seat_was_empty_is_found_by_his_values(desk: PlaceholderFixture) -> None:
+def test_who_came_while_the_seat_was_empty_is_found_by_his_values(env: PlaceholderFixture) -> None:
     """M5: the re-run comes after the end of the session."""
-    fenced(desk)
-    with desk.process() as session:
-        copy(desk, session).placeholder.leave()
-    commit(desk, 2, 31)
-    with desk.process() as session, pytest.raises(VerificationError, match=r"t/2: Kafka has 31, not nothing"):
-        copy(desk, session)
+    fenced(env)
+    with env.process() as session:
+        copy(env, session).placeholder.leave()
+    commit(env, 2, 31)
+    with env.process() as session, pytest.raises(VerificationError, match=r"t/2: Kafka has 31, not nothing"):
+        copy(env, session)
 
 
 @pytest.mark.parametrize("code", [28, 10])
-def test_what_is_too_much_for_one_commit_is_halved(make_desk: MakeDesk, code: int) -> None:
-    desk = make_desk(partitions=100)
-    desk.offsets({f"t-{n}": n for n in range(100)})
-    desk.control("fenced")
+def test_what_is_too_much_for_one_commit_is_halved(make_env: MakePlaceholderFixture, code: int) -> None:
+    env = make_env(partitions=100)
+    env.offsets({f"t-{n}": n for n in range(100)})
+    env.control("fenced")
     copies = [OffsetCopy(TopicPartition("t", n), n, n, 0) for n in range(100)]
     network = Network(commits_max=20, too_much=code)
-    with desk.process(network) as session:
-        copy(desk, session, copies)
-    assert len(in_kafka(desk)) == 100
+    with env.process(network) as session:
+        copy(env, session, copies)
+    assert len(in_kafka(env)) == 100
     assert 9 <= network.writes.count("OffsetCommit") <= 13, "100, 50, 25, and then none that is refused"
-    with desk.process(Network(commits_max=0, too_much=code)) as session:
-        desk.control("fenced", epoch=4)
+    with env.process(Network(commits_max=0, too_much=code)) as session:
+        env.control("fenced", epoch=4)
         with pytest.raises(
             PartiallyDoneError, match=r"and 90 more: .*raise max.message.bytes of __consumer_offsets to 4096"
         ):
-            copy(desk, session, copies)
+            copy(env, session, copies)
 
 
-def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: MakeDesk) -> None:
+def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_env: MakePlaceholderFixture) -> None:
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
         return name != "secret"
 
-    desk = fenced(make_desk(may=may))
-    desk.broker.create_topic("secret")
+    env = fenced(make_env(authorizer=may))
+    env.broker.create_topic("secret")
     gone, secret = TopicPartition("gone", 0), TopicPartition("secret", 0)
     copies = [OffsetCopy(gone, 1), OffsetCopy(secret, 2), *COPIES]
-    with desk.process() as session:
-        stores = desk.stores(session)
+    with env.process() as session:
+        stores = env.stores(session)
         stores.placeholder.join()
         with pytest.raises(PartiallyDoneError) as it:
             CopyToKafka(stores, [OffsetCopy(gone, 1), *COPIES]).do()
@@ -234,72 +236,72 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_desk: M
         "gone/0: UNKNOWN_TOPIC_OR_PARTITION (3); there is no such partition: if the topic was deleted, roll back and "
         "plan again. The others are committed; then run the same command again, or roll back"
     )
-    assert in_kafka(desk) == written(WRITTEN)
-    desk.control("fenced", epoch=4)
-    with desk.process() as session:
-        stores = desk.stores(session)
+    assert in_kafka(env) == written(WRITTEN)
+    env.control("fenced", epoch=4)
+    with env.process() as session:
+        stores = env.stores(session)
         stores.placeholder.join()
         outcome = stores.placeholder.commit({copy.tp: OffsetAndMetadata(copy.offset) for copy in copies})
         assert [code.code for code in outcome.values()] == [3, 29, 0, 0, 0, 0]
 
 
-def test_metadata_that_a_broker_does_not_take_is_said_with_the_setting(make_desk: MakeDesk) -> None:
-    desk = fenced(make_desk(properties={"offset.metadata.max.bytes": "10"}))
+def test_metadata_that_a_broker_does_not_take_is_said_with_the_setting(make_env: MakePlaceholderFixture) -> None:
+    env = fenced(make_env(properties={"offset.metadata.max.bytes": "10"}))
     with (
-        desk.process() as session,
+        env.process() as session,
         pytest.raises(PartiallyDoneError, match=r"t/0, t/1, t/2, t/3: OFFSET_METADATA_TOO_LARGE"),
     ):
-        copy(desk, session)
+        copy(env, session)
 
 
-def test_who_takes_the_seat_in_the_middle_ends_it(desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_takes_the_seat_in_the_middle_ends_it(env: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
-    fenced(desk)
+    fenced(env)
 
     def take(name: str) -> None:
         if network.writes.count("OffsetCommit") == 2:
             network.on_write = lambda name: None
-            with desk.process() as other:
-                desk.seat(other).leave()
-            with RawClient(desk.broker.addresses()[0], "stock") as talk:
+            with env.process() as other:
+                env.seat(other).leave()
+            with RawClient(env.broker.addresses()[0], "stock") as talk:
                 joined = talk.join(GROUP, version=0)
                 talk.sync(GROUP, joined.generation_id, joined.member_id, {joined.member_id: b""})
 
     network = Network(on_write=take)
-    with desk.process(network) as session, pytest.raises(VerificationError, match=r"stock.* is alive there and may"):
-        copy(desk, session)
-    assert in_kafka(desk) == written({name: WRITTEN[name] for name in ("t/0", "t/1")}), "as far as it was ours"
+    with env.process(network) as session, pytest.raises(VerificationError, match=r"stock.* is alive there and may"):
+        copy(env, session)
+    assert in_kafka(env) == written({name: WRITTEN[name] for name in ("t/0", "t/1")}), "as far as it was ours"
 
 
 def test_brokers_that_are_away_in_the_middle_are_waited_for(
-    desk: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch
+    env: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
-    fenced(desk)
+    fenced(env)
 
     def go(name: str) -> None:
-        network.is_away = name == "OffsetCommit" and not desk.pauses
+        network.is_away = name == "OffsetCommit" and not env.pauses
 
     network = Network(on_write=go)
-    begun_ms = desk.clock.now_ms()
+    begun_ms = env.clock.now_ms()
 
     def come_back() -> None:
-        network.is_away = desk.clock.now_ms() < begun_ms + 50_000
+        network.is_away = env.clock.now_ms() < begun_ms + 50_000
 
-    desk.on_pause = come_back
-    with desk.process(network) as session:
-        copy(desk, session)
-    assert desk.clock.now_ms() - begun_ms >= 50_000
-    assert in_kafka(desk) == written(WRITTEN)
+    env.on_pause = come_back
+    with env.process(network) as session:
+        copy(env, session)
+    assert env.clock.now_ms() - begun_ms >= 50_000
+    assert in_kafka(env) == written(WRITTEN)
 
 
-def test_a_run_that_was_overtaken_writes_nothing(desk: PlaceholderFixture) -> None:
+def test_a_run_that_was_overtaken_writes_nothing(env: PlaceholderFixture) -> None:
     """S13: the control znode is another's, or in a phase in which Kafka's values are not this migration's."""
-    fenced(desk)
-    for change in (lambda: desk.control("switched"), lambda: desk.control("fenced", migration_id="m-2")):
+    fenced(env)
+    for change in (lambda: env.control("switched"), lambda: env.control("fenced", migration_id="m-2")):
         change()
-        with desk.process() as session:
-            stores = desk.stores(session)
+        with env.process() as session:
+            stores = env.stores(session)
             stores.placeholder.join()
             for step in (
                 CopyToKafka(stores, COPIES),
@@ -309,19 +311,19 @@ def test_a_run_that_was_overtaken_writes_nothing(desk: PlaceholderFixture) -> No
                 assert step.check() == StepPending(), "so a dry run tells what would be done"
                 with pytest.raises(PartiallyDoneError, match="somebody else acts on group g"):
                     step.do()
-    assert in_kafka(desk) == {}
+    assert in_kafka(env) == {}
 
 
 # --- verification -----------------------------------------------------------------------------------------------
 
 
-def test_what_moved_after_the_copy_is_named_by_value(desk: PlaceholderFixture) -> None:
-    fenced(desk)
-    with desk.process() as session:
-        stores = copy(desk, session)
+def test_what_moved_after_the_copy_is_named_by_value(env: PlaceholderFixture) -> None:
+    fenced(env)
+    with env.process() as session:
+        stores = copy(env, session)
         verify = VerifyCopiedOffsets(stores, COPIES)
         assert verify.check() == StepDone()
-        desk.offsets({"t-1": 21, "new-0": 5})
+        env.offsets({"t-1": 21, "new-0": 5})
         stores.placeholder.commit({T[2]: OffsetAndMetadata(29, "zombie")})
         refused = verify.check()
     assert isinstance(refused, StepRefused)
@@ -334,11 +336,11 @@ def test_what_moved_after_the_copy_is_named_by_value(desk: PlaceholderFixture) -
         assert words in str(refused.error)
 
 
-def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(desk: PlaceholderFixture) -> None:
-    fenced(desk)
-    with desk.process() as session, desk.process() as other:
-        stores = copy(desk, session)
-        desk.seat(other).leave()
+def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(env: PlaceholderFixture) -> None:
+    fenced(env)
+    with env.process() as session, env.process() as other:
+        stores = copy(env, session)
+        env.seat(other).leave()
         with pytest.raises(PartiallyDoneError, match="the group is empty"):
             VerifyCopiedOffsets(stores, COPIES).check()
 
@@ -346,81 +348,81 @@ def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(desk: Placehold
 # --- back to ZooKeeper ------------------------------------------------------------------------------------------
 
 
-def moved(desk: PlaceholderFixture) -> PlaceholderFixture:
+def moved(env: PlaceholderFixture) -> PlaceholderFixture:
     """Kafka has the authority; a modern group went on from 10, 20, 30 and 0, and read a topic that came meanwhile."""
-    fenced(desk, "returning")
-    desk.broker.create_topic("new")
+    fenced(env, "returning")
+    env.broker.create_topic("new")
     for partition, offset in enumerate((15, 20, 37, 4)):
-        commit(desk, partition, offset)
-    commit(desk, 0, 9, "new")
-    return desk
+        commit(env, partition, offset)
+    commit(env, 0, 9, "new")
+    return env
 
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "1.1.1", "4.1.1"])
-def test_what_the_modern_group_committed_is_what_zookeeper_has(make_desk: MakeDesk, release: str) -> None:
-    desk = moved(make_desk(release))
-    with desk.process() as session:
-        go_back(desk, session)
-    assert in_zookeeper(desk) == [b"15", b"20", b"37", b"4"]
-    assert in_zookeeper(desk, "new", 1) == [b"9"], "a topic that came meanwhile is taken along"
+def test_what_the_modern_group_committed_is_what_zookeeper_has(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = moved(make_env(release))
+    with env.process() as session:
+        go_back(env, session)
+    assert in_zookeeper(env) == [b"15", b"20", b"37", b"4"]
+    assert in_zookeeper(env, "new", 1) == [b"9"], "a topic that came meanwhile is taken along"
 
 
-def test_a_group_that_stores_the_last_offset_gets_the_last_one(desk: PlaceholderFixture) -> None:
-    moved(desk)
-    with desk.process() as session:
-        go_back(desk, session, LAST)
-    assert in_zookeeper(desk) == [b"14", b"19", b"36", b"3"]
+def test_a_group_that_stores_the_last_offset_gets_the_last_one(env: PlaceholderFixture) -> None:
+    moved(env)
+    with env.process() as session:
+        go_back(env, session, LAST)
+    assert in_zookeeper(env) == [b"14", b"19", b"36", b"3"]
 
 
-def test_what_kafka_forgot_stays_where_zookeeper_has_it(desk: PlaceholderFixture) -> None:
-    fenced(desk, "returning")
-    commit(desk, 0, 12)
-    with desk.process() as session:
-        go_back(desk, session)
-    assert in_zookeeper(desk) == [b"12", b"20", b"30", None]
+def test_what_kafka_forgot_stays_where_zookeeper_has_it(env: PlaceholderFixture) -> None:
+    fenced(env, "returning")
+    commit(env, 0, 12)
+    with env.process() as session:
+        go_back(env, session)
+    assert in_zookeeper(env) == [b"12", b"20", b"30", None]
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_cut_off_at_any_write_the_way_back_ends_the_same(
-    make_desk: MakeDesk, how: str, monkeypatch: pytest.MonkeyPatch
+    make_env: MakePlaceholderFixture, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S15, S16: multis of one partition each, so that each is a write of its own."""
     monkeypatch.setattr(offset_copy_steps, "RETURN_BATCH_SIZE", 1)
-    desk = moved(make_desk())
-    before = dict(enumerate(in_zookeeper(desk)))
+    env = moved(make_env())
+    before = dict(enumerate(in_zookeeper(env)))
     cut = Cut(1, how)  # type: ignore[arg-type]
     while True:
         for partition, data in before.items():
             path = paths.offset(GROUP, T[partition])
             if data is None:
-                desk.zookeeper.remove(path)
+                env.zookeeper.remove(path)
             else:
-                desk.zookeeper.ensure(path, data)
+                env.zookeeper.ensure(path, data)
         try:
-            with desk.process(cut=cut) as session:
-                go_back(desk, session)
+            with env.process(cut=cut) as session:
+                go_back(env, session)
         except Killed:
             pass
-        with desk.process() as session:
-            go_back(desk, session)
-        assert in_zookeeper(desk) == [b"15", b"20", b"37", b"4"], cut
+        with env.process() as session:
+            go_back(env, session)
+        assert in_zookeeper(env) == [b"15", b"20", b"37", b"4"], cut
         if not cut.was_reached:
             break
         cut = Cut(cut.at + 1, how)  # type: ignore[arg-type]
     assert cut.at > 3
 
 
-def test_every_multi_is_bound_to_the_control_znode(desk: PlaceholderFixture) -> None:
+def test_every_multi_is_bound_to_the_control_znode(env: PlaceholderFixture) -> None:
     """K1: a run that was overtaken between two multis writes nothing more."""
-    moved(desk)
-    with desk.process() as session:
-        stores = desk.stores(session)
+    moved(env)
+    with env.process() as session:
+        stores = env.stores(session)
         stores.placeholder.join()
         left = stores.read_zookeeper
 
         def overtaken() -> object:
             found = left()
-            desk.zookeeper.ensure(
+            env.zookeeper.ensure(
                 paths.control(GROUP), format_control(ControlRecord("m-2", 9, "planned", "zookeeper", "copy"))
             )
             return found
@@ -428,14 +430,14 @@ def test_every_multi_is_bound_to_the_control_znode(desk: PlaceholderFixture) -> 
         stores.read_zookeeper = overtaken  # type: ignore[method-assign, assignment]
         with pytest.raises(PartiallyDoneError, match="in phase planned, and this run needs migration m-1"):
             CopyToZooKeeper(stores, NEXT).do()
-    assert in_zookeeper(desk) == [b"10", b"20", b"30", None]
+    assert in_zookeeper(env) == [b"10", b"20", b"30", None]
 
 
-def test_what_is_made_on_the_way_back_has_the_fences_list(desk: PlaceholderFixture) -> None:
-    moved(desk)
+def test_what_is_made_on_the_way_back_has_the_fences_list(env: PlaceholderFixture) -> None:
+    moved(env)
     fence = (Acl(PERM_ALL, "world", "anyone"), Acl(1, "digest", "somebody:x"))
-    with desk.process() as session:
-        go_back(desk, session, acl=fence)
+    with env.process() as session:
+        go_back(env, session, acl=fence)
         made = [
             paths.offset(GROUP, T[3]),
             paths.offsets_of_topic(GROUP, "new"),
@@ -445,20 +447,20 @@ def test_what_is_made_on_the_way_back_has_the_fences_list(desk: PlaceholderFixtu
             assert answer == fence
 
 
-def test_an_old_member_that_is_there_stops_the_way_back(desk: PlaceholderFixture) -> None:
-    moved(desk)
-    desk.zookeeper.ensure(paths.registration(GROUP, "g_old"), b"{}")
-    with desk.process() as session, pytest.raises(PartiallyDoneError, match="g_old is in the group now"):
-        go_back(desk, session)
+def test_an_old_member_that_is_there_stops_the_way_back(env: PlaceholderFixture) -> None:
+    moved(env)
+    env.zookeeper.ensure(paths.registration(GROUP, "g_old"), b"{}")
+    with env.process() as session, pytest.raises(PartiallyDoneError, match="g_old is in the group now"):
+        go_back(env, session)
 
 
-def test_the_seat_is_left_in_the_end_whoever_took_it(desk: PlaceholderFixture) -> None:
-    fenced(desk)
-    with desk.process() as session:
-        copy(desk, session)
-    with desk.process() as session:
-        carry_out(desk, RemovePlaceholder(desk.seat(session)), RemovePlaceholder(desk.seat(session)))
-    commit(desk, 0, 11)
+def test_the_seat_is_left_in_the_end_whoever_took_it(env: PlaceholderFixture) -> None:
+    fenced(env)
+    with env.process() as session:
+        copy(env, session)
+    with env.process() as session:
+        carry_out(env, RemovePlaceholder(env.seat(session)), RemovePlaceholder(env.seat(session)))
+    commit(env, 0, 11)
 
 
 MakeStep = Callable[[OffsetStores], MigrationStep]
@@ -471,12 +473,12 @@ MakeStep = Callable[[OffsetStores], MigrationStep]
         lambda stores: VerifyCopiedOffsets(stores, COPIES),
         lambda stores: CopyToZooKeeper(stores, NEXT),
         lambda stores: VerifyReturnedOffsets(stores, NEXT),
-        lambda stores: JoinPlaceholder(stores.seat, False),
-        lambda stores: RemovePlaceholder(stores.seat),
+        lambda stores: JoinPlaceholder(stores.placeholder, False),
+        lambda stores: RemovePlaceholder(stores.placeholder),
     ],
 )
-def test_each_step_says_what_it_would_do(desk: PlaceholderFixture, make: MakeStep) -> None:
-    with desk.process() as session:
-        step = make(desk.stores(session))
+def test_each_step_says_what_it_would_do(env: PlaceholderFixture, make: MakeStep) -> None:
+    with env.process() as session:
+        step = make(env.stores(session))
         assert all(line for line in step.describe())
         assert step.changes == (not step.name.startswith("read the offsets back"))

@@ -314,8 +314,14 @@ def test_the_command_shows_what_is_kept_and_what_is_lost(lab: Lab, shell: Shell)
     lost = shell("status", group).stdout
     assert "copied offsets: 2 of 3 are in Kafka\n" in lost
     assert "lost: t/0: Kafka has 4, not 10 or more, as was copied\n" in lost
-    [one] = json.loads(shell("status", group, "-o", "json").stdout)["copied"]["lost"]
-    assert (one["topic"], one["partition"]) == ("t", 0)
+    copied = json.loads(shell("status", group, "-o", "json").stdout)["copied_offsets"]
+    assert copied == {
+        "count": 3,
+        "lost": [{"topic": "t", "partition": 0, "text": "t/0: Kafka has 4, not 10 or more, as was copied"}],
+        "kept_until_ms": None,
+        "retention": "for 7 d (offsets.retention.minutes) after the last member of the group has left",
+        "error": None,
+    }
     back = f"zkconsumer migrate rollback {group} --execute --zookeeper {ADDRESS}"
     assert "what to do: they expired or were deleted" in lost
     assert back in lost

@@ -17,7 +17,14 @@ from bridge.migration.placeholder.placeholder_steps import (
 )
 from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepWaiting
 from tests.broker.raw_client import RawClient
-from tests.migration.placeholder_fixtures import FAILURES, GROUP, RELEASES, MakeDesk, Network, PlaceholderFixture
+from tests.migration.placeholder_fixtures import (
+    FAILURES,
+    GROUP,
+    RELEASES,
+    MakePlaceholderFixture,
+    Network,
+    PlaceholderFixture,
+)
 from tests.migration.step_write_faults import Killed
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata
@@ -33,16 +40,16 @@ HAS_STATIC = {"2.8.2", "3.9.1", "4.1.1"}
 SESSIONS_MS = {"0.9.0.1": 30_000} | dict.fromkeys(["0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1"], 300_000)
 
 
-def talk(desk: PlaceholderFixture, client_id: str = "stock") -> RawClient:
-    return RawClient(desk.broker.addresses()[0], client_id)
+def talk(env: PlaceholderFixture, client_id: str = "stock") -> RawClient:
+    return RawClient(env.broker.addresses()[0], client_id)
 
 
-def join_as_stock(desk: PlaceholderFixture) -> tuple[RawClient, int, str]:
+def join_as_stock(env: PlaceholderFixture) -> tuple[RawClient, int, str]:
     """A stock member that is in the group; its connection, generation and member id."""
-    stock = talk(desk)
+    stock = talk(env)
     while stock.find_coordinator(GROUP, version=0).error_code:
         pass
-    joined = stock.join(GROUP, version=old(desk.release))
+    joined = stock.join(GROUP, version=old(env.release))
     assert joined.error_code == 0
     stock.ask(
         SYNC_GROUP, 0, SyncGroupRequest(group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id)
@@ -50,8 +57,8 @@ def join_as_stock(desk: PlaceholderFixture) -> tuple[RawClient, int, str]:
     return stock, joined.generation_id, joined.member_id
 
 
-def leave(desk: PlaceholderFixture, member: str) -> None:
-    with talk(desk) as stock:
+def leave(env: PlaceholderFixture, member: str) -> None:
+    with talk(env) as stock:
         assert stock.ask(LEAVE_GROUP, 0, LeaveGroupRequest(group_id=GROUP, member_id=member)).error_code == 0
 
 
@@ -60,47 +67,47 @@ def old(release: str) -> int:
     return 2 if release.startswith("4.") else 0
 
 
-def committed(desk: PlaceholderFixture, partition: int = 0) -> int:
-    with talk(desk) as stock:
+def committed(env: PlaceholderFixture, partition: int = 0) -> int:
+    with talk(env) as stock:
         return stock.committed(GROUP, "t", partition, version=1)[0]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_broker_that_allows_less_is_asked_again_at_once(make_desk: MakeDesk, release: str) -> None:
-    desk = make_desk(release)
-    with desk.process() as session:
-        desk.seat(session).join()
-        desk.seat(session).leave()
-        desk.pauses.clear()  # until there was a coordinator
-        desk.seat(session).join()
-    assert desk.pauses == []
+def test_a_broker_that_allows_less_is_asked_again_at_once(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = make_env(release)
+    with env.process() as session:
+        env.seat(session).join()
+        env.seat(session).leave()
+        env.pauses.clear()  # until there was a coordinator
+        env.seat(session).join()
+    assert env.pauses == []
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_seat_is_taken_and_only_its_generation_commits(make_desk: MakeDesk, release: str) -> None:
-    desk = make_desk(release)
-    with desk.process() as session, talk(desk) as stock:
-        seat = desk.seat(session)
+def test_the_seat_is_taken_and_only_its_generation_commits(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = make_env(release)
+    with env.process() as session, talk(env) as stock:
+        seat = env.seat(session)
         seat.join()
         assert seat.joined is not None
-        assert seat.joined.config.session_timeout_ms == SESSIONS_MS.get(desk.release, 1_800_000)
+        assert seat.joined.config.session_timeout_ms == SESSIONS_MS.get(env.release, 1_800_000)
         assert seat.joined.config.group_instance_id == (seat.name if release in HAS_STATIC else None)
         assert stock.join(GROUP, version=old(release)).error_code == 23
         assert stock.commit(GROUP, "t", 0, 5, version=2) == 25, "a simple commit, a stock reset"
         assert {code.code for code in seat.commit({T0: OffsetAndMetadata(42, "mine")}).values()} == {0}
         seat.heartbeat()
         seat.leave()
-        assert committed(desk) == 42
+        assert committed(env) == 42
         assert stock.commit(GROUP, "t", 0, 43, version=2) == 0, "the group is free again"
-        assert committed(desk) == 43
+        assert committed(env) == 43
 
 
 def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(
-    desk: PlaceholderFixture,
+    env: PlaceholderFixture,
 ) -> None:
     """Which brokers do from 4.0 on with a share that has no bytes of an assignor's."""
-    with desk.process() as session, talk(desk) as stock:
-        desk.seat(session).join()
+    with env.process() as session, talk(env) as stock:
+        env.seat(session).join()
         [member] = stock.ask(DESCRIBE_GROUPS, 0, DescribeGroupsRequest(groups=[GROUP])).groups[0].members
         share = decode_assignment(member.member_assignment)
         assert not share.partitions
@@ -108,12 +115,12 @@ def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_ou
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_run_that_was_killed_finds_its_seat_again(make_desk: MakeDesk, release: str) -> None:
-    desk = make_desk(release)
-    with desk.process() as session:
-        desk.seat(session).join()
-    with desk.process() as session, talk(desk) as stock:
-        seat = desk.seat(session)
+def test_a_run_that_was_killed_finds_its_seat_again(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = make_env(release)
+    with env.process() as session:
+        env.seat(session).join()
+    with env.process() as session, talk(env) as stock:
+        seat = env.seat(session)
         assert JoinPlaceholder(seat, had_placeholder=True).check() == StepPending()
         seat.join()
         assert len(seat.read_occupants().placeholders) == 1, "taken back, and no second member made"
@@ -122,18 +129,18 @@ def test_a_run_that_was_killed_finds_its_seat_again(make_desk: MakeDesk, release
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_killed_at_any_write_the_next_run_sits_and_leaves(make_desk: MakeDesk, release: str) -> None:
+def test_killed_at_any_write_the_next_run_sits_and_leaves(make_env: MakePlaceholderFixture, release: str) -> None:
     """S15 for the seat: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
-    desk = make_desk(release)
+    env = make_env(release)
     for cut in FAILURES:
         group = f"g-{cut[0]}-{cut[1]}"
-        with desk.process(Network(cut=cut)) as session, suppress(Killed):
-            seat = desk.seat(session, group=group)
+        with env.process(Network(cut=cut)) as session, suppress(Killed):
+            seat = env.seat(session, group=group)
             seat.join()
             seat.leave()
             break
-        with desk.process() as session:
-            seat = desk.seat(session, group=group)
+        with env.process() as session:
+            seat = env.seat(session, group=group)
             seat.join()
             assert len(seat.read_occupants().placeholders) == 1, cut
             assert {code.code for code in seat.commit({T0: OffsetAndMetadata(1)}).values()} == {0}, cut
@@ -143,11 +150,11 @@ def test_killed_at_any_write_the_next_run_sits_and_leaves(make_desk: MakeDesk, r
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_answer_that_is_lost_makes_no_second_member(make_desk: MakeDesk, release: str) -> None:
-    desk = make_desk(release)
+def test_an_answer_that_is_lost_makes_no_second_member(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = make_env(release)
     for drop in FAILURES[:10]:
-        with desk.process(Network(drop=drop)) as session:
-            seat = desk.seat(session, group=f"g-{drop[0]}-{drop[1]}")
+        with env.process(Network(drop=drop)) as session:
+            seat = env.seat(session, group=f"g-{drop[0]}-{drop[1]}")
             seat.join()
             assert len(seat.read_occupants().placeholders) == 1, drop
             seat.heartbeat()
@@ -155,10 +162,10 @@ def test_an_answer_that_is_lost_makes_no_second_member(make_desk: MakeDesk, rele
             assert not seat.read_occupants().placeholders, drop
 
 
-def test_the_seat_of_another_migration_is_somebody_else(desk: PlaceholderFixture) -> None:
-    with desk.process() as one, desk.process() as two:
-        desk.seat(one).join()
-        other = desk.seat(two, "m-2")
+def test_the_seat_of_another_migration_is_somebody_else(env: PlaceholderFixture) -> None:
+    with env.process() as one, env.process() as two:
+        env.seat(one).join()
+        other = env.seat(two, "m-2")
         assert JoinPlaceholder(other, had_placeholder=False).check() == StepWaiting(
             "zkconsumer-m-1 (zkconsumer-m-1, /127.0.0.1) to leave the modern group"
         )
@@ -167,11 +174,11 @@ def test_the_seat_of_another_migration_is_somebody_else(desk: PlaceholderFixture
 
 
 def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_ended_it_is_an_interference(
-    desk: PlaceholderFixture,
+    env: PlaceholderFixture,
 ) -> None:
-    stock, _, member = join_as_stock(desk)
-    with stock, desk.process() as session:
-        seat = desk.seat(session)
+    stock, _, member = join_as_stock(env)
+    with stock, env.process() as session:
+        seat = env.seat(session)
         named = f"{member} (stock, /127.0.0.1)"
         assert WaitForEmptyCoordinatorGroup(seat).check() == StepWaiting(f"{named} to leave the modern group")
         assert JoinPlaceholder(seat, had_placeholder=False).check() == StepWaiting(f"{named} to leave the modern group")
@@ -181,23 +188,23 @@ def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_en
         assert getattr(refused.error, "exit_code", None) == 5
 
 
-def expire(desk: PlaceholderFixture, seat: PlaceholderMember) -> None:
+def expire(env: PlaceholderFixture, seat: PlaceholderMember) -> None:
     """The session of the seat ends; so the coordinator sees it."""
     sitting = seat.joined
-    with desk.process() as session:
-        desk.seat(session).leave()
+    with env.process() as session:
+        env.seat(session).leave()
     seat.joined = sitting
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release: str) -> None:
-    desk = make_desk(release)
-    with desk.process() as session:
-        seat = desk.seat(session)
+def test_a_seat_that_was_lost_to_somebody_names_him(make_env: MakePlaceholderFixture, release: str) -> None:
+    env = make_env(release)
+    with env.process() as session:
+        seat = env.seat(session)
         seat.join()
         for lose in (seat.heartbeat, lambda: seat.commit({T0: OffsetAndMetadata(1)})):
-            expire(desk, seat)
-            stock, generation, member = join_as_stock(desk)
+            expire(env, seat)
+            stock, generation, member = join_as_stock(env)
             with stock:
                 with pytest.raises(
                     VerificationError, match=r"stock, /127\.0\.0\.1.* is alive there and may commit"
@@ -207,15 +214,15 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_desk: MakeDesk, release
                 assert member in str(it.value)
                 assert seat.joined is None
                 assert stock.commit(GROUP, "t", 0, 7, generation, member, version=2) == 0, "it was not disturbed"
-            leave(desk, member)
+            leave(env, member)
             seat.join()
 
 
-def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: PlaceholderFixture) -> None:
-    with desk.process() as session:
-        seat = desk.seat(session)
+def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(env: PlaceholderFixture) -> None:
+    with env.process() as session:
+        seat = env.seat(session)
         seat.join()
-        expire(desk, seat)
+        expire(env, seat)
         with pytest.raises(
             PartiallyDoneError, match=r"the group is empty: the session ended.*every offset is compared"
         ):
@@ -224,9 +231,9 @@ def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(desk: Pl
         seat.heartbeat()
 
 
-def test_two_runs_of_one_migration_cannot_both_sit(desk: PlaceholderFixture) -> None:
-    with desk.process() as one, desk.process() as two:
-        first, second = desk.seat(one), desk.seat(two)
+def test_two_runs_of_one_migration_cannot_both_sit(env: PlaceholderFixture) -> None:
+    with env.process() as one, env.process() as two:
+        first, second = env.seat(one), env.seat(two)
         first.join()
         second.join()
         with pytest.raises(VerificationError, match="another run of this migration sits there now"):
@@ -235,105 +242,105 @@ def test_two_runs_of_one_migration_cannot_both_sit(desk: PlaceholderFixture) -> 
 
 
 @pytest.mark.parametrize("loading_ms", [0, 300])
-def test_a_coordinator_that_moves_is_found_again(make_desk: MakeDesk, loading_ms: int) -> None:
-    desk = make_desk(nodes=2)
-    desk.on_pause = lambda: time.sleep(0.05)
-    with desk.process() as session:
-        seat = desk.seat(session)
+def test_a_coordinator_that_moves_is_found_again(make_env: MakePlaceholderFixture, loading_ms: int) -> None:
+    env = make_env(nodes=2)
+    env.on_pause = lambda: time.sleep(0.05)
+    with env.process() as session:
+        seat = env.seat(session)
         seat.join()
         for node in (1, 0, 1):
-            desk.broker.move_coordinator(GROUP, node, loading_ms=loading_ms)
+            env.broker.move_coordinator(GROUP, node, loading_ms=loading_ms)
             seat.heartbeat()
-            desk.broker.move_coordinator(GROUP, 1 - node, loading_ms=loading_ms)
+            env.broker.move_coordinator(GROUP, 1 - node, loading_ms=loading_ms)
             assert {code.code for code in seat.commit({T0: OffsetAndMetadata(node)}).values()} == {0}
-        desk.broker.move_coordinator(GROUP, None)
-        desk.on_pause = lambda: desk.broker.move_coordinator(GROUP, 0) if len(desk.pauses) > 20 else None
-        desk.pauses.clear()
+        env.broker.move_coordinator(GROUP, None)
+        env.on_pause = lambda: env.broker.move_coordinator(GROUP, 0) if len(env.pauses) > 20 else None
+        env.pauses.clear()
         seat.heartbeat()
-        assert len(desk.pauses) > 20
+        assert len(env.pauses) > 20
 
 
 @pytest.mark.parametrize("at", ["sit", "beat", "commit", "leave"])
-def test_brokers_that_are_away_for_a_while_are_waited_for(desk: PlaceholderFixture, at: str) -> None:
+def test_brokers_that_are_away_for_a_while_are_waited_for(env: PlaceholderFixture, at: str) -> None:
     network = Network()
-    with desk.process(network) as session:
-        seat = desk.seat(session)
+    with env.process(network) as session:
+        seat = env.seat(session)
         if at != "sit":
             seat.join()
-        network.is_away, gone_at_ms = True, desk.clock.now_ms()
+        network.is_away, gone_at_ms = True, env.clock.now_ms()
 
         def come_back() -> None:
-            network.is_away = desk.clock.now_ms() < gone_at_ms + 50_000
+            network.is_away = env.clock.now_ms() < gone_at_ms + 50_000
 
-        desk.on_pause = come_back
+        env.on_pause = come_back
         {
             "sit": seat.join,
             "beat": seat.heartbeat,
             "commit": lambda: seat.commit({T0: OffsetAndMetadata(1)}),
             "leave": seat.leave,
         }[at]()
-        assert desk.clock.now_ms() - gone_at_ms >= 50_000
-        network.is_away, desk.on_pause = True, lambda: None
-        begun_ms = desk.clock.now_ms()
+        assert env.clock.now_ms() - gone_at_ms >= 50_000
+        network.is_away, env.on_pause = True, lambda: None
+        begun_ms = env.clock.now_ms()
         with pytest.raises((PartiallyDoneError, BrokerUnreachable)):
             seat.leave()
-        assert 60_000 <= desk.clock.now_ms() - begun_ms < 130_000, "not for ever"
+        assert 60_000 <= env.clock.now_ms() - begun_ms < 130_000, "not for ever"
 
 
-def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(desk: PlaceholderFixture) -> None:
-    with desk.process() as session:
-        seat = desk.seat(session)
+def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(env: PlaceholderFixture) -> None:
+    with env.process() as session:
+        seat = env.seat(session)
         seat.join()
-        desk.broker.move_coordinator(GROUP, None)
-        desk.broker.move_coordinator(GROUP, 0)
+        env.broker.move_coordinator(GROUP, None)
+        env.broker.move_coordinator(GROUP, 0)
         seat.heartbeat()
         assert JoinPlaceholder(seat, had_placeholder=True).check() == StepDone()
 
 
-def test_it_beats_when_it_is_due_and_not_before(desk: PlaceholderFixture) -> None:
+def test_it_beats_when_it_is_due_and_not_before(env: PlaceholderFixture) -> None:
     network = Network()
-    with desk.process(network) as session:
-        seat = desk.seat(session)
+    with env.process(network) as session:
+        seat = env.seat(session)
         seat.heartbeat_if_due()
         seat.join()
         seat.heartbeat_if_due()
         assert "Heartbeat" not in network.asked
         assert seat.joined is not None
-        assert seat.joined.session_end_ms == desk.clock.now_ms() + 1_800_000
-        desk.clock.move(3_000)
+        assert seat.joined.session_end_ms == env.clock.now_ms() + 1_800_000
+        env.clock.move(3_000)
         seat.heartbeat_if_due()
         seat.heartbeat_if_due()
         assert network.asked.count("Heartbeat") == 1
-        assert seat.joined.session_end_ms == desk.clock.now_ms() + 1_800_000
+        assert seat.joined.session_end_ms == env.clock.now_ms() + 1_800_000
 
 
-def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_desk: MakeDesk) -> None:
-    desk = make_desk(properties={"group.max.session.timeout.ms": "20000"})
+def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_env: MakePlaceholderFixture) -> None:
+    env = make_env(properties={"group.max.session.timeout.ms": "20000"})
     with (
-        desk.process() as session,
+        env.process() as session,
         pytest.raises(PartiallyDoneError, match=r"raise their group\.max.session.timeout\.ms to 300"),
     ):
-        desk.seat(session).join()
+        env.seat(session).join()
 
 
-def test_a_shorter_session_is_asked_for_where_the_longest_is_refused(make_desk: MakeDesk) -> None:
-    desk = make_desk(properties={"group.max.session.timeout.ms": "60000"})
-    with desk.process() as session:
-        seat = desk.seat(session)
+def test_a_shorter_session_is_asked_for_where_the_longest_is_refused(make_env: MakePlaceholderFixture) -> None:
+    env = make_env(properties={"group.max.session.timeout.ms": "60000"})
+    with env.process() as session:
+        seat = env.seat(session)
         seat.join()
         assert seat.joined is not None
         assert seat.joined.config.session_timeout_ms == 30_000
 
 
-def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: MakeDesk) -> None:
+def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_env: MakePlaceholderFixture) -> None:
     allowed = [True]
 
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
         return allowed[0] or name != GROUP or str(operation).endswith(("DESCRIBE", "Describe"))
 
-    desk = make_desk(may=may)
-    with desk.process() as session:
-        seat = desk.seat(session)
+    env = make_env(authorizer=may)
+    with env.process() as session:
+        seat = env.seat(session)
         assert seat.join_error() == ""
         allowed[0] = False
         assert seat.join_error().startswith("the brokers' ACLs do not let this user into the group")
@@ -343,12 +350,12 @@ def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_desk: Mak
             seat.join()
 
 
-def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_desk: MakeDesk) -> None:
-    desk = make_desk(properties={"group.max.size": "1"})
-    with desk.process() as session:
-        desk.seat(session).join()
-    with desk.process() as session:
-        desk.seat(session).join()
+def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_env: MakePlaceholderFixture) -> None:
+    env = make_env(properties={"group.max.size": "1"})
+    with env.process() as session:
+        env.seat(session).join()
+    with env.process() as session:
+        env.seat(session).join()
 
 
 def test_the_topics_that_a_seat_says_it_reads_are_bounded() -> None:

@@ -23,16 +23,16 @@ PATIENCE_S = 20
 T0 = TopicPartition("t", 0)
 
 
-def ours(desk: PlaceholderFixture) -> None:
+def ours(env: PlaceholderFixture) -> None:
     config = ConsumerConfig(
-        group_id=GROUP, zookeeper_connect="nowhere:2181", bootstrap_servers=desk.broker.bootstrap
+        group_id=GROUP, zookeeper_connect="nowhere:2181", bootstrap_servers=env.broker.bootstrap
     )  # fmt: skip
     with CoordinatorConsumerConnector(config) as connector, pytest.raises(InconsistentGroupProtocolException):
         next(connector.create_message_streams({"t": 1})["t"][0])
 
 
-def kafka_python(desk: PlaceholderFixture) -> None:
-    consumer = KafkaConsumer("t", bootstrap_servers=desk.broker.bootstrap, group_id=GROUP)
+def kafka_python(env: PlaceholderFixture) -> None:
+    consumer = KafkaConsumer("t", bootstrap_servers=env.broker.bootstrap, group_id=GROUP)
     try:
         with pytest.raises(InconsistentGroupProtocolError):
             for _ in range(20):
@@ -41,8 +41,8 @@ def kafka_python(desk: PlaceholderFixture) -> None:
         consumer.close()
 
 
-def librdkafka(desk: PlaceholderFixture) -> None:
-    consumer = Consumer({"bootstrap.servers": desk.broker.bootstrap, "group.id": GROUP, "session.timeout.ms": 6_000})
+def librdkafka(env: PlaceholderFixture) -> None:
+    consumer = Consumer({"bootstrap.servers": env.broker.bootstrap, "group.id": GROUP, "session.timeout.ms": 6_000})
     consumer.subscribe(["t"])
     deadline = time.monotonic() + PATIENCE_S
     while (message := consumer.poll(0.5)) is None or message.error() is None:
@@ -56,15 +56,15 @@ def librdkafka(desk: PlaceholderFixture) -> None:
 
 @pytest.mark.parametrize("start", [ours, kafka_python, librdkafka])
 def test_a_client_that_is_started_too_early_is_told_and_changes_nothing(
-    desk: PlaceholderFixture, start: Callable[[PlaceholderFixture], None]
+    env: PlaceholderFixture, start: Callable[[PlaceholderFixture], None]
 ) -> None:
-    with desk.process() as session:
-        seat: PlaceholderMember = desk.seat(session)
+    with env.process() as session:
+        seat: PlaceholderMember = env.seat(session)
         seat.join()
         seat.commit({T0: OffsetAndMetadata(42, "ours")})
-        desk.broker.append("t", 0, [b"x"])
+        env.broker.append("t", 0, [b"x"])
         before = seat.joined
-        start(desk)
+        start(env)
         assert not seat.read_occupants().others
         seat.heartbeat()
         assert seat.joined is not None

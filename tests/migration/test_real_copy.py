@@ -70,7 +70,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
     moving.load(PER_SECOND)
     for name, release in (("old-1", newer), ("old-2", older), ("old-3", newer)):
         moving.scala("original", name, release)
-    moving.wait_handed("original", 3_000)
+    moving.wait_delivered("original", 3_000)
     waits = moving.migrate("apply", moving.plan(*NEXT), expect=3)
     assert "waits for g" in waits.stdout, "the members are named"
     moving.stop("original")
@@ -85,7 +85,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
     planned = moving.in_zookeeper()
     moving.modern("modern", "java-1", setup.java)
     moving.modern("modern", "c-1", C, setup.c_settings)
-    moving.wait_handed("modern", 3_000)
+    moving.wait_delivered("modern", 3_000)
     print(f"\nfirst cut, with a look around: {moving.gap_s('original', 'modern'):.1f} s; {moving.judge()}")
     assert moving.first_handed("modern") == planned
     if setup.broker not in OLDER_THAN_THE_TOOLS:
@@ -104,7 +104,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
     assert moving.in_zookeeper() == committed
     for name, release in (("back-1", newer), ("back-2", older)):
         moving.scala("back", name, release)
-    moving.wait_handed("back", 3_000)
+    moving.wait_delivered("back", 3_000)
     print(f"way back: {moving.gap_s('modern', 'back'):.1f} s; {moving.judge()}")
     assert moving.first_handed("back") == committed
 
@@ -115,7 +115,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
         moving.stop("back")
     moving.modern("again", "java-2", setup.java)
     moving.modern("again", "c-2", C, setup.c_settings)
-    moving.wait_handed("again", 3_000)
+    moving.wait_delivered("again", 3_000)
     moving.halt()
     moving.wait_drained()
     moving.stop("again")

@@ -49,7 +49,7 @@ class Flips:
             moving.dual(STAGE, f"m{number}", settings, commit_every=50 if number % 2 else None)
         for member in moving.stages[STAGE]:
             member.wait_started()
-        moving.wait_handed(STAGE, 10 * moving.partitions)
+        moving.wait_delivered(STAGE, 10 * moving.partitions)
         wait_until(lambda: len(set(moving.owners().values())) == members, "every member owns something", 60_000)
         wait_until(lambda: len(moving.in_zookeeper()) == moving.partitions, "everything is committed", 60_000)
 

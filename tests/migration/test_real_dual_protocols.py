@@ -31,7 +31,7 @@ def moving(names: tuple[str, str], tmp_path: Path) -> Iterator[RealGroup]:
         made.load(PER_SECOND)
         for number in range(2):
             made.dual(MEMBERS, f"m{number}", QUICK, commit_every=50 if number else None)
-        made.wait_handed(MEMBERS, 5 * PARTITIONS)
+        made.wait_delivered(MEMBERS, 5 * PARTITIONS)
         wait_until(lambda: len(made.in_zookeeper()) == PARTITIONS, "everything is committed", 60_000)
         yield made
         made.close()
@@ -58,9 +58,9 @@ def test_a_client_of_kip_848_does_not_come_in_beside_members_that_move(
         status = moving.status()
         assert status["phase"] == phase
         assert [one["acknowledged"] for one in status["members"]] == [True, True], status
-        assert not status["waits_for"], status
+        assert not status["waiting_for"], status
         handed = moving.handed(MEMBERS).total()
-        moving.wait_handed(MEMBERS, handed + 5 * PARTITIONS)
+        moving.wait_delivered(MEMBERS, handed + 5 * PARTITIONS)
     moving.halt()
     moving.wait_drained()
     moving.stop(MEMBERS)

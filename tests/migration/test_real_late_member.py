@@ -33,7 +33,7 @@ def test_a_late_member_claims_nothing_and_after_the_way_back_it_is_said_that_it_
 ) -> None:
     moving.produce(RECORDS)
     moving.scala("original", "old", "1.1.1")
-    moving.wait_handed("original", RECORDS)
+    moving.wait_delivered("original", RECORDS)
     moving.stop("original")
     moving.produce(RECORDS)
     plan = moving.plan("--offset-convention", "next", "--no-acl-fence")

@@ -38,13 +38,13 @@ def moved_while_one_sleeps(moving: RealGroup, release: str, *options: str) -> Sc
     zombie = moving.scala("original", "zombie", release, settings={"auto.commit.interval.ms": "300"})
     moving.scala("original", "other", "1.1.1")
     wait_until(lambda: len(set(moving.owners().values())) == 2, "they share", 30_000)
-    moving.wait_handed("original", 1_000)
+    moving.wait_delivered("original", 1_000)
     before = {number for _, number, _ in moving.handed("original")}
     assert len(before) == PARTITIONS
     zombie.pause()
     wait_until(lambda: set(moving.owners().values()) == {f"{moving.group}_other-0"}, "the other takes all", 60_000)
     seen = moving.handed("original").total()
-    moving.wait_handed("original", seen + 1_000)
+    moving.wait_delivered("original", seen + 1_000)
     moving.stop("original", but=zombie)
     moving.halt()
     moving.migrate(

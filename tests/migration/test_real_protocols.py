@@ -58,7 +58,7 @@ def test_a_client_of_kip_848_does_not_come_in_beside_the_seat(moving: RealGroup,
     moving.migrate("apply", *moving.kept, "--execute")
     moving.modern("modern", "new-1", client, KIP_848)
     moving.modern("modern", "new-2", "java-4.1.1", KIP_848)
-    moving.wait_handed("modern", RECORDS - sum(STORED.values()))
+    moving.wait_delivered("modern", RECORDS - sum(STORED.values()))
     assert moving.first_handed("modern") == STORED
     refused = moving.migrate("rollback", moving.group, "--execute", "--timeout", "1", expect=6)
     assert "leave the modern group" in refused.stderr

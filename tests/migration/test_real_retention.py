@@ -56,5 +56,5 @@ def test_copied_offsets_survive_where_a_plain_commit_expires(group: RealGroup) -
     wait_until(is_gone, "the plain commit expires", EXPIRES_MS)
     assert group.in_kafka() == copied
     shown = group.status()
-    assert (shown["copied"]["count"], shown["copied"]["lost"]) == (2, [])
-    assert shown["copied"]["kept_until_ms"] - shown["at_ms"] > 29 * DAY_MS
+    assert (shown["copied_offsets"]["count"], shown["copied_offsets"]["lost"]) == (2, [])
+    assert shown["copied_offsets"]["kept_until_ms"] - shown["at_ms"] > 29 * DAY_MS

@@ -136,8 +136,8 @@ def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named()
         assert group.clock.now_ms() - began_ms == OFFSET_PROGRESS_TIMEOUT_MS
         assert step.check() == StepDone()
     assert told == [
-        "the offsets of clicks/0 stand, though there is more to read: restart the members that own them "
-        "(g1_host-1-0). Their streams ended behind the fence, and nobody reads what they claim"
+        "the offsets of clicks/0 do not change, though there are more records: restart the members that own them "
+        "(g1_host-1-0). Their streams ended at the fence and read nothing now"
     ]
 
 

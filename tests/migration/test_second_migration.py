@@ -85,7 +85,7 @@ def row_of(shell: Shell, group: str, file: Path, *more: str, number: int = 0) ->
     """The exit code of ``plan``, and target and remark of one partition."""
     done = shell("plan", group, "-f", file, "-o", "json", *more)
     row = told(done)["partitions"][number]
-    return done.exit_code, row["target_offset"], row["refusal"] or row["why"]
+    return done.exit_code, row["target_offset"], row["refusal"] or row["reason"]
 
 
 # --- copy -------------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: La
 def test_the_dry_run_of_a_way_back_names_the_record(shell: Shell) -> None:
     group, _ = moved(shell)
     steps = {one["name"]: one for one in told(shell("rollback", group, "-o", "json"))["steps"]}
-    assert (steps[KEEP]["standing"], steps[KEEP]["changes"]) == ("to do", True)
+    assert (steps[KEEP]["status"], steps[KEEP]["changes"]) == ("to do", True)
     path = paths.control(group)
     assert steps[KEEP]["lines"] == [f"write to {path} which offsets of Kafka the next plan need not ask about"]
 

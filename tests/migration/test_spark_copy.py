@@ -207,7 +207,7 @@ def test_a_query_says_in_its_progress_that_it_waits(lab: Lab) -> None:
             ]
         }
         found = lag(shown | {"id": "i", "runId": "r", "timestamp": "", "batchId": batches}).metrics
-        assert (found["waitsForMove"], found["ownedPartitions"]) == (1, 0)
+        assert (found["waitingForMigration"], found["ownedPartitions"]) == (1, 0)
         list(query.engine.trigger())
         assert len(query.checkpoint.offsets) == batches, "once"
         move(lab, query, resume=True)

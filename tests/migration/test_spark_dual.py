@@ -49,7 +49,7 @@ WAY = ["planned", "armed", "ready", "locked", "copied", "switched", "returning",
 
 def where(group: DualSparkGroup) -> str:
     seen = group.query.following.observe()
-    return "nowhere" if seen["waits_for_move"] else "kafka" if seen["in_kafka"] else "zookeeper"
+    return "nowhere" if seen["waiting_for_migration"] else "kafka" if seen["in_coordinator_group"] else "zookeeper"
 
 
 @pytest.mark.parametrize("mode", ["claim", pytest.param("afterBatch", marks=pytest.mark.nightly)])

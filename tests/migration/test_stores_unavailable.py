@@ -6,6 +6,7 @@ Shorter: the run waits, says for whom and how long still, and goes on.  Longer: 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle, islice
@@ -99,7 +100,11 @@ def test_whoever_asked_a_run_to_stop_is_heard_when_it_takes_the_run_again(lab: L
     group, file = shell.planned()
 
     def asked_and_lost() -> None:
-        assert shell.beside("abort", group).exit_code == 0
+        asked = shell.beside("abort", group, "-o", "json")
+        assert asked.exit_code == 0
+        assert json.loads(asked.stdout)["message"].endswith(" stops before its next step")
+        shown = json.loads(shell.beside("status", group, "-o", "json").stdout)
+        assert (shown["lock"].keys(), shown["abort_requested"]) == ({"owner", "since_ms"}, True)
         shell.zookeeper_away(60_000, expires=True)
 
     shell.in_["commit the offsets to Kafka"] = asked_and_lost

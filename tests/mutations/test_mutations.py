@@ -66,28 +66,28 @@ MUTATIONS = [
     Mutation(
         "a write of a run is sent in any session",
         "bridge/migration/control/control_znode.py",
-        "answers = self.session.ask(requests, self._run_session_id)",
-        "answers = self.session.ask(requests)",
+        "answers = self.session.request(requests, self._lock_session_id)",
+        "answers = self.session.request(requests)",
         "tests/migration/test_authority_steps.py::test_a_write_of_a_run_whose_session_has_ended_is_never_made",
     ),
     Mutation(
         "a copy trusts what was read in an older generation",
         "bridge/migration/offsets/offset_copy_steps.py",
-        "looked is None or looked[:2] != (seat.sitting.generation, epoch)",
+        "looked is None or looked[:2] != (seat.joined.generation, epoch)",
         "looked is None or looked[1] != epoch",
         "tests/migration/test_offset_copy_steps.py::test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
     ),
     Mutation(
         "offsets that Kafka refused are written to ZooKeeper by a member that migrates",
         "bridge/migration/dual/connector/migrating_commits.py",
-        "for tp, at in ours.items() if tp not in refused and tp in call.locked}",
-        "for tp, at in ours.items() if tp in call.locked}",
+        "for tp, at in ours.items() if tp not in refused and tp in call.owned}",
+        "for tp, at in ours.items() if tp in call.owned}",
         "tests/migration/test_migrating_commits.py::test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
     ),
     Mutation(
         "offsets of lost partitions are committed to Kafka",
         "bridge/migration/dual/connector/migrating_commits.py",
-        "ours = {tp: at for tp, at in call.positions.items() if tp in call.ours}",
+        "ours = {tp: at for tp, at in call.positions.items() if tp in call.running}",
         "ours = dict(call.positions)",
         "tests/migration/test_migrating_commits.py::test_a_partition_that_was_lost_is_told_to_neither_store",
     ),
@@ -114,28 +114,30 @@ MUTATIONS = [
         "tests/unit/test_fetcher.py::test_an_answer_for_an_offset_that_was_left_meanwhile_is_dropped",
     ),
     Mutation(
-        "the iterating thread reads is_live before it writes in_hand",
+        "the iterating thread reads is_live before it writes unacknowledged_offset",
         "zkconsumer/base/delivery_state.py",
-        "        self.in_hand = offset\n        if self.is_live:\n            return True\n",
-        "        is_live = self.is_live\n        self.in_hand = offset\n        if is_live:\n            return True\n",
+        "        self.unacknowledged_offset = offset\n        if self.is_live:\n            return True\n",
+        "        is_live = self.is_live\n        self.unacknowledged_offset = offset\n"
+        "        if is_live:\n            return True\n",
         "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
-        "stop reads in_hand before it writes is_live",
+        "stop reads unacknowledged_offset before it writes is_live",
         "zkconsumer/kafka/chunks.py",
-        "        self.is_live = False\n        self.kept = self.queue.take_back(self)\n"
-        "        if self.in_hand == NOTHING_IN_HAND:\n",
-        "        in_hand = self.in_hand\n        self.is_live = False\n        self.kept = self.queue.take_back(self)\n"
-        "        if in_hand == NOTHING_IN_HAND:\n",
+        "        self.is_live = False\n        self.unread_chunks = self.queue.remove_chunks_of(self)\n"
+        "        if self.unacknowledged_offset == NO_UNACKNOWLEDGED_OFFSET:\n",
+        "        unacknowledged_offset = self.unacknowledged_offset\n        self.is_live = False\n"
+        "        self.unread_chunks = self.queue.remove_chunks_of(self)\n"
+        "        if unacknowledged_offset == NO_UNACKNOWLEDGED_OFFSET:\n",
         "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
-        "the compiled hand-out reads is_live before it writes in_hand",
+        "the compiled hand-out reads is_live before it writes unacknowledged_offset",
         "zkconsumer/base/_delivery.c",
-        "    atomic_store(&self->in_hand, offset);\n    step(self->state);\n"
+        "    atomic_store(&self->unacknowledged_offset, offset);\n    step(self->state);\n"
         "    bool is_live = atomic_load(&self->is_live);\n",
         "    bool is_live = atomic_load(&self->is_live);\n    step(self->state);\n"
-        "    atomic_store(&self->in_hand, offset);\n",
+        "    atomic_store(&self->unacknowledged_offset, offset);\n",
         "tests/unit/test_partition_stop_interleavings.py::"
         "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),

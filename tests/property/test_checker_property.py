@@ -318,7 +318,7 @@ def test_a_member_of_ours_that_puts_the_stored_offset_back_is_found(events: list
     assume(stored > 0)
     back = replace(commit, offset=stored - 1, by="b")
     codes = found([*events[: index + 1], back, *events[index + 1 :]])
-    assert "commit_back" in codes
+    assert "commit_rewound" in codes
 
 
 @given(busy_histories, places)
@@ -340,7 +340,7 @@ def test_a_member_of_ours_that_goes_on_after_the_claim_of_another_is_found(
     assert isinstance(claim, MemberAcquiredPartition)
     late = RecordDelivered(claim.t + 1, member, TOPIC, claim.partition, claim.offset or 0)
     codes = check_history([*events, late], Policy(in_hand_at_pause=0)).codes
-    assert codes & {"two_owners", "after_close"}
+    assert codes & {"two_owners", "delivered_after_close"}
 
 
 @given(busy_histories, places)
@@ -375,7 +375,7 @@ def test_a_start_one_record_below_the_stored_offset_is_duplicated(events: list[H
 @settings(max_examples=50, deadline=None)
 def test_a_record_after_the_end_is_found(events: list[HistoryEvent], place: int) -> None:
     event = at(events, pick(handed(events), place))
-    assert "after_close" in found([*events, replace(event, t=events[-1].t + 1)])
+    assert "delivered_after_close" in found([*events, replace(event, t=events[-1].t + 1)])
 
 
 @given(histories, places)

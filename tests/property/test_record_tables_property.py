@@ -160,12 +160,14 @@ def test_aborted_transactions_are_left_out(
         AbortedTransaction(producer_id=producer, first_offset=made[number % len(made)].last_offset)
         for producer, number in aborted
     ]
-    left_out = aborted_batches(record_set, begun)
+    excluded_batches = aborted_batches(record_set, begun)
     start = data.draw(offsets_of(made))
-    records, failure = seen_by_both(record_set, start, left_out=left_out, check_crcs=check_crcs)
+    records, failure = seen_by_both(record_set, start, excluded_batches=excluded_batches, check_crcs=check_crcs)
     assert failure is None
     gone = [
-        range(entry.offset, entry.last_offset + 1) for entry in iter_entries(record_set) if entry.position in left_out
+        range(entry.offset, entry.last_offset + 1)
+        for entry in iter_entries(record_set)
+        if entry.position in excluded_batches
     ]
     kept = [each for entry in made for each in entry.records if not any(each.offset in one for one in gone)]
     assert records == [each for each in kept if each.offset >= start]
@@ -181,11 +183,11 @@ def test_damage_anywhere(
     pieces = [entry.data for entry in made]
     damaged = flipped(pieces[number], where)
     pieces[number] = signed(damaged) if is_signed and damaged[MAGIC_AT] <= 2 else damaged
-    left_out = data.draw(st.sets(st.sampled_from([0, len(pieces[0])])))
+    excluded_batches = data.draw(st.sets(st.sampled_from([0, len(pieces[0])])))
     end = data.draw(offsets_of(made) | st.just(NO_END))
     seen_by_both(
-        b"".join(pieces), data.draw(offsets_of(made)), check_crcs=check_crcs, end_offset=end, left_out=left_out,
-        decompressed_bytes_max=EXPANDED_MAX,
+        b"".join(pieces), data.draw(offsets_of(made)), check_crcs=check_crcs, end_offset=end,
+        excluded_batches=excluded_batches, decompressed_bytes_max=EXPANDED_MAX,
     )  # fmt: skip
 
 

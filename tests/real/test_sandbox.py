@@ -312,7 +312,7 @@ def test_a_killed_broker_without_zookeeper_comes_back(release: str, sandbox: San
 KILLED_RUN = """
 import sys, time
 from zkconsumer.testing.sandbox import Sandbox
-sandbox = Sandbox(unguarded=sys.argv[1] == "unguarded")
+sandbox = Sandbox(outlives_parent=sys.argv[1] == "outlives")
 sandbox.start_zookeeper()
 print(sandbox.zookeeper.process.pid, flush=True)
 sys.stdin.read()
@@ -338,7 +338,7 @@ def killed_run(kind: str) -> int:
 
 def test_a_killed_run_is_reaped_by_the_next_start(own_cache: Path) -> None:
     require_zookeeper()
-    pid = killed_run("unguarded")
+    pid = killed_run("outlives")
     assert sandbox_runs.start_time(pid) is not None
     with Sandbox() as sandbox:
         assert [record.pid for record in sandbox.reaped] == [pid]
@@ -349,7 +349,7 @@ def test_a_killed_run_is_reaped_by_the_next_start(own_cache: Path) -> None:
 
 def test_servers_end_with_the_process_that_started_them(own_cache: Path) -> None:
     require_zookeeper()
-    pid = killed_run("guarded")
+    pid = killed_run("ends")
     wait_until(lambda: sandbox_runs.start_time(pid) is None, "ZooKeeper ends by itself", 60_000)
 
 

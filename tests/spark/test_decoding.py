@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.spark.decode.cluster_connections import ClusterConnectionPool
 from bridge.spark.decode.offset_ranges import DataLost
 from bridge.spark.decode.range_partition import read_partition
-from tests.sandbox_fixtures import ClusterConnectionPool as Servers
+from tests.sandbox_fixtures import Clusters as Servers
 from tests.sandbox_fixtures import require_releases
 from tests.spark.reference_reader import QUICK, TIMEOUT_S, ours, produce, task, theirs
 from zkconsumer.testing.sandbox import Sandbox, wait_until, zookeeper_release

@@ -177,7 +177,7 @@ def test_after_a_batch_what_an_original_member_waits_for_is_given_back_with_its_
     scala = place.scala()
     scala.start(wait=False)
     until_true(lambda: len(place.registered()) == 2, "the original member registers", 60_000)
-    until_true(lambda: client.metrics()["leaving_partitions"] == 2, "its share is asked for")
+    until_true(lambda: client.metrics()["draining_partitions"] == 2, "its share is asked for")
     assert len(place.ours()) == PARTITIONS, "the batch is not over"
     began_ms = SYSTEM_CLOCK.now_ms()
     left = client.begin_batch({one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}, 0)
@@ -239,7 +239,7 @@ def test_what_a_keeper_holds_is_served_as_text(place: Place) -> None:
         text = answer.read().decode()
     labels = f'{{group="{place.group}",member="{place.group}_a-spark"}}'
     assert f"zkconsumer_spark_owned_partitions{labels} {PARTITIONS}\n" in text
-    assert f"zkconsumer_spark_share_is_whole{labels} 1\n" in text
+    assert f"zkconsumer_spark_assignment_complete{labels} 1\n" in text
 
 
 def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session(place: Place) -> None:

@@ -60,7 +60,7 @@ class Follows:
 
     def waits(self) -> bool:
         progress = self.query.lastProgress
-        return progress is not None and lag(progress).metrics.get("waitsForMove") == 1
+        return progress is not None and lag(progress).metrics.get("waitingForMigration") == 1
 
     @property
     def _last_batch(self) -> int:
@@ -139,7 +139,7 @@ def test_a_query_moves_with_a_group_that_keeps_its_members_and_every_record_is_r
             moving.migrate("apply", moving.plan(*DUAL), "--execute")
             assert moving.status()["phase"] == "switched"
             follows.reads_on("kafka")
-            assert "a Spark query" in str(moving.status()["modern_members"])
+            assert "a Spark query" in str(moving.status()["coordinator_members"])
             if mode == "claim":  # a query that is stopped in its batch has not committed it in afterBatch
                 follows.query.stop()
                 follows.start()

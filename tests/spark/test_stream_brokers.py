@@ -234,7 +234,7 @@ def test_offsets_in_kafka_and_zookeeper_beside_an_original_member(
 
     grow()
     first = original(name="first")
-    first.wait_handed(PARTITIONS * RECORDS)
+    first.wait_delivered(PARTITIONS * RECORDS)
     first.stop()
     handed.update((each.partition, each.offset) for each in first.handed)
     assert (sandbox.admin.offsets(group, topic), in_kafka.offsets()) == (ends, ends)
@@ -262,7 +262,7 @@ def test_offsets_in_kafka_and_zookeeper_beside_an_original_member(
     wait_until(lambda: not sandbox.admin.members(group), "the query has left", WAIT_MS)
     grow()
     last = original(name="last")
-    last.wait_handed(PARTITIONS * RECORDS)
+    last.wait_delivered(PARTITIONS * RECORDS)
     last.stop()
     handed.update((each.partition, each.offset) for each in last.handed)
     assert read_of(source, tmp_path) + handed == all_below(ends)

@@ -59,7 +59,9 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
     """The growth in bytes."""
     addresses = [BrokerAddress(number, "127.0.0.1", port) for number, port in enumerate(ports, 1)]
     settings = FetchSettings("budget", queued_max_bytes=budget)
-    brokers = BootstrapClient(BlockingConnection, lambda: addresses, "budget", TIMEOUT_MS, nobody=NO_BROKER_REGISTERED)
+    brokers = BootstrapClient(
+        BlockingConnection, lambda: addresses, "budget", TIMEOUT_MS, no_broker_message=NO_BROKER_REGISTERED
+    )
 
     def died(name: str, error: BaseException) -> None:
         raise SystemExit(f"{name}: {error}")

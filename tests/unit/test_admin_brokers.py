@@ -101,7 +101,7 @@ class Net:
 
 QUESTIONS: list[Callable[[BrokerClient], object]] = [
     lambda brokers: brokers.leaders(None),
-    lambda brokers: brokers.execute_on_any(fetch_cluster_id, tells=bool),
+    lambda brokers: brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool),
 ]
 
 
@@ -139,20 +139,20 @@ def test_those_that_swallow_packets_leave_time_for_the_one_that_answers(gone: in
 
 def test_the_first_answer_that_tells_is_taken() -> None:
     net = Net(1, [WITHOUT_ID, WITH_ID, WITH_ID])
-    assert net.brokers.execute_on_any(fetch_cluster_id, tells=bool) == CLUSTER_ID
+    assert net.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool) == CLUSTER_ID
     assert net.asked == [one.host for one in net.addresses[:3]]
 
 
 def test_where_all_answer_and_none_tells_that_is_the_answer() -> None:
     net = Net(0, [WITHOUT_ID, WITHOUT_ID])
-    assert net.brokers.execute_on_any(fetch_cluster_id, tells=bool) is None
+    assert net.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool) is None
     assert len(net.asked) == 2
 
 
 def test_one_that_was_not_heard_might_have_told() -> None:
     net = Net(1, [WITHOUT_ID, WITHOUT_ID])
     with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer, and the others do not tell"):
-        net.brokers.execute_on_any(fetch_cluster_id, tells=bool)
+        net.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool)
 
 
 def test_answers_that_take_all_the_time_end_the_search_too() -> None:
@@ -162,7 +162,7 @@ def test_answers_that_take_all_the_time_end_the_search_too() -> None:
         net.clock.move(SEARCH_TIMEOUT_MS // 2)
 
     with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer.*the search ended after 15000 ms$"):
-        net.brokers.execute_on_any(slow, tells=bool)
+        net.brokers.execute_on_any(slow, is_conclusive=bool)
 
 
 @pytest.mark.parametrize("gone", [1, 100])

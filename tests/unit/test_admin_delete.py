@@ -151,7 +151,7 @@ def test_without_execute_it_says_what_would_go_and_changes_nothing(world: FakeEn
     told = json.loads(tool("groups", "delete", "g", "-o", "json").stdout)
     assert (told["schema"], told["executed"]) == ("zkconsumer/groups-delete/1", False)
     assert told["groups"][0] | {"last_write_ms": 0} == {
-        "group": "g", "topic": None, "verdict": "would delete", "why": None, "znodes": 8, "last_write_ms": 0,
+        "group": "g", "topic": None, "status": "would delete", "reason": None, "znodes": 8, "last_write_ms": 0,
     }  # fmt: skip
 
 
@@ -177,13 +177,16 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
         ),
     ],
 )
-def test_a_group_on_the_move_is_refused(world: FakeEnvironment, tool: RunTool, control: bytes, why: str) -> None:
+def test_a_migrating_group_is_rejected(world: FakeEnvironment, tool: RunTool, control: bytes, why: str) -> None:
     dead_group(world, "g", "t")
     world.zookeeper.ensure("/zkconsumer/groups/g", control)
     result = tool("groups", "delete", "g", "--execute")
     assert result.exit_code == 4
     assert why in result.stderr
     assert nodes(world, "/consumers/g") != []
+    [told] = json.loads(tool("groups", "delete", "g", "--execute", "-o", "json").stdout)["groups"]
+    assert told["status"] == "migrating"
+    assert why in told["reason"]
 
 
 @pytest.mark.parametrize(("phase", "authority"), [("completed", "kafka"), ("undone", "zookeeper")])
@@ -198,7 +201,7 @@ def test_what_a_group_left_that_moved_goes_and_what_says_so_stays(
     assert world.zookeeper.data("/zkconsumer/groups/g") == control
 
 
-def test_some_deleted_and_some_refused_is_partial(world: FakeEnvironment, tool: RunTool) -> None:
+def test_some_deleted_and_some_rejected_is_partial(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "a", "t")
     dead_group(world, "b", "t")
     join(world, "b")
@@ -339,12 +342,10 @@ def test_a_missing_right_is_named_and_nothing_goes(world: FakeEnvironment, admin
     assert nodes(world, "/consumers/g") == before
 
 
-# --- litter -----------------------------------------------------------------------------------------------------
+# --- stale console groups ---------------------------------------------------------------------------------------
 
 
-def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(
-    world: FakeEnvironment, tool: RunTool
-) -> None:
+def test_a_stale_console_group_goes_when_it_is_old_and_nobody_is_in_it(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "console-consumer-12345", "t")
     dead_group(world, "console-consumer-7", "t")
     dead_group(world, "console-consumer-mine", "t")
@@ -359,7 +360,7 @@ def test_litter_of_console_consumers_goes_when_it_is_old_and_nobody_is_in_it(
         assert nodes(world, f"/consumers/{left}/offsets/t") != []
 
 
-def test_young_litter_is_left_alone(world: FakeEnvironment, tool: RunTool) -> None:
+def test_a_young_console_group_is_left_alone(world: FakeEnvironment, tool: RunTool) -> None:
     dead_group(world, "console-consumer-1", "t")
     result = tool("groups", "delete", "--stale", "--older-than", "9999d", "--execute")
     assert (result.exit_code, result.stdout) == (0, "")

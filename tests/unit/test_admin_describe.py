@@ -98,21 +98,21 @@ def test_an_empty_list_says_what_is_empty(world: FakeEnvironment, tool: RunTool)
     assert "the brokers coordinate none" not in tool("groups", "list", "--active").stderr
 
 
-def test_list_as_json_names_the_litter(world: FakeEnvironment, tool: RunTool) -> None:
+def test_list_as_json_names_stale_console_groups(world: FakeEnvironment, tool: RunTool) -> None:
     offset(world, "t/0", 1, "console-consumer-1")
     told = json.loads(tool("groups", "list", "-o", "json").stdout)
     [line] = told["groups"]
-    assert (line["group"], line["active"], line["console_litter"], line["topics"]) == (
+    assert (line["group"], line["active"], line["stale_console_group"], line["topics"]) == (
         "console-consumer-1", False, True, ["t"],
     )  # fmt: skip
     assert line["last_commit_ms"] == line["last_write_ms"] > 0
     assert "--stale" in told["next_steps"][0]
 
 
-def test_a_console_consumer_that_runs_is_no_litter(world: FakeEnvironment, tool: RunTool) -> None:
+def test_a_console_consumer_that_runs_is_no_stale_group(world: FakeEnvironment, tool: RunTool) -> None:
     scala_member(world, "console-consumer-1_c", {"clicks": 1})
     [line] = json.loads(tool("groups", "list", "-o", "json").stdout)["groups"]
-    assert (line["active"], line["console_litter"]) == (True, False)
+    assert (line["active"], line["stale_console_group"]) == (True, False)
 
 
 def test_many_groups_are_read_in_few_packets(world: FakeEnvironment, admin: AdminSession) -> None:
@@ -328,7 +328,11 @@ def test_json_has_a_schema_the_members_and_the_next_steps(world: FakeEnvironment
         "authority": "zookeeper", "owner_kind": None, "unknown": [],
     }  # fmt: skip
     [member] = told["members"]
-    assert (member["consumer_id"], member["threads"], member["subscribes_by"]) == (SCALA, {"clicks": 1}, "static")
+    assert (member["consumer_id"], member["threads"], member["subscription_pattern"]) == (
+        SCALA,
+        {"clicks": 1},
+        "static",
+    )
     assert told["next_steps"] == [
         f"zkconsumer groups doctor g1 --zookeeper {ADDRESS}", f"zkconsumer lag g1 --watch --zookeeper {ADDRESS}"
     ]  # fmt: skip

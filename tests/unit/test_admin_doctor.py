@@ -139,26 +139,26 @@ def register(world: FakeEnvironment, name: str, **members: Any) -> None:
 def test_a_registration_that_nobody_can_read_is_poison(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     register(world, "g1_bad", subscription={"clicks": 0})
-    finding = clinic.findings()["registration-unusable"]
+    finding = clinic.findings()["registration-invalid"]
     assert "/consumers/g1/ids/g1_bad" in words(finding)
     assert "0 streams for 'clicks'" in words(finding)
 
 
 def test_a_filter_that_no_java_compiles_is_poison(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_bad", subscription={"(": 1}, pattern="white_list")
-    assert "no Java compiles" in words(clinic.findings()["registration-unusable"])
+    assert "no Java compiles" in words(clinic.findings()["registration-invalid"])
 
 
 def test_a_filter_that_only_java_understands_makes_ours_leave(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_odd", subscription={r"(a|b)\1(?<=x+)": 1}, pattern="white_list")
     found = clinic.findings()
     assert "registration-not-evaluable" in found
-    assert "registration-unusable" not in found
+    assert "registration-invalid" not in found
 
 
 def test_a_numeric_timestamp_stops_the_old_releases_only(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_go-1416246370000-aa", timestamp=1416246370000)
-    finding = clinic.findings()["registration-of-some"]
+    finding = clinic.findings()["registration-partly-unreadable"]
     assert "release up to 0.11" in finding.description
     assert "on go" in words(finding)
 
@@ -183,7 +183,7 @@ def test_a_persistent_registration_never_goes(world: FakeEnvironment, clinic: Cl
     world.zookeeper.ensure("/consumers/g1/ids/g1_c", json.dumps(data).encode())
     assert "registration-persistent" in clinic.findings()
     world.zookeeper.ensure("/consumers/g1/ids/g1_d", b"x")
-    unusable = clinic.findings()["registration-unusable"]
+    unusable = clinic.findings()["registration-invalid"]
     assert unusable.next_steps == ("delete /consumers/g1/ids/g1_d with zkCli.sh",), "no process holds it"
     assert "no session, registered" in words(unusable)
 
@@ -196,14 +196,14 @@ def test_a_filter_that_was_escaped_twice_is_told(world: FakeEnvironment, clinic:
     assert "g1_b" not in words(finding)
 
 
-def test_subscriptions_to_nothing_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
+def test_subscriptions_without_topics_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"clikcs": 1})
-    assert "clikcs" in words(clinic.findings()["subscription-to-nothing"])
+    assert "clikcs" in words(clinic.findings()["subscription-without-topics"])
 
 
 def test_a_filter_that_takes_no_topic_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"nothing.*": 1}, pattern="white_list")
-    assert "takes no topic" in words(clinic.findings()["subscription-to-nothing"])
+    assert "takes no topic" in words(clinic.findings()["subscription-without-topics"])
 
 
 # --- strategies -------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_node_that_was_written_twice_is_nobodys(world: FakeEnvironment, clinic
 def test_a_claim_on_a_partition_that_does_not_exist_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     store = healthy(world)
     submit_and_wait(store, [Create("/consumers/g1/owners/clicks/9", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
-    assert "clicks/9" in words(clinic.findings()["owner-of-nothing"])
+    assert "clicks/9" in words(clinic.findings()["owner-of-missing-partition"])
 
 
 def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -368,19 +368,19 @@ def test_while_owners_move_nobody_is_called_idle(world: FakeEnvironment, clinic:
 # --- movement ---------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_with_records_and_no_commits_stands(world: FakeEnvironment, clinic: Clinic) -> None:
+def test_a_partition_with_records_and_no_commits_is_stalled(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.cluster.append("clicks", 1, [b"x"] * 9)
-    finding = clinic.findings(lambda: world.cluster.append("clicks", 1, [b"x"]))["partition-stands"]
+    finding = clinic.findings(lambda: world.cluster.append("clicks", 1, [b"x"]))["partition-stalled"]
     assert "clicks/1: offset 0 since 1 h" in words(finding)
     assert "log end 10, 1 more in 4 s" in words(finding)
 
 
-def test_a_partition_without_any_offset_stands_as_well(world: FakeEnvironment, clinic: Clinic) -> None:
+def test_a_partition_without_any_offset_is_stalled_as_well(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.remove("/consumers/g1/offsets/clicks/1")
     world.cluster.append("clicks", 1, [b"x"] * 9)
-    assert "clicks/1: no offset" in words(clinic.findings()["partition-stands"])
+    assert "clicks/1: no offset" in words(clinic.findings()["partition-stalled"])
 
 
 def time_passes(world: FakeEnvironment, ms: int) -> None:
@@ -394,15 +394,15 @@ def test_a_young_commit_or_a_young_claim_is_waited_for(world: FakeEnvironment, c
     store = healthy(world)
     time_passes(world, HOUR_MS)
     stored(world, "clicks/1", 5)
-    finding = clinic.findings(age_ms=30_000)["partition-stands"]
+    finding = clinic.findings(age_ms=30_000)["partition-stalled"]
     assert [line.partition(":")[0] for line in finding.evidence] == ["clicks/2"]
     world.zookeeper.remove("/consumers/g1/owners/clicks/2")
     submit_and_wait(store, [Create("/consumers/g1/owners/clicks/2", f"{SCALA}-0".encode(), ephemeral=True)], 1_000)
-    assert "partition-stands" not in clinic.findings(age_ms=30_000)
+    assert "partition-stalled" not in clinic.findings(age_ms=30_000)
 
 
 @pytest.mark.parametrize("why", ["it moves", "nothing to read", "young", "longer interval", "in kafka", "unowned"])
-def test_a_partition_does_not_stand(world: FakeEnvironment, clinic: Clinic, why: str) -> None:
+def test_a_partition_is_not_stalled(world: FakeEnvironment, clinic: Clinic, why: str) -> None:
     healthy(world)
     if why != "nothing to read":
         world.cluster.append("clicks", 1, [b"x"] * 9)
@@ -416,7 +416,7 @@ def test_a_partition_does_not_stand(world: FakeEnvironment, clinic: Clinic, why:
         how = {"stores_in_kafka": True}
     elif why == "unowned":
         world.zookeeper.remove("/consumers/g1/owners/clicks/1")
-    assert "partition-stands" not in clinic.findings(*between, **how)
+    assert "partition-stalled" not in clinic.findings(*between, **how)
 
 
 def in_kafka(world: FakeEnvironment, at: str, value: int) -> None:
@@ -437,37 +437,37 @@ def test_a_group_that_stores_in_kafka_is_not_judged_by_what_it_left_in_zookeeper
 
 
 @pytest.mark.parametrize("look_for_ms", [4_000, 121_000])
-def test_an_offset_in_kafka_stands_when_the_looks_are_far_enough_apart(
+def test_an_offset_in_kafka_is_stalled_when_the_looks_are_far_enough_apart(
     world: FakeEnvironment, clinic: Clinic, look_for_ms: int
 ) -> None:
     healthy(world)
     world.cluster.append("clicks", 1, [b"x"] * 9)
     in_kafka(world, "clicks/1", 5)
     found = clinic.findings(look_for_ms=look_for_ms)
-    assert ("partition-stands" in found) == (look_for_ms > 120_000)
+    assert ("partition-stalled" in found) == (look_for_ms > 120_000)
     if found:
-        assert "clicks/1: offset 5 in Kafka in both looks" in words(found["partition-stands"])
+        assert "clicks/1: offset 5 in Kafka in both looks" in words(found["partition-stalled"])
     moved = clinic.findings(lambda: in_kafka(world, "clicks/1", 6), look_for_ms=look_for_ms)
-    assert "partition-stands" not in moved
+    assert "partition-stalled" not in moved
 
 
-def test_an_offset_that_went_back_between_the_looks_is_told_though_it_is_right_again(
+def test_an_offset_rewound_between_the_looks_is_told_though_it_is_right_again(
     world: FakeEnvironment, clinic: Clinic
 ) -> None:
     healthy(world)
     stored(world, "clicks/0", 100)
     world.cluster.append("clicks", 0, [b"x"] * 200)
     finding = clinic.findings(lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120))[
-        "offset-went-back"
+        "offset-rewound"
     ]
     assert "/consumers/g1/offsets/clicks/0: 100 (version 1), then 40 (version 2)" in finding.evidence
 
 
-def test_an_offset_that_goes_on_did_not_go_back(world: FakeEnvironment, clinic: Clinic) -> None:
+def test_an_offset_that_goes_on_is_not_rewound(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.cluster.append("clicks", 0, [b"x"] * 200)
     found = clinic.findings(lambda: stored(world, "clicks/0", 40), lambda: stored(world, "clicks/0", 120))
-    assert "offset-went-back" not in found
+    assert "offset-rewound" not in found
 
 
 def test_offsets_outside_the_log_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -503,7 +503,7 @@ def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeEnvironm
     stored(world, "late/0", 5)
     world.create_topic("late", 1)
     world.cluster.append("late", 0, [b"x"] * 5)
-    assert "/brokers/topics/late was made" in words(clinic.findings()["offset-of-former-topic"])
+    assert "/brokers/topics/late was made" in words(clinic.findings()["offset-older-than-topic"])
 
 
 def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -542,7 +542,7 @@ def test_one_idle_partition_tells_no_convention(world: FakeEnvironment, clinic: 
 
 def test_nodes_that_no_consumer_makes_are_told(world: FakeEnvironment, clinic: Clinic) -> None:
     stored(world, "clicks/partition_3", 1)
-    assert "/consumers/g1/offsets/clicks/partition_3" in words(clinic.findings()["node-odd"])
+    assert "/consumers/g1/offsets/clicks/partition_3" in words(clinic.findings()["unexpected-znode"])
 
 
 # --- from outside -----------------------------------------------------------------------------------------------
@@ -596,9 +596,7 @@ def test_a_modern_group_of_an_empty_old_group_is_no_finding(world: FakeEnvironme
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "3.9.1"])
 @pytest.mark.parametrize("offset", [0, 7])
-def test_a_client_that_is_too_new_for_the_brokers_owns_and_reads_nothing(
-    make_world: Any, release: str, offset: int
-) -> None:
+def test_a_client_newer_than_the_brokers_owns_and_reads_nothing(make_world: Any, release: str, offset: int) -> None:
     world = make_world(1, release=release)
     world.create_topic("clicks", 4)
     healthy(world)
@@ -606,19 +604,19 @@ def test_a_client_that_is_too_new_for_the_brokers_owns_and_reads_nothing(
         world.cluster.append("clicks", number, [b"x"] * 9)
     stored(world, "clicks/0", offset)
     found = Clinic(world).findings()
-    assert ("client-too-new" in found) == (release == "0.9.0.1" and offset == 0)
-    assert "partition-stands" in found
+    assert ("client-newer-than-brokers" in found) == (release == "0.9.0.1" and offset == 0)
+    assert "partition-stalled" in found
 
 
 def test_a_control_znode_that_takes_the_authority_away_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     healthy(world)
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
-    assert "cannot be read" in clinic.findings()["group-on-the-move"].description
+    assert "cannot be read" in clinic.findings()["group-migrating"].description
     control = {"id": "m1", "epoch": 3, "phase": "switched", "authority": "kafka", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
-    assert "phase switched, epoch 3" in words(clinic.findings()["group-on-the-move"])
+    assert "phase switched, epoch 3" in words(clinic.findings()["group-migrating"])
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control | {"authority": "zookeeper"}).encode())
-    assert "group-on-the-move" not in clinic.findings()
+    assert "group-migrating" not in clinic.findings()
 
 
 @pytest.mark.parametrize(
@@ -640,7 +638,7 @@ def test_members_that_move_with_their_group_are_no_finding(
     found = clinic.findings()
     assert "coordinator-group-active" in found
     if authority == "kafka":
-        assert found["group-on-the-move"].next_steps == ("stop g1_other-1416246370000-00000001",)
+        assert found["group-migrating"].next_steps == ("stop g1_other-1416246370000-00000001",)
 
 
 def test_members_that_came_back_with_their_group_are_as_all_others(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -671,7 +669,7 @@ def test_without_brokers_the_znodes_are_judged_all_the_same(world: FakeEnvironme
     for address in world.cluster.addresses:
         world.cluster.stop_broker(address.broker_id)
     facts = clinic.facts()
-    assert [finding.name for finding in run_checks(facts)] == ["registration-unusable"]
+    assert [finding.name for finding in run_checks(facts)] == ["registration-invalid"]
     assert any("none of 2 brokers" in told for told in facts.not_known)
 
 
@@ -712,12 +710,14 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeEnvironment, cli
     world.zookeeper.ensure("/consumers/g1/ids/g1_bad", b"\x1b[2J")
     result = run(world)
     assert result.exit_code == 3
-    assert "1. registration-unusable: " in result.stdout
+    assert "1. registration-invalid: " in result.stdout
     assert "   -> " in result.stdout
     assert "\x1b" not in result.stdout
     told = json.loads(run(world, "-o", "json").stdout)
     assert (told["schema"], told["partitions"]) == ("zkconsumer/groups-doctor/1", 4)
-    assert told["findings"][0]["name"] == "registration-unusable"
+    assert told["findings"][0]["name"] == "registration-invalid"
+    assert told["findings"][0]["description"].startswith("the registration of g1_bad can be used by no release")
+    assert told["interval_ms"] >= 0
     assert told["next_steps"]
 
 

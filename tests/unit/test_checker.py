@@ -416,7 +416,7 @@ def test_a_woken_original_member_hands_out_its_buffer_once_more() -> None:
 def test_an_original_member_may_deliver_a_chunk_that_it_took_before_it_gave_the_partition_up() -> None:
     story = Story().owner("s").wait().hand("s", 0, 1).commit(2).over_to("a").hand("a", 2, 3, 4).commit(5).hand("s", 2)
     assert story.codes(ours_to_scala=0) == set()
-    assert story.verdict(ours_to_scala=0).counts.duplicates == {"scala_left_over": 1}
+    assert story.verdict(ours_to_scala=0).counts.duplicates == {"scala_stale_chunk": 1}
 
 
 def test_what_a_woken_original_member_was_first_to_hand_out_the_owner_may_repeat() -> None:
@@ -435,8 +435,8 @@ def test_a_record_already_in_hand_may_show_after_a_pause_but_only_one_a_stream()
     one = story(1).hand("a", 2)
     assert one.codes() == set()
     assert {allowance.reason for allowance in one.verdict().allowances} == {"in_hand_at_pause"}
-    assert one.codes(in_hand_at_pause=0) == {"two_owners", "handed_without_owner", "duplicated"}
-    assert story(1).hand("a", 2, 3).codes() == {"two_owners", "handed_without_owner", "duplicated"}
+    assert one.codes(in_hand_at_pause=0) == {"two_owners", "delivered_without_owner", "duplicated"}
+    assert story(1).hand("a", 2, 3).codes() == {"two_owners", "delivered_without_owner", "duplicated"}
     assert story(2).hand("a", 2, 3).codes() == set()
 
 
@@ -449,11 +449,11 @@ def test_what_is_claimed_after_a_pause_was_not_in_hand_before_it() -> None:
 def test_a_member_of_ours_that_hands_out_after_its_own_release_is_found() -> None:
     story = Story().claim("a").hand("a", 0).release("a")
     assert story.codes() == set()
-    assert story.hand("a", 1).codes() == {"handed_without_owner"}
-    assert story.claim("b").hand("a", 2).codes() == {"handed_without_owner", "two_owners"}
+    assert story.hand("a", 1).codes() == {"delivered_without_owner"}
+    assert story.claim("b").hand("a", 2).codes() == {"delivered_without_owner", "two_owners"}
 
 
-# --- two_owners, handed_without_owner, after_close --------------------------------------------------------------
+# --- two_owners, delivered_without_owner, delivered_after_close -------------------------------------------------
 
 
 def test_a_member_of_ours_that_hands_out_after_the_claim_of_another_is_found() -> None:
@@ -484,7 +484,7 @@ def test_a_partition_that_came_back_may_be_seen_late() -> None:
     story = Story().owner("a").hand("a", 0).over_to("b").hand("b", 1).owner(None)
     assert story.hand("a", 2).wait(100).owner("a").codes() == set()
     story = Story().owner("a").hand("a", 0).owner("b").hand("b", 1)
-    assert story.hand("a", 2).wait(300).owner("a").codes() == {"two_owners", "handed_without_owner", "skipped"}
+    assert story.hand("a", 2).wait(300).owner("a").codes() == {"two_owners", "delivered_without_owner", "skipped"}
 
 
 @pytest.mark.parametrize("end", [Killed, Left, Expired])
@@ -498,17 +498,17 @@ def test_two_owners_of_which_one_is_an_original_member_are_not_judged_as_two_of_
 
 def test_a_member_of_ours_must_not_hand_out_what_was_seen_owned_by_another() -> None:
     story = Story().owner("a").hand("a", 0).owner("s").hand("a", 1)
-    assert story.codes() == {"handed_without_owner"}
-    assert "owned by g_s-0" in story.finding("handed_without_owner").text
+    assert story.codes() == {"delivered_without_owner"}
+    assert "owned by g_s-0" in story.finding("delivered_without_owner").text
 
 
 def test_a_member_of_ours_must_not_hand_out_what_was_seen_owned_by_nobody() -> None:
     story = Story().owner("a").hand("a", 0).owner(None).hand("a", 1)
-    assert story.codes() == {"handed_without_owner"}
-    assert "owned by nobody" in story.finding("handed_without_owner").text
+    assert story.codes() == {"delivered_without_owner"}
+    assert "owned by nobody" in story.finding("delivered_without_owner").text
 
 
-@pytest.mark.parametrize(("late_ms", "codes"), [(249, set()), (251, {"handed_without_owner"})])
+@pytest.mark.parametrize(("late_ms", "codes"), [(249, set()), (251, {"delivered_without_owner"})])
 def test_the_observer_may_see_the_claim_a_little_later(late_ms: int, codes: set[str]) -> None:
     story = Story().owner("s").hand("s", 0).owner(None).hand("a", 1).wait(late_ms - 1).owner("a")
     assert story.codes() == codes
@@ -516,7 +516,7 @@ def test_the_observer_may_see_the_claim_a_little_later(late_ms: int, codes: set[
 
 def test_the_tolerance_is_a_parameter() -> None:
     story = Story().owner("s").hand("s", 0).owner(None).hand("a", 1).wait(400).owner("a")
-    assert story.codes() == {"handed_without_owner"}
+    assert story.codes() == {"delivered_without_owner"}
     assert story.codes(observer_delay_ms=500) == set()
     assert story.add(PolicyChanged, {"observer_delay_ms": 500}).codes() == set()
 
@@ -535,7 +535,7 @@ def test_an_original_member_may_hand_out_what_it_no_longer_owns() -> None:
 def test_nothing_is_handed_out_after_the_end(end: type[HistoryEvent], member: str) -> None:
     story = Story().hand(member, 0).add(end, member)
     assert story.codes() == set()
-    assert story.hand(member, 1).codes() == {"after_close"}
+    assert story.hand(member, 1).codes() == {"delivered_after_close"}
 
 
 def test_a_member_may_start_again() -> None:
@@ -564,7 +564,7 @@ def test_a_commit_must_not_pass_the_end_of_the_log() -> None:
 
 
 def test_a_commit_of_where_the_group_stood_needs_no_record() -> None:
-    assert Story().commit(0).add(InitialOffset, "clicks", 0, 7).commit(7).codes() == {"commit_back"}
+    assert Story().commit(0).add(InitialOffset, "clicks", 0, 7).commit(7).codes() == {"commit_rewound"}
     assert Story().add(InitialOffset, "clicks", 0, 7).commit(7).codes() == set()
     assert Story().add(OffsetJumpAllowed, "clicks", 0, 100, "auto.offset.reset").commit(100).codes() == set()
 
@@ -610,14 +610,14 @@ def test_a_member_may_store_where_it_started() -> None:
 
 def test_the_stored_offset_must_not_go_back() -> None:
     story = Story().hand("a", 0, 1, 2).commit(3).commit(2)
-    assert story.codes() == {"commit_back"}
+    assert story.codes() == {"commit_rewound"}
     assert Story().hand("a", 0, 1, 2).commit(2).commit(2).commit(3).codes() == set()
-    assert Story().add(InitialOffset, "clicks", 0, 5).hand("a", 5).commit(4).codes() == {"commit_back"}
+    assert Story().add(InitialOffset, "clicks", 0, 5).hand("a", 5).commit(4).codes() == {"commit_rewound"}
 
 
 def test_old_news_of_the_offset_node_is_no_step_back() -> None:
     assert Story().hand("a", 0, 1, 2).commit(3, zxid=9).commit(2, zxid=8).codes() == set()
-    assert Story().hand("a", 0, 1, 2).commit(3, zxid=9).commit(2, zxid=10).codes() == {"commit_back"}
+    assert Story().hand("a", 0, 1, 2).commit(3, zxid=9).commit(2, zxid=10).codes() == {"commit_rewound"}
 
 
 def test_a_woken_original_member_may_put_the_stored_offset_back_for_a_while() -> None:
@@ -630,10 +630,10 @@ def test_a_woken_original_member_may_put_the_stored_offset_back_for_a_while() ->
     assert woken.codes() == set()
     assert [a.reason for a in woken.verdict().allowances] == ["scala_zombie"]
     assert story("s").commit(2, by="s").codes() == set()
-    assert story("s").commit(2, by="a").codes() == {"commit_back"}
-    assert story("b").commit(2).codes() == {"commit_back"}
+    assert story("s").commit(2, by="a").codes() == {"commit_rewound"}
+    assert story("b").commit(2).codes() == {"commit_rewound"}
     long_ago = story("s").add(Joined, "s").wait(11_000).commit(2)
-    assert long_ago.codes() == {"commit_back"}
+    assert long_ago.codes() == {"commit_rewound"}
 
 
 def test_a_commit_that_a_woken_original_member_overwrote_before_it_was_seen_was_made_all_the_same() -> None:
@@ -664,7 +664,7 @@ def test_an_original_member_that_started_below_the_last_commit_stores_its_own_po
     allowed = story().commit(7)
     assert allowed.codes() == set()
     assert "scala_commit" in {a.reason for a in allowed.verdict().allowances}
-    assert story().commit(4).codes() == {"commit_back"}
+    assert story().commit(4).codes() == {"commit_rewound"}
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------
@@ -862,7 +862,7 @@ def test_writers_share_a_file_and_every_line_is_there_at_once(tmp_path: Path) ->
     path = tmp_path / "history.jsonl"
     with HistoryWriter(path, FixedClock()) as one, HistoryWriter(path, FixedClock()) as two:
         one.delivered("a", "clicks", 0, 5)
-        two.write_offsets(Joined(two.now_ms(), "b"))
+        two.write(Joined(two.now_ms(), "b"))
         assert read_history(path) == [RecordDelivered(1_234, "a", "clicks", 0, 5), Joined(1_234, "b")]
 
 
@@ -875,16 +875,17 @@ def test_the_text_is_one_line_a_finding_and_then_the_counts() -> None:
     lines = list(render_text(story.verdict()))
     assert lines[0] == "NOT OK: 2 findings in 10 lines of history"
     assert lines[1] == (
-        "skipped              clicks/0: a jumped from 1 to 3 within one ownership | 1 record: 2 | line 9 | 00:00:01.004"
+        "skipped                  clicks/0: a jumped from 1 to 3 within one ownership | 1 record: 2 | line 9 | "
+        "00:00:01.004"
     )
-    assert lines[2].startswith("lost                 clicks/0: never handed to anyone, and the stored offset ended")
+    assert lines[2].startswith("lost                     clicks/0: never handed to anyone, and the stored offset ended")
     assert lines[3:] == [
-        "records in log   10",
-        "handed out       3 (3 different records)",
-        "duplicates       0",
-        "hand-overs       0",
-        "commits seen     1",
-        "members          4",
+        "records in log       10",
+        "delivered            3 (3 different records)",
+        "duplicates           0",
+        "ownership transfers  0",
+        "commits seen         1",
+        "members              4",
     ]
 
 
@@ -899,7 +900,7 @@ def test_a_good_history_says_so_and_names_what_it_allowed() -> None:
     lines = list(render_text(story.verdict()))
     assert lines[0] == "ok: 4 records in 1 partitions, 15 lines of history"
     assert lines[1].startswith("allowed: clicks/0: scala_to_scala: z repeated what s had handed out | 1 record: 1 |")
-    assert "duplicates       1 (scala to scala 1)" in lines
+    assert "duplicates           1 (scala to scala 1)" in lines
 
 
 def test_very_many_findings_are_cut_in_the_text_only() -> None:

@@ -155,35 +155,35 @@ def test_a_group_that_moves_there_and_back_keeps_every_promise() -> None:
     verdict = Move().verdict()
     assert verdict.ok, "\n".join(render_text(verdict))
     assert verdict.counts.authority_changes == 2
-    assert "authority moved  2" in list(render_text(verdict))
+    assert "authority changes    2" in list(render_text(verdict))
 
 
 BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
-    "not_the_owner": {
+    "commit_by_non_owner": {
         "a commit behind the next claim": lambda: Move().behind("new claims", claim("new2", 20)).behind(
             "zombie", line(MemberDeclared, "new2", "ours")),
         "a commit behind its own release": lambda: Move().behind("old gives up", commit("zookeeper", 20, "old")),
         "a commit of who knows whom": lambda: Move().behind("new reads", commit("kafka", 25, None)),
     },
-    "commit_fenced": {
+    "commit_while_fenced": {
         "by an old member behind the fence": lambda: Move().behind("fence", commit("zookeeper", 20, "zombie")),
         "by a tool although the seat is taken": lambda: Move().behind("copy", commit("kafka", 20, None)),
         "on the way back": lambda: Move().behind("seat again", commit("kafka", 30, None)),
     },
-    "handed_fenced": {
+    "delivered_while_fenced": {
         "an old member behind the fence": lambda: Move().behind("fence", line(RecordDelivered, "old", "clicks", 0, 20)),
         "a modern member beside the seat": lambda: Move().behind("seat again", hand("new", 30, 31)),
     },
-    "started_elsewhere": {
+    "started_at_wrong_offset": {
         "too early": lambda: Move().but("new claims", claim("new", 19)),
         "too late": lambda: Move().but("new claims", claim("new", 21)),
         "where Kafka was when it lost the authority": lambda: Move().but("old again", claim("old", 20)),
     },
-    "wrong_store": {
+    "commit_in_wrong_store": {
         "an old member goes on in ZooKeeper": lambda: Move().behind("new commits", commit("zookeeper", 20, "old")),
         "a modern one begins too early": lambda: Move().behind("fencing", commit("kafka", 20, "new")),
     },
-    "overwritten": {
+    "offset_overwritten": {
         "the tool copies again behind the switch": lambda: Move().behind("new commits", commit("kafka", 20, "tool")),
         "the tool writes where it should read": lambda: Move().behind("copy", commit("zookeeper", 19, "tool")),
     },
@@ -192,28 +192,28 @@ BROKEN: dict[str, dict[str, Callable[[], Move]]] = {
         "the authority moves within an epoch": lambda: Move().but("switched", control(2, "switched", "kafka")),
         "two migrations at once": lambda: Move().behind("fencing", control(3, "planned", "zookeeper", "m2")),
     },
-    "moved_unfenced": {
+    "authority_moved_unfenced": {
         "old members may still claim": lambda: Move().without("fence"),
         "modern members may commit already": lambda: Move().without("seat"),
         "back without a seat": lambda: Move().without("seat again"),
     },
-    "moved_unequal": {
+    "authority_moved_stale": {
         "nothing was copied": lambda: Move().without("copy"),
         "a number too low": lambda: Move().but("copy", commit("kafka", 19, "tool")),
         "an old member committed behind the copy": lambda: Move().behind("copy", commit("zookeeper", 21, "zombie")),
         "not what the plan decided": lambda: Move().behind("fencing", line(PlannedKafkaOffset, "clicks", 0, 25)),
     },
-    "ended_otherwise": {
+    "end_state_differs": {
         "an access list stays": lambda: Move().but("end", line(StateSnapshot, "end", NODES | {"ids": "fenced"})),
         "a node is gone": lambda: Move().but("end", line(StateSnapshot, "end", {"ids": "open"})),
         "a node came": lambda: Move().but("end", line(StateSnapshot, "end", NODES | {"owners/other": "open"})),
     },
-    "lost_in_return": {
+    "commit_lost_on_return": {
         "nothing was carried back": lambda: Move().without("return"),
         "less than the last commit": lambda: Move().but("return", commit("zookeeper", 29, "tool")),
         "a commit behind the look": lambda: Move().behind("return", commit("kafka", 31, None)),
     },
-    "left_fenced": {
+    "fence_not_removed": {
         "the owner fence stays": lambda: Move().without("lift"),
         "the seat stays": lambda: Move().without("leave again"),
     },
@@ -236,19 +236,19 @@ def test_each_promise_has_a_history_that_breaks_it() -> None:
 
 def test_a_finding_names_the_lines_that_show_it() -> None:
     move = Move().but("new claims", claim("new", 19))
-    finding = move.finding("started_elsewhere")
+    finding = move.finding("started_at_wrong_offset")
     # What counts is the last commit that the authority of then accepted: the old member's.
     assert finding.evidence.lines == (move.number("old commits"), move.number("new claims"))
     assert finding.evidence.partition == "clicks/0"
     assert finding.evidence.members == ("new",)
 
     move = Move().behind("fence", commit("zookeeper", 20, "zombie"))
-    assert move.finding("commit_fenced").evidence.lines == (move.number("fence"), move.number("fence + 0"))
+    assert move.finding("commit_while_fenced").evidence.lines == (move.number("fence"), move.number("fence + 0"))
 
 
 def test_many_records_behind_one_fence_are_one_finding() -> None:
     handed = [line(RecordDelivered, "old", "clicks", 0, offset) for offset in range(20, 25)]
-    finding = Move().until("fence").behind("fence", *handed).finding("handed_fenced")
+    finding = Move().until("fence").behind("fence", *handed).finding("delivered_while_fenced")
     assert finding.evidence.offsets == ((20, 24),)
 
 
@@ -278,10 +278,10 @@ def test_a_reset_says_where_an_owner_may_start() -> None:
 
 
 def test_a_commit_below_the_last_one_counts_nevertheless() -> None:
-    """Whether it may go back is said by commit_back; the next owner starts there."""
+    """Whether it may go back is said by commit_rewound; the next owner starts there."""
     move = Move().behind("new commits", commit("kafka", 25, "new"))
-    assert "lost_in_return" in move.codes()
-    assert "lost_in_return" not in move.but("return", commit("zookeeper", 25, "tool")).codes()
+    assert "commit_lost_on_return" in move.codes()
+    assert "commit_lost_on_return" not in move.but("return", commit("zookeeper", 25, "tool")).codes()
 
 
 def test_zookeeper_that_stores_the_last_offset_is_one_behind() -> None:
@@ -299,7 +299,9 @@ def test_without_access_lists_a_zombie_can_write_and_is_named() -> None:
     assert verdict.ok
     assert [one.reason for one in verdict.allowances] == ["scala_zombie"]
     behind_the_copy = Move().behind("copy", commit("zookeeper", 15, "zombie"))
-    assert "moved_unequal" in behind_the_copy.codes(acl_fence=0), "what it did to the copy is found all the same"
+    assert "authority_moved_stale" in behind_the_copy.codes(acl_fence=0), (
+        "what it did to the copy is found all the same"
+    )
 
 
 def test_a_scala_member_checks_no_owner() -> None:
@@ -324,7 +326,7 @@ def test_in_dual_kafka_has_a_commit_first_once_it_has_every_partition() -> None:
     assert move.codes() == {"duplicated"}, "it had not committed the last one"
     lower = Move().behind("planned", control(2, "copied", "zookeeper"), commit("kafka", 19, "old")).dual()
     lower.without("copy", "seat", "fence", "seat again")
-    assert "moved_unequal" in lower.codes(), "ZooKeeper took 20 and Kafka never did"
+    assert "authority_moved_stale" in lower.codes(), "ZooKeeper took 20 and Kafka never did"
 
 
 def test_a_killed_migrator_and_the_next_one_are_one_history() -> None:
@@ -370,28 +372,30 @@ def ended(nodes: dict[str, str], others: dict[str, str]) -> list[HistoryEvent]:
 
 def test_a_history_must_end_as_the_one_without_a_kill() -> None:
     whole = end_state(ended(NODES, {"kafka": "20"}))
-    assert check_history(ended(NODES, {"kafka": "20"}), as_if=whole).ok
-    verdict = check_history(ended(NODES, {"kafka": "19"}), as_if=whole)
-    assert verdict.codes == {"ended_otherwise"}
+    assert check_history(ended(NODES, {"kafka": "20"}), expected_end=whole).ok
+    verdict = check_history(ended(NODES, {"kafka": "19"}), expected_end=whole)
+    assert verdict.codes == {"end_state_differs"}
     assert "kafka is '19' and not '20'" in verdict.findings[0].text
-    assert check_history(ended({}, {"kafka": "20"}), as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(ended({}, {"kafka": "20"}), expected_end=whole).codes == {"end_state_differs"}
 
 
 def test_a_history_that_was_undone_need_not_end_as_the_whole_one() -> None:
     whole = end_state(ended(NODES, {"kafka": "20"}))
-    assert check_history(Move().events, as_if=whole).ok
-    assert check_history(BROKEN["ended_otherwise"]["a node came"]().events, as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(Move().events, expected_end=whole).ok
+    assert check_history(BROKEN["end_state_differs"]["a node came"]().events, expected_end=whole).codes == {
+        "end_state_differs"
+    }
 
 
 def test_a_history_without_its_end_cannot_be_compared() -> None:
     whole = end_state(ended(NODES, {}))
-    assert check_history(Move().until("last").events, as_if=whole).codes == {"ended_otherwise"}
+    assert check_history(Move().until("last").events, expected_end=whole).codes == {"end_state_differs"}
     assert end_state(Move().until("last").events) is None
 
 
 def test_only_so_many_differences_are_told() -> None:
     whole = end_state(ended({str(number): "x" * 200 for number in range(9)}, {}))
-    text = check_history(ended({}, {}), as_if=whole).findings[0].text
+    text = check_history(ended({}, {}), expected_end=whole).findings[0].text
     assert "0 is missing and not 'xxx" in text
     assert "and 4 more" in text or text.endswith("4 more")
     assert len(text) < 1_000

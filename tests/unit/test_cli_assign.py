@@ -43,8 +43,8 @@ def check_against_vectors(output: str, key: str) -> None:
     assert [answer["name"] for answer in answers] == [case["name"] for case in VECTORS]
     for answer, case in zip(answers, VECTORS, strict=True):
         if case[key] == "refused":
-            assert set(answer) == {"name", "refused"}
-            assert answer["refused"].startswith("Round-robin assignment is allowed only if all consumers")
+            assert set(answer) == {"name", "error"}
+            assert answer["error"].startswith("Round-robin assignment is allowed only if all consumers")
         else:
             expected = {tp: thread for share in case[key].values() for tp, thread in share.items()}
             assert answer == {"name": case["name"], "assignment": expected}
@@ -125,8 +125,8 @@ def test_members_that_see_a_tie_differently_are_refused_in_words() -> None:
     }
     result = run("assign", *CALLS["roundrobin_strict"], stdin=json.dumps(line))
     assert result.exit_code == 0
-    assert "both claim" in json.loads(result.stdout)["refused"]
-    assert "Aa, BB" in json.loads(result.stdout)["refused"]
+    assert "both claim" in json.loads(result.stdout)["error"]
+    assert "Aa, BB" in json.loads(result.stdout)["error"]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -207,8 +207,12 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     code, *loaded = done.stdout.split()
     # Of the plug-ins, whose first sentences are shown.
-    doors = {"bridge", "bridge.commands", *(f"bridge.commands.{name}" for name in ("broker", "migrate", "spark"))}
-    names = ("", ".console", ".hints", ".json_errors", ".lazy", ".main")
+    doors = {
+        "bridge",
+        "bridge.commands",
+        *(f"bridge.commands.{name}" for name in ("broker_command", "migrate", "spark")),
+    }
+    names = ("", ".command_hints", ".console", ".json_errors", ".lazy_commands", ".main")
     finders = {"zkconsumer.errors", *(f"zkconsumer.cli{name}" for name in names)}
     assert code == "0"
     assert set(loaded) <= finders | doors
@@ -321,7 +325,7 @@ def test_plug_ins_add_commands_and_a_broken_one_harms_nobody(monkeypatch: pytest
         "seven": EntryPoint("seven", "tests_plug_in:number", cli.PLUGIN_ENTRY_POINTS),
         "assign": EntryPoint("assign", "tests_plug_in:move", cli.PLUGIN_ENTRY_POINTS),
     }
-    monkeypatch.setattr(cli, "_plug_ins", lambda: entries)
+    monkeypatch.setattr(cli, "_plugins", lambda: entries)
     shown = run("--help").stdout
     assert "Moves a group." in shown
     assert "cannot be loaded" in shown

@@ -234,6 +234,8 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
         "REFUSED: its log cannot be looked at: there is no such topic",
     ]
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
+    [group] = json.loads(imported(offsets, tmp_path, text, "--group", "g1", "-o", "json").stdout)["groups"]
+    assert group["rows"][0]["rejection_reason"] == "9 is before the start of the log (10)"
     assert result.stderr.splitlines()[:5] == [
         "zkconsumer: Group g1: 4 offsets cannot be set:",
         "  clicks/0: 9 is before the start of the log (10)",

@@ -140,7 +140,7 @@ def test_spark_s_own_source_is_reconciled_too_and_json_says_the_same(
     assert result.exit_code == 0
     told = json.loads(result.stdout)
     assert (told["schema"], told["query"], told["executed"]) == ("zkconsumer/spark-reconcile/1", None, True)
-    assert [(row["new"], row["decision"], row["written"]) for row in told["rows"]] == [
+    assert [(row["new_offset"], row["decision"], row["written"]) for row in told["rows"]] == [
         (45, "forward", True),
         (None, "ahead: left", False),
     ]
@@ -292,9 +292,10 @@ def test_a_group_with_members_is_refused_and_only_what_nobody_owns_is_written_if
 ) -> None:
     folder.done(2, kafka({0: 60, 1: 70}))
     join(world)
-    refused = run("--execute")
+    refused = run("--execute", "-o", "json")
     assert refused.exit_code == 4
     assert "group g1 is active: g1_a." in refused.stderr
+    assert json.loads(refused.stdout)["blocked_by"].startswith("group g1 is active: g1_a.")
     own(world, P0)
     owned = run("--allow-members", "--execute")
     assert owned.exit_code == 4
@@ -355,17 +356,17 @@ def test_an_offset_beyond_the_log_is_of_another_cluster(
 
 
 def test_the_function_does_what_the_command_does(world: FakeEnvironment, crashed: CheckpointFolder) -> None:
-    report = reconcile(ADDRESS, "g1", crashed.root, rewind=True, doors=doors(world))
+    report = reconcile(ADDRESS, "g1", crashed.root, rewind=True, dependencies=doors(world))
     assert [(row.tp, row.new_offset) for row in report.changes] == [(P0, 30)]
     assert offsets(world)[0] == 40
-    reconcile(ADDRESS, "g1", crashed.root, rewind=True, execute=True, doors=doors(world))
+    reconcile(ADDRESS, "g1", crashed.root, rewind=True, execute=True, dependencies=doors(world))
     assert offsets(world)[0] == 30
     crashed.done(7, kafka({0: 90}))
     join(world)
     with pytest.raises(PreconditionFailed, match="group g1 is active"):
-        reconcile(ADDRESS, "g1", crashed.root, execute=True, doors=doors(world))
+        reconcile(ADDRESS, "g1", crashed.root, execute=True, dependencies=doors(world))
     with pytest.raises(BadCheckpoint):
-        reconcile(ADDRESS, "g1", crashed.root / "offsets", doors=doors(world))
+        reconcile(ADDRESS, "g1", crashed.root / "offsets", dependencies=doors(world))
 
 
 # --- a group that has moved to Kafka ----------------------------------------------------------------------------
@@ -454,9 +455,11 @@ def test_claims_are_shown_with_how_the_group_stands_to_them(world: FakeEnvironme
         [QUERY, "clicks", "1", "7", "30", "60", "50", "-"],
     ]
     told = json.loads(spark("claims", "--query", QUERY, "-o", "json").stdout)["claims"]
-    assert [row["owner_claimed_it"] for row in told] == [True, False]
+    assert [row["owner_is_claimant"] for row in told] == [True, False]
     assert [row["remark"] for row in told] == [None, "the group was set back"]
     assert told[0]["claimed_at"] == "1970-01-01T00:00:01Z"
+    [other, _] = json.loads(spark("claims", "--query", OTHER_QUERY, "-o", "json").stdout)["claims"]
+    assert (other["rejected_batch"], told[0]["rejected_batch"]) == (4, None)
 
 
 def test_no_claims_and_a_record_that_cannot_be_read(world: FakeEnvironment, spark: RunTool) -> None:

@@ -255,7 +255,7 @@ def test_a_pattern_bomb_of_another_member_is_answered_and_the_group_goes_on(
 
     run_in_thread(join)()
     assert sorted(connector.assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
-    assert connector.counters.get("registrations_left_out", 0) == 0
+    assert connector.counters.get("registrations_ignored", 0) == 0
 
 
 def test_a_pattern_that_could_take_too_long_keeps_us_out_until_it_goes(
@@ -359,7 +359,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(
 
 
 @pytest.mark.parametrize(("what", "first"), [("use", b"three"), ("ignore", b"one")])
-def test_an_offset_that_is_older_than_its_topic_is_used_and_told_or_passed_over(
+def test_an_offset_that_is_older_than_its_topic_is_used_and_told_or_ignored(
     world: FakeEnvironment, connect: MakeConnector, what: str, first: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.zookeeper.ensure(paths.offset(GROUP, TopicPartition("t-1", 0)), b"2")
@@ -368,4 +368,4 @@ def test_an_offset_that_is_older_than_its_topic_is_used_and_told_or_passed_over(
     [stream] = connector.create_message_streams_by_filter(Whitelist("t-.*"))
     assert take(stream, 1)[0].value == first
     assert "offset-older-than-topic" in caplog.text
-    assert connector.counters.get("offsets_passed_over", 0) == (1 if what == "ignore" else 0)
+    assert connector.counters.get("offsets_ignored", 0) == (1 if what == "ignore" else 0)

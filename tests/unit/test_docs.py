@@ -87,7 +87,7 @@ LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def page_id(page: Path) -> str:
@@ -446,7 +446,7 @@ def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
         for name in code_in(event):
             lines = logged if is_logged else told
             text = "".join(files[line.path] for line in lines if line.name == name)
-            text += "" if is_logged else "".join(text for path, text in files.items() if "/core/" in path)
+            text += "" if is_logged else "".join(text for path, text in files.items() if "/member/" in path)
             keys = [code for code in code_in(fourth if is_logged else third) if re.fullmatch(r"[a-z_]+", code)]
             missing = [key for key in keys if f"{key}=" not in text]
             assert not missing, f"{name} has no such keys"

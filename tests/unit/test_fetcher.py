@@ -82,7 +82,11 @@ class Bench:
         self.brokers: Callable[[], list[BrokerAddress]] = lambda: cluster.addresses
         fetch = FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings))
         asked = BootstrapClient(
-            cluster.connect, lambda: self.brokers(), "g1", fetch.socket_timeout_ms, nobody=NO_BROKER_REGISTERED
+            cluster.connect,
+            lambda: self.brokers(),
+            "g1",
+            fetch.socket_timeout_ms,
+            no_broker_message=NO_BROKER_REGISTERED,
         )
         self.manager = ConsumerFetcherManager(
             NAME,

@@ -133,7 +133,7 @@ def test_a_process_is_as_healthy_as_its_worst_member_and_shows_it_first() -> Non
     assert (answer["healthy"], answer["alive"]) == (False, False)
     assert len(answer["members"]) == MEMBERS_SHOWN_MAX
     assert answer["members"][0]["problems"]
-    assert answer["members_left_out"] == 81 - MEMBERS_SHOWN_MAX
+    assert answer["members_omitted"] == 81 - MEMBERS_SHOWN_MAX
 
 
 def test_long_words_are_cut() -> None:

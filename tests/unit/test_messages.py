@@ -144,7 +144,7 @@ def test_a_kept_message_does_not_keep_its_chunk() -> None:
 def test_ten_thousand_kept_messages_of_large_chunks_take_little_memory() -> None:
     """One of each chunk of 1 MB: the process grows by at most twice their own size (and one chunk, and some noise)."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("keeping_program.py")), "10000"],
+        [sys.executable, str(Path(__file__).with_name("kept_messages_program.py")), "10000"],
         capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

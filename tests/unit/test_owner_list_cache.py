@@ -31,7 +31,7 @@ THREAD = f"{GROUP}_a-0"
 
 def claim(party: ProcedureSession, listed: OwnerListCache) -> list[WriteOutcome]:
     """What became of four claims."""
-    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), None, listed=listed)
+    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), None, owner_lists=listed)
     party.run(claims.run(look_first=True, look_closely=False))
     return [claims.results[tp].outcome for tp in FOUR]
 
@@ -46,7 +46,7 @@ def test_a_claim_behind_a_listing_lists_nothing(
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
     other.claim(FOUR[1], thread=f"{GROUP}_b-0")
     listed = OwnerListCache()
-    assert party.run(list_owners(GROUP, [TOPIC], listed=listed)) == {TOPIC: frozenset({1})}
+    assert party.run(list_owners(GROUP, [TOPIC], owner_lists=listed)) == {TOPIC: frozenset({1})}
     assert claim(party, listed) == [WriteOutcome.DONE, WriteOutcome.CONFLICT, WriteOutcome.DONE, WriteOutcome.DONE]
     assert kinds(party) == [Multi]
 
@@ -56,7 +56,7 @@ def test_a_list_that_is_older_than_an_owner_is_read_again(
 ) -> None:
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
     listed = OwnerListCache()
-    party.run(list_owners(GROUP, [TOPIC], listed=listed))
+    party.run(list_owners(GROUP, [TOPIC], owner_lists=listed))
     other.claim(FOUR[2], thread=f"{GROUP}_b-0")
     assert claim(party, listed) == [WriteOutcome.DONE, WriteOutcome.DONE, WriteOutcome.CONFLICT, WriteOutcome.DONE]
     assert kinds(party) == [Multi, Children, Multi]
@@ -68,7 +68,7 @@ def test_without_its_watch_a_list_counts_for_nothing(
 ) -> None:
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
     listed = OwnerListCache()
-    party.run(list_owners(GROUP, [TOPIC], listed=listed))
+    party.run(list_owners(GROUP, [TOPIC], owner_lists=listed))
     end(listed)
     assert claim(party, listed) == [WriteOutcome.DONE] * 4
     assert kinds(party) == [Children, Multi]
@@ -76,7 +76,7 @@ def test_without_its_watch_a_list_counts_for_nothing(
 
 def test_topics_that_cannot_be_listed_are_in_no_list(party: ProcedureSession) -> None:
     listed = OwnerListCache()
-    assert party.run(list_owners(GROUP, [TOPIC], listed=listed)) == {}
+    assert party.run(list_owners(GROUP, [TOPIC], owner_lists=listed)) == {}
     assert listed.get(TOPIC) is None
 
 

@@ -1,4 +1,4 @@
-"""``kafka.asked_ahead``: how partitions are cut into questions, and in which order they and their answers travel."""
+"""``kafka.pipelining``: how partitions are cut into questions, and in which order they and their answers travel."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_what_others_wait_for_is_given_back_with_its_commit_when_the_batch_has_e
     held = service.begin_batch({}, WAIT_MS, until()).partitions
     service.planned(held, until())
     other = keep()
-    wait_until(lambda: service.observe()["leaving_partitions"] == 2, "the other one waits")
+    wait_until(lambda: service.observe()["draining_partitions"] == 2, "the other one waits")
     assert len(world.owners(GROUP, "t")) == 4, "nothing is given back in the middle of a batch"
     ended = {one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}
     again = service.begin_batch(ended, WAIT_MS, until())
@@ -134,7 +134,7 @@ def test_what_others_wait_for_is_not_planned_and_not_waited_for_once_the_plan_do
     service = keep()
     service.begin_batch({}, WAIT_MS, until())
     keep()
-    wait_until(lambda: service.observe()["leaving_partitions"] == 2, "the other one waits")
+    wait_until(lambda: service.observe()["draining_partitions"] == 2, "the other one waits")
     service.planned([], until())
     wait_until(lambda: service.observe()["owned_partitions"] == 2, "they are given back")
 
@@ -168,7 +168,7 @@ def test_a_node_is_held_a_little_longer_so_that_an_original_successor_reads_agai
     service.begin_batch({}, WAIT_MS, until())
     service.planned([], until())
     keep(mode)
-    wait_until(lambda: service.observe()["leaving_partitions"] == 2, "the other one waits")
+    wait_until(lambda: service.observe()["draining_partitions"] == 2, "the other one waits")
     leaving_ms = SYSTEM_CLOCK.now_ms()
     wait_until(lambda: service.observe()["owned_partitions"] == 2, "they are given back")
     # Half of it: a busy machine sees late that the other one waits.

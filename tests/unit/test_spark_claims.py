@@ -42,7 +42,7 @@ def record_path(tp: TopicPartition = P0) -> str:
 
 @pytest.fixture
 def owner(server: FakeZooKeeper, party: ProcedureSession) -> ProcedureSession:
-    """Owns three partitions, at 100 each; its run has entered itself (``test_spark_claims_runs.py``)."""
+    """Owns three partitions, at 100 each; its run has entered itself (``test_spark_query_runs.py``)."""
     party.claim(P0, P1, P2)
     server.ensure(paths.claims_of_query(GROUP, QUERY), format_runs((RUN,)))
     for tp in (P0, P1, P2):

@@ -18,7 +18,7 @@ from zkconsumer.testing.manual_clock import ManualClock
 
 LINE = (
     "query-lag query=etl batch=%d group_lag=10 max_behind=10 owned_partitions=2 rebalances=- lost_offsets=- "
-    "skipped_offsets=- waits_for_move=- sources='KafkaV2[Subscribe[t]]'"
+    "skipped_offsets=- waiting_for_migration=- sources='KafkaV2[Subscribe[t]]'"
 )
 KAFKA = {"t": {"0": 90, "1": 40}}
 

@@ -152,7 +152,7 @@ def test_partitions_can_be_named_in_a_batch_only() -> None:
         ({"startingOffsets": '{"orders": {"0": true}}'}, "which is not an offset"),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "milliseconds since 1970"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
-        ({"zk__config": "/no/such/file"}, "/no/such/file cannot be read"),
+        ({"consumer__config": "/no/such/file"}, "/no/such/file cannot be read"),
         ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"}, "makes tokens"),
         ({"group__offsets__commit": "always"}, "afterBatch or claim or none"),
         ({"metrics__listen": "9090"}, "metrics.listen=9090: set it to HOST:PORT"),
@@ -214,11 +214,11 @@ def test_a_batch_cannot_begin_at_the_end_nor_end_at_the_beginning() -> None:
 def test_an_old_file_of_settings_holds_where_no_option_is_given(tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
     file.write_text("zookeeper.connect=zk:1\ngroup.id=old\nauto.offset.reset=smallest\nfetch.size=3\n")
-    read = read_options({"subscribe": "t", "zk.config": str(file), "group.id": "new"}, is_stream=True)
+    read = read_options({"subscribe": "t", "consumer.config": str(file), "group.id": "new"}, is_stream=True)
     assert (read.config.zookeeper_connect, read.config.group_id) == ("zk:1", "new")
     assert read.config.auto_offset_reset == "smallest"
     assert (
-        read_options({"subscribe": "t", "zk.config": str(file)}, is_stream=False).starting_limit
+        read_options({"subscribe": "t", "consumer.config": str(file)}, is_stream=False).starting_limit
         == GroupOffsetRangeLimit()
     )
 
@@ -338,7 +338,10 @@ def test_what_a_stream_lacks_or_cannot_have_is_refused_at_load(changes: dict[str
         ({"subscribe": None}, "no topic is chosen: set one of subscribe, subscribePattern, subscribe.bl"),
         ({"subscribePattern": "o.*"}, "subscribe and subscribePattern are set together"),
         ({"zookeeper.connect": None}, "zookeeper.connect is missing: set it to HOST:PORT"),
-        ({"zk.config": "/no/such/file", "zookeeper.connect": None, "group.id": None}, "the configuration file /no/"),
+        (
+            {"consumer.config": "/no/such/file", "zookeeper.connect": None, "group.id": None},
+            "the configuration file /no/",
+        ),
     ],
 )
 def test_a_problem_of_streams_and_batches_alike_is_told_once_and_without_the_way_out_for_a_batch(

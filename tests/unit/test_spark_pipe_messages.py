@@ -96,6 +96,13 @@ def test_partitions_that_are_none_are_refused(found: Any) -> None:
         msg.decode_batch_ends(found)
 
 
+def test_an_error_has_its_class_and_its_message_on_the_pipe() -> None:
+    error = msg.ProcessErrorResponse(7, "ZkTimeoutException", "no session")
+    line = msg.encode(error)
+    assert line == b'{"id":7,"failed":"ZkTimeoutException","message":"no session"}\n'
+    assert msg.decode_process_response(line) == error
+
+
 def test_an_error_is_the_same_class_on_the_other_side() -> None:
     error = msg.ProcessErrorResponse.of(1, ZkTimeoutException("no session")).error()
     assert type(error) is ZkTimeoutException

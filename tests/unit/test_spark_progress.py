@@ -96,7 +96,7 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
         "rebalances": 2,
         "lostOffsets": 30,
         "skippedOffsets": 4,
-        "waitsForMove": 0,
+        "waitingForMigration": 0,
         "pythonDecoder": 0,
     }
     [ours] = found.sources
@@ -105,7 +105,7 @@ def test_of_our_own_source_only_what_is_owned_counts() -> None:
 
 def test_our_own_source_before_it_read_anything() -> None:
     found = lag(progress(source({"v": 1, "n": -1}, "None")))
-    names = "ownedPartitions", "rebalances", "lostOffsets", "skippedOffsets", "waitsForMove", "pythonDecoder"
+    names = "ownedPartitions", "rebalances", "lostOffsets", "skippedOffsets", "waitingForMigration", "pythonDecoder"
     assert found.metrics == dict.fromkeys(names, 0)
 
 

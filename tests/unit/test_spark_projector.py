@@ -66,7 +66,7 @@ def sink() -> Sink:
 
 @pytest.fixture
 def projector(sink: Sink) -> Iterator[GroupOffsetProjector]:
-    with GroupOffsetProjector(None, "g", sink=sink) as made:
+    with GroupOffsetProjector(None, "g", writer=sink) as made:
         yield made
 
 
@@ -112,25 +112,25 @@ def test_our_own_source_writes_its_group_itself(
 
 def test_of_several_sources_one_must_be_meant(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
     two = [source_of({"t": {"0": 3}}), source_of({"u": {"0": 9}}, description="KafkaV2[Subscribe[u]]")]
-    with GroupOffsetProjector(None, "g", sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", writer=sink) as projector:
         tell(projector, *two)
     assert sink.writes == []
     assert "say with topics=, or source=, which one is the group's" in caplog.text
-    with GroupOffsetProjector(None, "g", "u", sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", "u", writer=sink) as projector:
         tell(projector, *two)
-    with GroupOffsetProjector(None, "g", source="Subscribe[t]", sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", source="Subscribe[t]", writer=sink) as projector:
         tell(projector, *two)
     assert sink.writes == [{TopicPartition("u", 0): 9}, {A: 3}]
 
 
 def test_of_a_source_with_more_topics_only_the_groups_own_are_written(sink: Sink) -> None:
-    with GroupOffsetProjector(None, "g", ["t"], sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", ["t"], writer=sink) as projector:
         tell(projector, source_of({"t": {"0": 3}, "u": {"0": 9}}))
     assert sink.writes == [{A: 3}]
 
 
 def test_where_two_sources_read_a_partition_the_one_behind_counts(sink: Sink) -> None:
-    with GroupOffsetProjector(None, "g", "t", sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", "t", writer=sink) as projector:
         tell(projector, source_of({"t": {"0": 8}}), source_of({"t": {"0": 5}}))
     assert sink.writes == [{A: 5}]
 
@@ -149,7 +149,7 @@ def test_one_group_follows_one_query(
 
 @pytest.mark.parametrize("query", ["mine", str(uuid.UUID(int=9))])
 def test_the_query_can_be_named(sink: Sink, query: str) -> None:
-    with GroupOffsetProjector(None, "g", query=query, sink=sink) as projector:
+    with GroupOffsetProjector(None, "g", query=query, writer=sink) as projector:
         tell(projector, source_of({"t": {"0": 99}}))
         tell(projector, source_of({"t": {"0": 3}}), name="mine", query=uuid.UUID(int=9))
     assert sink.writes == [{A: 3}]
@@ -191,7 +191,7 @@ def test_what_was_refused_stays_to_be_done(projector: GroupOffsetProjector, sink
 
 
 def test_settle_says_why_not(sink: Sink) -> None:
-    projector = GroupOffsetProjector(None, "g", sink=sink)
+    projector = GroupOffsetProjector(None, "g", writer=sink)
     sink.errors = [PreconditionFailed("1 member is registered")] * 4
     tell(projector, source_of({"t": {"0": 1}}))
     with pytest.raises(OffsetsNotCommitted, match="t/0: 1 member is registered"):
@@ -208,7 +208,7 @@ def test_settle_says_why_not(sink: Sink) -> None:
 
 
 def test_zookeeper_gets_what_old_tools_show(world: FakeEnvironment) -> None:
-    with GroupOffsetProjector(ADDRESS, "g", "t", doors=doors(world)) as projector:
+    with GroupOffsetProjector(ADDRESS, "g", "t", dependencies=doors(world)) as projector:
         tell(projector, source_of({"t": {"0": 3, "1": 0}}))
     assert (at(world, A), at(world, B)) == (b"3", b"0")
     assert world.zookeeper.data(paths.owners_of_topic("g", "t")) is not None, "kafka-consumer-groups looks there"
@@ -217,7 +217,7 @@ def test_zookeeper_gets_what_old_tools_show(world: FakeEnvironment) -> None:
 
 @pytest.mark.parametrize("store", ["kafka", "both"])
 def test_kafka_gets_them_as_from_somebody_who_is_no_member(world: FakeEnvironment, store: Any) -> None:
-    with GroupOffsetProjector(ADDRESS, "g", "t", store=store, doors=doors(world)) as projector:
+    with GroupOffsetProjector(ADDRESS, "g", "t", store=store, dependencies=doors(world)) as projector:
         tell(projector, source_of({"t": {"0": 3}}))
     assert {tp: one.offset for tp, one in world.cluster.committed("g").items()} == {A: 3}
     assert at(world, A) == (b"3" if store == "both" else None)

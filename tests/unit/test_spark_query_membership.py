@@ -84,7 +84,7 @@ def is_member(world: FakeEnvironment) -> bool:
 
 
 def waits(keeper: QueryMembership) -> bool:
-    return keeper.observe()["waits_for_move"] == 1
+    return keeper.observe()["waiting_for_migration"] == 1
 
 
 # --- where it is to be ------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def test_every_phase_has_a_place(strategy: str, home: set[str], kafka: set[str])
 
 
 def test_a_rollback_that_waits_takes_it_out_of_kafka_and_from_nowhere_else() -> None:
-    assert target_of(control("switched"), is_asked_to_leave=True).group is TargetGroup.NONE
-    assert target_of(control("undone"), is_asked_to_leave=True).group is TargetGroup.ZOOKEEPER
+    assert target_of(control("switched"), is_rollback_waiting=True).group is TargetGroup.NONE
+    assert target_of(control("undone"), is_rollback_waiting=True).group is TargetGroup.ZOOKEEPER
     assert target_of(None).group is TargetGroup.ZOOKEEPER
 
 
@@ -139,7 +139,7 @@ def test_it_steps_aside_and_comes_back_when_the_migration_is_taken_back(
     after = keeper.begin_batch({}, 5_000, until())
     assert after.partitions.keys() == before.keys()
     assert {held.epoch for held in after.partitions.values()}.isdisjoint(held.epoch for held in before.values())
-    assert keeper.observe()["moves"] == 0, "it was in no other group"
+    assert keeper.observe()["group_switches"] == 0, "it was in no other group"
 
 
 def test_a_batch_that_is_read_ends_first_and_its_offsets_are_written(world: FakeEnvironment, keep: Keep) -> None:

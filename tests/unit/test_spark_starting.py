@@ -40,14 +40,14 @@ def move(world: FakeEnvironment, authority: Any) -> None:
 
 
 def ask(world: FakeEnvironment, topics: Any = ("clicks",), group: str = "g1", **how: Any) -> Any:
-    return json.loads(starting_offsets(ADDRESS, group, topics, doors=doors(world), **how))
+    return json.loads(starting_offsets(ADDRESS, group, topics, dependencies=doors(world), **how))
 
 
 # --- what is written ---
 
 
 def test_every_partition_is_listed_and_one_without_an_offset_begins_at_the_start(world: FakeEnvironment) -> None:
-    text = starting_offsets(ADDRESS, "g1", ["clicks"], doors=doors(world))
+    text = starting_offsets(ADDRESS, "g1", ["clicks"], dependencies=doors(world))
     assert text == '{"clicks":{"0":42,"1":50,"2":-2}}', "what Spark parses"
 
 

@@ -326,7 +326,7 @@ def test_a_chunk_that_starts_beyond_consumed_is_an_error_line_and_raises_consume
     with caplog.at_level(logging.ERROR, "zkconsumer.streams"):
         assert lane.iterator.has_next()
     [line] = caplog.messages
-    assert line == "consumed offset: 3 doesn't match fetch offset: 7 for clicks/0; Consumer may lose data"
+    assert line == "consumed-offset-mismatch partition=clicks/0 consumed=3 fetched=7: records may be lost"
     assert info.consumed_offset == 7
     assert offsets(lane, 2) == [7, 8]
 
@@ -635,7 +635,9 @@ def test_stopped_after_the_hand_out_the_stop_is_told_when_the_program_comes_back
 
 
 def test_stopped_between_the_two_halves_of_a_hand_out_nobody_misses_the_other() -> None:
-    """The iterating thread has written ``in_hand`` and not yet read ``is_live`` when the partition is stopped."""
+    """The iterating thread has written ``unacknowledged_offset`` and not yet read ``is_live`` when the partition is
+    stopped.
+    """
     lane, stopped = Lane(), Stops()
     info = lane.info()
     info.unacknowledged_offset = 0
@@ -646,7 +648,9 @@ def test_stopped_between_the_two_halves_of_a_hand_out_nobody_misses_the_other() 
 
 
 def test_a_hand_out_between_the_two_halves_of_a_stop_is_seen_by_it() -> None:
-    """The control thread has written ``is_live`` and not yet read ``in_hand`` when the iterating thread comes."""
+    """The control thread has written ``is_live`` and not yet read ``unacknowledged_offset`` when the iterating thread
+    comes.
+    """
     lane, stopped = Lane(), Stops()
     info = lane.info()
     info.on_drained = stopped

@@ -193,8 +193,8 @@ class Bench:
             watches_racks=watches_racks,
             on_brokers=lambda _: None,
             on_change=self._changed,
-            on_refused=lambda _: None,
-            on_death=lambda *_: None,
+            on_authentication_error=lambda _: None,
+            on_thread_error=lambda *_: None,
         )
 
     def _changed(self) -> None:
@@ -384,8 +384,8 @@ def test_a_question_is_answered_from_any_thread_and_once() -> None:
         SYSTEM_CLOCK,
         on_brokers=lambda _: None,
         on_change=lambda: None,
-        on_refused=refused.append,
-        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
+        on_authentication_error=refused.append,
+        on_thread_error=lambda name, error: answers.append(f"{name} died: {error}"),
     )
 
     def done(why: str) -> None:
@@ -411,8 +411,8 @@ def finder_on(cluster: FakeCluster, answers: list[str]) -> TopicFinder:
         SYSTEM_CLOCK,
         on_brokers=lambda _: None,
         on_change=lambda: None,
-        on_refused=lambda _: None,
-        on_death=lambda name, error: answers.append(f"{name} died: {error}"),
+        on_authentication_error=lambda _: None,
+        on_thread_error=lambda name, error: answers.append(f"{name} died: {error}"),
     )
 
 

@@ -40,12 +40,12 @@ def signed(made: bytearray, producer: int, attributes: int) -> bytes:
 def left_by_both(data: bytes, aborted: list[AbortedTransaction], start: int = 0) -> list[int]:
     """The offsets that are not left out, by the reference, and by the compiled decoder where it is in use."""
     positions = aborted_batches(data, aborted)
-    by_reference = [record.offset for record in iter_records(data, start, left_out=positions)]
+    by_reference = [record.offset for record in iter_records(data, start, excluded_batches=positions)]
     if compiled.RECORD_DECODER is not None:
         rows = bytearray(8 * ROW.size)
         by_tables = [
             ROW.unpack_from(table.rows, index * ROW.size)[0]
-            for table in read_tables(compiled.RECORD_DECODER, data, rows, start, left_out=positions)
+            for table in read_tables(compiled.RECORD_DECODER, data, rows, start, excluded_batches=positions)
             for index in range(table.size)
         ]
         assert by_tables == by_reference

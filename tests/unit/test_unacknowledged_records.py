@@ -1,5 +1,5 @@
 """Since when a program works on a record, as its group sees it: ``ChunkQueue.unacknowledged_since_ms`` and
-``Holder.busy``.
+``PartitionProcessor.busy_stream``.
 """
 
 from __future__ import annotations

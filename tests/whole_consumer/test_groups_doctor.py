@@ -51,7 +51,7 @@ def test_modern_consumers_of_the_same_name(clusters: Clusters, names: tuple[str,
     member.close()
 
 
-def test_the_partitions_of_an_original_that_sleeps_stand(clusters: Clusters, names: tuple[str, str]) -> None:
+def test_the_partitions_of_an_original_that_sleeps_are_stalled(clusters: Clusters, names: tuple[str, str]) -> None:
     sandbox, (group, topic) = clusters.get("1.1.1"), names
     sandbox.create_topic(topic, 2)
     member = sandbox.start_member("1.1.1", group, {topic: 1}, settings={"zookeeper.session.timeout.ms": "30000"})
@@ -63,8 +63,8 @@ def test_the_partitions_of_an_original_that_sleeps_stand(clusters: Clusters, nam
     sandbox.produce(topic, 0, 5)
     try:
         found = doctor(sandbox, group, *QUICK)
-        assert set(found) == {"partition-stands"}
-        assert f"{topic}/0: offset 5" in found["partition-stands"]["evidence"][0]
+        assert set(found) == {"partition-stalled"}
+        assert f"{topic}/0: offset 5" in found["partition-stalled"]["evidence"][0]
     finally:
         member.resume()
         member.close()
@@ -81,7 +81,7 @@ def test_one_topic_with_zstd_stops_an_original_member(clusters: Clusters, names:
     assert "topic-with-zstd" not in doctor(sandbox, group, "--interval", "0")
     sandbox.produce(topic, 0, 5, codec="zstd")
     sandbox.produce(plain, 0, 5)
-    wait_until(lambda: "partition-stands" in doctor(sandbox, group, "--interval", "3", *QUICK), "it stands", 60_000)
+    wait_until(lambda: "partition-stalled" in doctor(sandbox, group, "--interval", "3", *QUICK), "it stands", 60_000)
     found = doctor(sandbox, group, "--interval", "0")["topic-with-zstd"]
     assert f"{topic}/0 at offset 0" in found["evidence"][0]
     assert len(member.delivered) == 5
@@ -94,7 +94,9 @@ def test_a_client_that_is_newer_than_the_brokers_reads_nothing(clusters: Cluster
     sandbox.produce(topic, 0, 5)
     member = sandbox.start_member("1.1.1", group, {topic: 1})
     wait_until(lambda: len(sandbox.admin.owners(group, topic)) == 2, "it owns", 30_000)
-    wait_until(lambda: "client-too-new" in doctor(sandbox, group, "--interval", "2", *QUICK), "it is found", 60_000)
+    wait_until(
+        lambda: "client-newer-than-brokers" in doctor(sandbox, group, "--interval", "2", *QUICK), "it is found", 60_000
+    )
     assert member.delivered == []
     member.close()
 

@@ -120,8 +120,8 @@ def test_the_doctor_finds_nothing_and_then_a_poisonous_registration(live: Cluste
         done = live.run("groups", "doctor", live.group, "--interval", "0", "-o", "json")
         assert done.returncode == 3
         found = {each["name"]: each for each in json.loads(done.stdout)["findings"]}
-        assert path in str(found["registration-unusable"]["evidence"])
-        assert {"registration-unusable", "registration-persistent", "partitions-unowned"} <= set(found)
+        assert path in str(found["registration-invalid"]["evidence"])
+        assert {"registration-invalid", "registration-persistent", "partitions-unowned"} <= set(found)
     finally:
         admin.delete(path)
     wait_until(lambda: len(admin.owners(live.group, live.topic)) == PARTITIONS, "it comes back", 60_000)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
 PROGRAM = str(Path(sys.executable).parent / "zkconsumer")
 RECORDS = 5
-OF_OURS = r"name=(QueuedBytes|HeldBackPerSec),"
+OF_OURS = r"name=(QueuedBytes|FetchesDeferredPerSec),"
 """Of ``queued.max.bytes``, which the original does not have."""
 
 SINCE_0_9 = r"name=(yammer-metrics-count|FetchRequestThrottleRateAndTimeMs)"

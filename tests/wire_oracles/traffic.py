@@ -188,7 +188,7 @@ class Traffic:
         words += ["--timeout-ms", stays_ms, "--consumer.config", str(config)]
         main = "org.apache.kafka.tools.consumer.ConsoleConsumer" if self._is_apart else "kafka.tools.ConsoleConsumer"
         command = JavaCommand(self._tools, main, tuple(words))
-        process = JavaProcess(run, "tool", group, command, talking=True)
+        process = JavaProcess(run, "tool", group, command, reads_commands=True)
         try:
             yield process
         finally:

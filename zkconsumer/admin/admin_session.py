@@ -111,8 +111,8 @@ class AdminDependencies:
 class AdminSession:
     """A tool's session.  A context manager; ``open`` makes and starts one."""
 
-    def __init__(self, config: ConsumerConfig, doors: AdminDependencies | None = None) -> None:
-        self._dependencies = doors or AdminDependencies()
+    def __init__(self, config: ConsumerConfig, dependencies: AdminDependencies | None = None) -> None:
+        self._dependencies = dependencies or AdminDependencies()
         self.config = config
         self.clock = self._dependencies.clock
         self._open_store = self._dependencies.store or kazoo_store_factory(config)
@@ -121,16 +121,18 @@ class AdminSession:
         """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
 
     def _create_clients(self, session_timeout_ms: int) -> None:
-        config, doors = self.config, self._dependencies
+        config, dependencies = self.config, self._dependencies
         self._acl_cache: dict[str, _CachedAcl] = {}
         self._store = self._open_store(config.zookeeper_connect, session_timeout_ms)
-        access = BrokerAccess.from_config(config, self._store, ROUND_TIMEOUT_MS, doors.clock, connect=doors.connect)
+        access = BrokerAccess.from_config(
+            config, self._store, ROUND_TIMEOUT_MS, dependencies.clock, connect=dependencies.connect
+        )
         self.brokers = BrokerClient(
             access.find_brokers,
             access.connect,
-            doors.clock,
+            dependencies.clock,
             client_id=config.client_id,
-            nobody=access.no_broker_message,
+            no_broker_message=access.no_broker_message,
         )
 
     @classmethod
@@ -138,7 +140,7 @@ class AdminSession:
         cls,
         zookeeper: str | None,
         config_file: Path | None = None,
-        doors: AdminDependencies | None = None,
+        dependencies: AdminDependencies | None = None,
         bootstrap_servers: str | None = None,
     ) -> AdminSession:
         """A session that is connected.
@@ -148,7 +150,7 @@ class AdminSession:
         which is where rights and keys come from.  Raises ``InvalidConfigException``, ``ZkTimeoutException`` (naming
         the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
         """
-        session = cls(tools_config(zookeeper, config_file, bootstrap_servers), doors)
+        session = cls(tools_config(zookeeper, config_file, bootstrap_servers), dependencies)
         session.start()
         return session
 
@@ -330,27 +332,31 @@ class _CachedAcl(NamedTuple):
 class BrokerAdminSession:
     """What a tool needs of a cluster of which it knows the brokers alone.  A context manager."""
 
-    def __init__(self, config: ConsumerConfig, doors: AdminDependencies | None = None) -> None:
-        doors = doors or AdminDependencies()
+    def __init__(self, config: ConsumerConfig, dependencies: AdminDependencies | None = None) -> None:
+        dependencies = dependencies or AdminDependencies()
         assert config.bootstrap_servers is not None, "without ZooKeeper the brokers must be named"
-        self.clock = doors.clock
+        self.clock = dependencies.clock
         bootstrap = BootstrapBrokers(config.bootstrap_servers)
-        if doors.connect is None:
+        if dependencies.connect is None:
             bootstrap.check()
-        connect = doors.connect or connection_factory_from_config(config, None, doors.clock)
+        connect = dependencies.connect or connection_factory_from_config(config, None, dependencies.clock)
         self.brokers = BrokerClient(
-            bootstrap.brokers, connect, doors.clock, client_id=config.client_id, nobody=NO_BOOTSTRAP_SERVER
+            bootstrap.brokers,
+            connect,
+            dependencies.clock,
+            client_id=config.client_id,
+            no_broker_message=NO_BOOTSTRAP_SERVER,
         )
 
     @classmethod
     def open(
-        cls, bootstrap_servers: str, config_file: Path | None = None, doors: AdminDependencies | None = None
+        cls, bootstrap_servers: str, config_file: Path | None = None, dependencies: AdminDependencies | None = None
     ) -> BrokerAdminSession:
         """Nothing is connected yet.  Raises ``InvalidConfigException``, ``UnknownHostException``.
 
         Rights and keys come from the file.
         """
-        return cls(tools_config(ZOOKEEPER_PLACEHOLDER, config_file, bootstrap_servers), doors)
+        return cls(tools_config(ZOOKEEPER_PLACEHOLDER, config_file, bootstrap_servers), dependencies)
 
     def close(self) -> None:
         """End every connection; may be called twice."""

@@ -48,13 +48,13 @@ class BrokerClient:
         clock: Clock,
         *,
         client_id: str,
-        nobody: str = "no broker is known: start one, or correct the chroot",
+        no_broker_message: str = "no broker is known: start one, or correct the chroot",
     ) -> None:
         self._find = find
         self._connect = connect
         self._clock = clock
         self._client_id = client_id
-        self._no_broker_message = nobody
+        self._no_broker_message = no_broker_message
         self._open: dict[tuple[str, int], tuple[Connection, SupportedVersions]] = {}
 
     def connection_to(self, host: str, port: int) -> tuple[Connection, SupportedVersions]:
@@ -77,33 +77,33 @@ class BrokerClient:
         self._open[host, port] = made
         return made
 
-    def execute(self, broker: BrokerAddress, question: Callable[[Connection, SupportedVersions], T]) -> T:
+    def execute(self, broker: BrokerAddress, operation: Callable[[Connection, SupportedVersions], T]) -> T:
         """Ask one broker; a connection that broke meanwhile is made anew, once.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
-        return self._ask(broker, lambda: question(*self.connection_to(broker.host, broker.port)))
+        return self._ask(broker, lambda: operation(*self.connection_to(broker.host, broker.port)))
 
-    def _ask(self, broker: BrokerAddress, question: Callable[[], T]) -> T:
+    def _ask(self, broker: BrokerAddress, operation: Callable[[], T]) -> T:
         was_open = (broker.host, broker.port) in self._open
         try:
-            return question()
+            return operation()
         except (BrokerUnreachable, RemoteProtocolError):
             self.disconnect(broker.host, broker.port)
             if not was_open:
                 raise
         try:
-            return question()
+            return operation()
         except (BrokerUnreachable, RemoteProtocolError):
             self.disconnect(broker.host, broker.port)
             raise
 
     def execute_on_any(
         self,
-        question: Callable[[Connection, SupportedVersions, int], T],
-        tells: Callable[[T], bool] = lambda answer: True,
+        operation: Callable[[Connection, SupportedVersions, int], T],
+        is_conclusive: Callable[[T], bool] = lambda answer: True,
     ) -> T:
-        """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``tells``.
+        """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``is_conclusive``.
 
         The answer of the last one where all of them answer and none tells.  Each has its share of
         ``SEARCH_TIMEOUT_MS``, so that one which swallows packets leaves time for the others.  Raises
@@ -114,11 +114,11 @@ class BrokerClient:
             raise BrokerUnreachable(self._no_broker_message)
         trouble, tried = "", 0
         heard: list[T] = []
-        for _, answer in self._results(brokers, question):
+        for _, answer in self._results(brokers, operation):
             tried += 1
             if isinstance(answer, BROKER_REQUEST_ERRORS):
                 trouble = str(answer)
-            elif tells(answer):
+            elif is_conclusive(answer):
                 return answer
             else:
                 heard.append(answer)
@@ -127,7 +127,7 @@ class BrokerClient:
         raise BrokerUnreachable(_no_answer_text(len(brokers), tried, len(heard), trouble))
 
     def execute_on_each(
-        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, SupportedVersions, int], T]
+        self, brokers: Sequence[BrokerAddress], operation: Callable[[Connection, SupportedVersions, int], T]
     ) -> dict[BrokerAddress, T | BrokerRequestError]:
         """What each of these brokers answers to ``question(connection, ranges, timeout_ms)``, or why it does not.
 
@@ -137,11 +137,11 @@ class BrokerClient:
         told: dict[BrokerAddress, T | BrokerRequestError] = {
             broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
         }
-        told.update(self._results(brokers, question))
+        told.update(self._results(brokers, operation))
         return told
 
     def _results(
-        self, brokers: Sequence[BrokerAddress], question: Callable[[Connection, SupportedVersions, int], T]
+        self, brokers: Sequence[BrokerAddress], operation: Callable[[Connection, SupportedVersions, int], T]
     ) -> Iterator[tuple[BrokerAddress, T | BrokerRequestError]]:
         """One after the other, those first that answered before, until the time is up."""
         until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
@@ -149,10 +149,12 @@ class BrokerClient:
             left_ms = until_ms - self._clock.now_ms()
             if left_ms < BROKER_TIMEOUT_MS_MIN:
                 break
-            share_ms = max(BROKER_TIMEOUT_MS_MIN, left_ms // (len(brokers) - number))
+            broker_timeout_ms = max(BROKER_TIMEOUT_MS_MIN, left_ms // (len(brokers) - number))
             answer: T | BrokerRequestError
             try:
-                answer = self._ask(broker, partial(self._execute_in_time, broker, question, share_ms, until_ms))
+                answer = self._ask(
+                    broker, partial(self._execute_in_time, broker, operation, broker_timeout_ms, until_ms)
+                )
             except BROKER_REQUEST_ERRORS as error:
                 answer = error
             yield broker, answer
@@ -160,14 +162,17 @@ class BrokerClient:
     def _execute_in_time(
         self,
         broker: BrokerAddress,
-        question: Callable[[Connection, SupportedVersions, int], T],
-        share_ms: int,
+        operation: Callable[[Connection, SupportedVersions, int], T],
+        broker_timeout_ms: int,
         until_ms: int,
     ) -> T:
         """To be found takes no more than the share; an answer may take what is left for all."""
-        connect_ms, negotiate_ms = min(CONNECT_TIMEOUT_MS, share_ms), min(REQUEST_TIMEOUT_MS, share_ms - NO_RESPONSE_MS)
+        connect_ms, negotiate_ms = (
+            min(CONNECT_TIMEOUT_MS, broker_timeout_ms),
+            min(REQUEST_TIMEOUT_MS, broker_timeout_ms - NO_RESPONSE_MS),
+        )
         connection, ranges = self._at(broker.host, broker.port, connect_ms, negotiate_ms)
-        return question(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
+        return operation(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
 
     def all(self) -> list[BrokerAddress]:
         """The registered brokers, by id.  Raises ``UnavailableError`` when ZooKeeper does not tell."""

@@ -56,27 +56,29 @@ class CoordinatorClient:
         session: AnySession,
         group: str,
         pause: Callable[[int], object] | None = None,
-        patience: CoordinatorRetryPolicy | None = None,
+        retry_policy: CoordinatorRetryPolicy | None = None,
     ) -> None:
         self._session = session
         self._group = group
         self._pause = pause or StopSignal().wait
-        self._retry_policy = patience or CoordinatorRetryPolicy()
+        self._retry_policy = retry_policy or CoordinatorRetryPolicy()
         self._coordinator: BrokerAddress | None = None
 
     def execute(
         self,
         question: Callable[[Connection, SupportedVersions], T],
-        passing: Callable[[T], ErrorCode | None] = lambda answer: None,
+        retriable_error: Callable[[T], ErrorCode | None] = lambda answer: None,
     ) -> T:
-        """The coordinator's answer; ``passing`` names the error in an answer after which the same is asked again."""
+        """The coordinator's answer; ``retriable_error`` names the error in an answer after which the same is asked
+        again.
+        """
         error: ErrorCode | None = None
         tries = unreachable = 0
         until_ms = self._session.clock.now_ms() + self._retry_policy.min_duration_ms
         while True:
             try:
                 answer = self._session.brokers.execute(self._find_coordinator(), question)
-                error = passing(answer)
+                error = retriable_error(answer)
                 if error is None:
                     return answer
             except BrokerError as refused:

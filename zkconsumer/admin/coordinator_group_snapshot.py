@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.version_negotiation import SupportedVersions
     from zkconsumer.types import BrokerAddress, TopicPartition
 
-COORDINATOR_KIND = "modern"
+COORDINATOR_KIND = "coordinator"
 """The kind of these groups, and of who owns a partition there."""
 
 KAFKA_AUTHORITY = "kafka"

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupDeletion:
-    """One group.  ``verdict`` other than ``would delete``: nothing goes, ``why`` says what stands in the way.
+    """One group.  ``status`` other than ``would delete``: nothing goes, ``reason`` says what stands in the way.
 
-    ``has_been_modern``: it had members of the coordinator; what else stores offsets may be an old group.
+    ``had_members``: it had members of the coordinator; what else stores offsets may be an old group.
     """
 
     group: str
@@ -40,8 +40,8 @@ class CoordinatorGroupDeletion:
 def plan_coordinator_group_deletion(session: AnySession, groups: Sequence[str]) -> list[CoordinatorGroupDeletion]:
     """What deleting these groups would take.
 
-    Raises ``UnavailableError`` when a broker that does not answer may know one of them, ``PeerTrouble`` when a
-    coordinator does not tell what is stored.
+    Raises ``UnavailableError`` when a broker that does not answer may know one of them, ``BROKER_REQUEST_ERRORS`` when
+    a coordinator does not tell what is stored.
     """
     listed = list_all_coordinator_groups(session.brokers)
     missing = [group for group in groups if group not in listed.groups]
@@ -66,7 +66,7 @@ def _plan_one(session: AnySession, group: str, found: CoordinatorGroup) -> Coord
             "brokers before 1.1 delete no groups; they drop one by themselves when its offsets have expired "
             "(offsets.retention.minutes)"
         )
-        return replace(target, status="refused", reason=why)
+        return replace(target, status="rejected", reason=why)
     return replace(target, offsets=len(store.read_offsets()))
 
 
@@ -75,7 +75,8 @@ def execute_coordinator_group_deletion(
 ) -> CoordinatorGroupDeletion:
     """Delete what ``plan_coordinator_group_deletion`` found; whoever came meanwhile is refused by the coordinator.
 
-    A group that is gone by now, perhaps by our own question whose answer was lost, is deleted.  Raises ``PeerTrouble``.
+    A group that is gone by now, perhaps by our own question whose answer was lost, is deleted.  Raises
+    ``BROKER_REQUEST_ERRORS``.
     """
     assert target.status == "would delete", "what stands in the way was not looked at"
     error = KafkaOffsetAdmin(session, target.group).delete_group()
@@ -83,4 +84,4 @@ def execute_coordinator_group_deletion(
         return replace(target, status="deleted")
     if error == NON_EMPTY_GROUP:
         return replace(target, status="active", reason="a member has joined it")
-    return replace(target, status="refused", reason=f"the coordinator answers {error}")
+    return replace(target, status="rejected", reason=f"the coordinator answers {error}")

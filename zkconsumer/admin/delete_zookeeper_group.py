@@ -69,15 +69,17 @@ DELETION_FENCE_VERSION = 1
 
 OP_OVERHEAD_BYTES = 64
 
-DeletionStatus: TypeAlias = Literal["would delete", "deleted", "active", "moving", "missing", "refused", "too young"]
+DeletionStatus: TypeAlias = Literal[
+    "would delete", "deleted", "active", "migrating", "missing", "rejected", "too young"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletion:
     """What one group loses.
 
-    ``topic`` None: all of it.  ``nodes``: every path that goes, children before parents.  ``verdict`` other than
-    ``would delete``: nothing goes, ``why`` says what stands in the way.
+    ``topic`` None: all of it.  ``nodes``: every path that goes, children before parents.  ``status`` other than
+    ``would delete``: nothing goes, ``reason`` says what stands in the way.
     """
 
     group: str
@@ -136,7 +138,7 @@ def _check_deletion(session: AdminSession, target: GroupDeletion, members: int) 
     control, version, problem = read_control(session, target.group)
     if version is not None and (control is None or not control.is_over):
         how = f"cannot be read ({problem})" if control is None else f"says that it is on the move ({control.phase})"
-        return replace(target, status="moving", reason=f"{paths.control(target.group)} {how}")
+        return replace(target, status="migrating", reason=f"{paths.control(target.group)} {how}")
     return target
 
 
@@ -242,15 +244,15 @@ def _delete_fenced(session: AdminSession, target: GroupDeletion) -> MultiFailed 
     if failed is not None:
         return failed
     # Only ours has this version: an ``ids`` that a member made after our session had ended is a new one.
-    stands = CheckOp(ids, DELETION_FENCE_VERSION)
+    fence_check = CheckOp(ids, DELETION_FENCE_VERSION)
     for some in _packets([path for path in target.nodes if path not in (ids, root)]):
-        failed = _delete_some(session, stands, some)
+        failed = _delete_some(session, fence_check, some)
         if failed is not None:
-            _multi(session, [stands, DeleteOp(ids), *([CreateOp(ids)] if had_ids else [])])
+            _multi(session, [fence_check, DeleteOp(ids), *([CreateOp(ids)] if had_ids else [])])
             raise UnavailableError(
                 f"stopped in the middle, some of it is deleted: {_failure_text(failed)}. Run it again"
             )
-    last: list[Op] = [stands, DeleteOp(ids)]
+    last: list[Op] = [fence_check, DeleteOp(ids)]
     if target.topic is None:
         last.append(DeleteOp(root))
     elif had_ids:
@@ -264,12 +266,12 @@ def _packets(nodes: Sequence[str]) -> Iterator[list[str]]:
     return chunks(nodes, max(1, min(NODES_PER_MULTI_MAX, PACKET_BYTES_MAX // 2 // longest)))
 
 
-def _delete_some(session: AdminSession, stands: CheckOp, nodes: Sequence[str]) -> MultiFailed | None:
-    failed = _multi(session, [stands, *(DeleteOp(path) for path in nodes)])
+def _delete_some(session: AdminSession, fence_check: CheckOp, nodes: Sequence[str]) -> MultiFailed | None:
+    failed = _multi(session, [fence_check, *(DeleteOp(path) for path in nodes)])
     if failed is None or not isinstance(failed.error, NoNode) or not failed.failed:
         return failed
     for path in nodes:  # some were gone already
-        failed = _multi(session, [stands, DeleteOp(path)])
+        failed = _multi(session, [fence_check, DeleteOp(path)])
         if failed is not None and (not isinstance(failed.error, NoNode) or not failed.failed):
             return failed
     return None

@@ -36,9 +36,9 @@ class GroupDescribeRow:
     """One partition, or one topic of a member that owns no partition at all.
 
     ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
-    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``modern``.  ``unknown``: what is None because a server
-    did not answer, of ``current_offset``, ``log_end_offset``, ``kafka_offset`` and ``consumer_id``; or because the
-    offset znode holds no number, of ``current_offset`` and ``zk_offset``.
+    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``coordinator``.  ``unknown``: what is None because a
+    server did not answer, of ``current_offset``, ``log_end_offset``, ``kafka_offset`` and ``consumer_id``; or because
+    the offset znode holds no number, of ``current_offset`` and ``zk_offset``.
     """
 
     group: str

@@ -154,8 +154,8 @@ class GroupOffsetStores:
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._kafka = KafkaOffsetAdmin(session, group)
 
-    def read(self, stores: Sequence[OffsetStoreName], *, kafka_too: bool = False) -> GroupOffsetsSnapshot:
-        """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``kafka_too``.
+    def read(self, stores: Sequence[OffsetStoreName], *, include_kafka: bool = False) -> GroupOffsetsSnapshot:
+        """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``include_kafka``.
 
         Raises ``UnavailableError`` when ZooKeeper does not tell, and what ``KafkaOffsetAdmin.read`` raises when Kafka
         is needed.
@@ -169,7 +169,7 @@ class GroupOffsetStores:
         kafka_problem = ""
         modern = self._coordinator_group() if "kafka" in stores else None
         try:
-            if kafka_too or "kafka" in stores:
+            if include_kafka or "kafka" in stores:
                 kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
         except BROKER_REQUEST_ERRORS as error:
             if "kafka" in stores:

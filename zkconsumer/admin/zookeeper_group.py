@@ -197,8 +197,8 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         return None
     only = None if topics is None else {paths.check_topic(topic) for topic in topics}
     listed = session.children(paths.ids(group))
-    of_brokers = None if session.has_topics_in_zookeeper else _topics_from_brokers(session)
-    names = tuple(sorted(of_brokers)) if of_brokers is not None else _topic_names(session)
+    broker_topics = None if session.has_topics_in_zookeeper else _topics_from_brokers(session)
+    names = tuple(sorted(broker_topics)) if broker_topics is not None else _topic_names(session)
     control, control_version, control_problem = read_control(session, group)
     owners, owned_topics, odd_owners = _read_owners(session, group, only)
     offsets, offset_topics, odd_offsets = read_offsets(session, group, only)
@@ -211,7 +211,7 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
         members=members,
         owners=owners,
         offsets=offsets,
-        topics=_read_topics(session, wanted if only is None else wanted & only, of_brokers),
+        topics=_read_topics(session, wanted if only is None else wanted & only, broker_topics),
         owned_topics=frozenset(owned_topics),
         offset_topics=frozenset(offset_topics),
         all_topics=names,
@@ -398,8 +398,8 @@ def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dic
     when ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
     """
     if isinstance(session, BrokerAdminSession) or not session.has_topics_in_zookeeper:
-        of_brokers = _topics_from_brokers(session)
-        return _select_topics(of_brokers, of_brokers if topics is None else topics)
+        broker_topics = _topics_from_brokers(session)
+        return _select_topics(broker_topics, broker_topics if topics is None else topics)
     return _read_topics(session, filter(_is_topic, _topic_names(session)) if topics is None else topics, None)
 
 
@@ -411,15 +411,15 @@ def _topics_from_brokers(session: AnySession) -> dict[str, TopicPartitions]:
     return {topic: TopicPartitions(tuple(sorted(partitions)), None) for topic, partitions in numbers.items()}
 
 
-def _select_topics(of_brokers: Mapping[str, TopicPartitions], topics: Iterable[str]) -> dict[str, TopicPartitions]:
-    return {topic: of_brokers[topic] for topic in sorted(topics) if topic in of_brokers}
+def _select_topics(broker_topics: Mapping[str, TopicPartitions], topics: Iterable[str]) -> dict[str, TopicPartitions]:
+    return {topic: broker_topics[topic] for topic in sorted(topics) if topic in broker_topics}
 
 
 def _read_topics(
-    session: AdminSession, topics: Iterable[str], of_brokers: Mapping[str, TopicPartitions] | None
+    session: AdminSession, topics: Iterable[str], broker_topics: Mapping[str, TopicPartitions] | None
 ) -> dict[str, TopicPartitions]:
-    if of_brokers is not None:
-        return _select_topics(of_brokers, topics)
+    if broker_topics is not None:
+        return _select_topics(broker_topics, topics)
     where = {paths.topic(topic): topic for topic in sorted(topics)}
     found: dict[str, TopicPartitions] = {}
     for path, node in session.get_many(where).items():

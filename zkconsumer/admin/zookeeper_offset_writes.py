@@ -153,7 +153,7 @@ class _OffsetWriter:
         if self._report.stopped_by:
             return
         ops = [(write.tp, [self._op(write), *write.extra_ops]) for write in writes]
-        for plan in pack_multis(ops, self._control, singly=False):
+        for plan in pack_multis(ops, self._control, one_by_one=False):
             self._write(plan, by_tp)
             if self._report.stopped_by or self._is_stopped_by_members():
                 return

@@ -59,7 +59,7 @@ class Delivery:
         """The program is done with the records of this delivery up to this offset."""
     def take(self, wrap: Callable[[Any], Any] | None) -> Any:
         """The next message, or what ``wrap`` makes of it."""
-    def peek(self, is_wanted: bool) -> Any:
+    def peek(self, with_message: bool) -> Any:
         """The message that ``take`` would give (True, unless it is wanted); None: the stream has ended."""
 
 class Iterator:

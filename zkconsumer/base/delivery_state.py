@@ -19,7 +19,7 @@ COMPILED_DELIVERY = extensions.load("zkconsumer.base._delivery")
 """The compiled module, or None."""
 
 NO_UNACKNOWLEDGED_OFFSET = -1
-"""``OwnershipState.in_hand`` while the program has no record of the partition."""
+"""``OwnershipState.unacknowledged_offset`` while the program has no record of the partition."""
 
 
 class LeaseState:
@@ -50,9 +50,9 @@ class QueueState:
 class OwnershipState:
     """One ownership of one partition: what its stream has handed out, and whether it may hand out more.
 
-    ``in_hand``: the offset of the record that the program works on, or ``NO_UNACKNOWLEDGED_OFFSET``.  ``is_live``: the
-    partition was not taken away.  ``on_back``: called when nothing is in hand any more; set by the thread that takes
-    the partition away.  ``resets``: how often the reset policy moved the partition.
+    ``unacknowledged_offset``: the offset of the record that the program works on, or ``NO_UNACKNOWLEDGED_OFFSET``.
+    ``is_live``: the partition was not taken away.  ``on_drained``: called when nothing is in hand any more; set by the
+    thread that takes the partition away.  ``resets``: how often the reset policy moved the partition.
 
     What was consumed is written together with the number of resets that it belongs to, and counts only while that is
     the last one: a reset on a fetcher's thread cannot be undone by a program that was just coming back.

@@ -42,10 +42,10 @@ class StopSignal:
 class WorkerThread:
     """The owner's handle of a thread; made by ``spawn``."""
 
-    def __init__(self, name: str, target: ThreadTarget, on_death: OnThreadError, wake: Callable[[], None]) -> None:
+    def __init__(self, name: str, target: ThreadTarget, on_error: OnThreadError, wake: Callable[[], None]) -> None:
         self.name = name
         self._target = target
-        self._on_error = on_death
+        self._on_error = on_error
         self._wake = wake
         self._signal = StopSignal()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -88,15 +88,16 @@ def _no_wake() -> None:
 
 
 def spawn(
-    name: str, target: ThreadTarget, on_death: OnThreadError, *, wake: Callable[[], None] = _no_wake
+    name: str, target: ThreadTarget, on_error: OnThreadError, *, wake: Callable[[], None] = _no_wake
 ) -> WorkerThread:
     """Start a daemon thread that runs ``target(stop_signal)``.
 
-    ``on_death(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind; what it
+    ``on_thread_error(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind;
+    what it
     raises itself goes to ``threading.excepthook``.  ``wake`` is called after the stop signal was set: it must end
     whatever the thread may be blocked in (close its connection, notify its condition).
     """
-    worker = WorkerThread(name, target, on_death, wake)
+    worker = WorkerThread(name, target, on_error, wake)
     with _workers_lock:
         _workers.add(worker)
     worker.start()

@@ -59,7 +59,7 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
 
     \b
     {"name": "g", "assignment": {"clicks/0": "g_a-0", "clicks/1": "g_a-1", …}}
-    {"name": "g", "refused": "why"}
+    {"name": "g", "error": "why"}
     """
     file = getattr(groups, "name", "<stdin>")
     for number, line in enumerate(groups, start=1):
@@ -75,8 +75,8 @@ def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
 def _assignment_json(group: dict[str, Any], strategy: str, compatibility: str) -> dict[str, Any]:
     try:
         owners = _owners(group["members"], group["partitions"], strategy, compatibility)
-    except AssignmentError as refused:
-        return {"name": group["name"], "refused": str(refused)}
+    except AssignmentError as error:
+        return {"name": group["name"], "error": str(error)}
     return {"name": group["name"], "assignment": {str(tp): owners[tp] for tp in sorted(owners)}}
 
 

@@ -73,7 +73,7 @@ def check(
 def _check_history(context: click.Context, name: str, as_if: StateSnapshot | None) -> Verdict:
     try:
         with click.open_file(name, "rb") as history:
-            return check_history(read_history(history), as_if=as_if)
+            return check_history(read_history(history), expected_end=as_if)
     except (HistoryError, OSError) as problem:
         _exit_unreadable(context, "standard input" if name == "-" else name, str(problem))
 

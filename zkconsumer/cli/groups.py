@@ -45,7 +45,7 @@ LIST_SCHEMA = "zkconsumer/groups-list/1"
 DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
 
-@click.group(cls=LazyGroup, later=LAZY_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
 def groups() -> None:
     """Look at groups in ZooKeeper and at their coordinators, find what is wrong with one, delete what is dead."""
 
@@ -71,7 +71,7 @@ def list_(
     """List the groups below /consumers and those that brokers coordinate: who is in them, and which topics.
 
     KIND says whose owner nodes there are: scala, zkconsumer, mixed; foreign: neither kind; - : nobody owns anything.
-    modern: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
+    coordinator: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
@@ -79,12 +79,12 @@ def list_(
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
-    modern = list_all_coordinator_groups(session.brokers)
-    if modern.not_known and not modern.groups and not isinstance(session, AdminSession):
-        _exit_not_known(context, modern.not_known, output)
+    found = list_all_coordinator_groups(session.brokers)
+    if found.not_known and not found.groups and not isinstance(session, AdminSession):
+        _exit_not_known(context, found.not_known, output)
     old = {line.group for line in lines}
     # Offsets that an old group stores in Kafka are no second group.
-    lines += [line for line in modern.listings if not (line.is_offsets_only and line.group in old)]
+    lines += [line for line in found.listings if not (line.is_offsets_only and line.group in old)]
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
     shown.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
     if output == "json":
@@ -94,17 +94,17 @@ def list_(
             {
                 "schema": LIST_SCHEMA,
                 "groups": [_listing_json(line) for line in shown],
-                "not_known": list(modern.not_known),
-                "exit_code": EXIT_FAILED if modern.not_known else 0,
+                "not_known": list(found.not_known),
+                "exit_code": EXIT_FAILED if found.not_known else 0,
                 "next_steps": steps,
             }
         )
     else:
         print_table(("GROUP", "KIND", "MEMBERS", "TOPICS", "LAST-COMMIT", "STATE"), map(_listing_cells, shown))
         if not shown:
-            print_message(_empty_list_text(session, bool(lines), which, is_all_known=not modern.not_known))
-    if modern.not_known:
-        print_not_known(modern.not_known)
+            print_message(_empty_list_text(session, bool(lines), which, is_all_known=not found.not_known))
+    if found.not_known:
+        print_not_known(found.not_known)
         context.exit(EXIT_FAILED)
 
 
@@ -155,7 +155,7 @@ def _listing_json(line: GroupListing | CoordinatorGroupListing) -> dict[str, obj
         "topics": list(line.topics),
         "last_commit_ms": line.last_commit_ms,
         "last_write_ms": line.last_write_ms,
-        "console_litter": line.is_stale_console_group,
+        "stale_console_group": line.is_stale_console_group,
     }
 
 
@@ -190,18 +190,20 @@ def describe_(
     CURRENT-OFFSET is what a member would start from if it were restarted now, and AUTHORITY the store that says so:
     ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
     offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
-    no member made, and that nobody can claim), or modern: a member of the group that brokers coordinate under this
-    name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is not
-    known: standard error says which broker did not answer, or which znode cannot be read. Exit codes: 0 shown, 1 no
+    no member made, and that nobody can claim), or coordinator: a member of the group that brokers coordinate under
+    this name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is
+    not known: standard error says which broker did not answer, or which znode cannot be read. Exit codes: 0 shown, 1 no
     such group, the group has nothing of a --topic, or not all of it is known.
     """
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
-    modern, trouble = read_coordinator_group_snapshot(session.brokers, group) if is_kafka_asked else (None, ())
-    if look is not None and modern is not None and not modern.state.members:
-        modern = None  # only what this very group has stored in Kafka, which its own rows show
-    if look is None and modern is None:
+    coordinator_group, trouble = (
+        read_coordinator_group_snapshot(session.brokers, group) if is_kafka_asked else (None, ())
+    )
+    if look is not None and coordinator_group is not None and not coordinator_group.state.members:
+        coordinator_group = None  # only what this very group has stored in Kafka, which its own rows show
+    if look is None and coordinator_group is None:
         if trouble:
             raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
         exit_no_such_group(context, session, group)
@@ -212,10 +214,10 @@ def describe_(
         # Else its coordinator has answered, and the brokers that did not are no concern of this group.
         not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
     control = look.state.control if look is not None else None
-    is_kept_empty = modern is not None and has_only_placeholder_member(modern.state, control)
-    if modern is not None:
-        rows += [] if is_kept_empty else coordinator_group_rows(modern, topics)
-        not_known += modern.not_known
+    is_kept_empty = coordinator_group is not None and has_only_placeholder_member(coordinator_group.state, control)
+    if coordinator_group is not None:
+        rows += [] if is_kept_empty else coordinator_group_rows(coordinator_group, topics)
+        not_known += coordinator_group.not_known
     absent = topics_not_found(topics, rows, look)
     if look is not None:
         for words in remarks(look, storage):
@@ -224,15 +226,16 @@ def describe_(
         print_message(
             f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join"
         )
-    elif modern is not None:
+    elif coordinator_group is not None:
         print_message(
-            f"the modern group {group} is {modern.state.state}, with {count_text(len(modern.state.members), 'member')}"
+            f"the modern group {group} is {coordinator_group.state.state}, with "
+            f"{count_text(len(coordinator_group.state.members), 'member')}"
         )
-        for member in modern.state.members:
+        for member in coordinator_group.state.members:
             if member.problem:
                 print_message(f"{member.member_id}: {member.problem}")
     if output == "json":
-        told = _describe_json(group, look, modern, storage, rows)
+        told = _describe_json(group, look, coordinator_group, storage, rows)
         told |= {"topics_not_found": absent, "not_known": not_known}
         print_json(told | {"exit_code": EXIT_FAILED if not_known or absent else 0})
     else:
@@ -246,7 +249,7 @@ def describe_(
 def _describe_json(
     group: str,
     look: ZooKeeperGroupSnapshot | None,
-    modern: CoordinatorGroupSnapshot | None,
+    found: CoordinatorGroupSnapshot | None,
     storage: OffsetStorageMode,
     rows: Sequence[GroupDescribeRow],
 ) -> dict[str, object]:
@@ -254,12 +257,12 @@ def _describe_json(
     return {
         "schema": DESCRIBE_SCHEMA,
         "group": group,
-        "active": look.state.is_active if look is not None else bool(modern and modern.state.members),
+        "active": look.state.is_active if look is not None else bool(found and found.state.members),
         "authority": look.state.authority if look is not None else KAFKA_AUTHORITY,
         "storage": storage,
         "rows": [row.to_json() for row in rows],
         "members": members,
-        "modern": coordinator_group_json(modern) if modern is not None else None,
+        "coordinator_group": coordinator_group_json(found) if found is not None else None,
         "next_steps": describe_next_steps(look, rows) if look is not None else [],
     }
 
@@ -270,7 +273,7 @@ def _member_json(look: ZooKeeperGroupSnapshot, name: str) -> dict[str, object]:
         "consumer_id": name,
         "host": member.host,
         "kind": member.kind,
-        "subscribes_by": member.subscription_pattern,
+        "subscription_pattern": member.subscription_pattern,
         "threads": dict(member.threads),
         "session_id": f"0x{member.session_id:x}",
         "since_ms": member.stat.ctime_ms,

@@ -182,7 +182,7 @@ def _execute(session: AdminSession, target: GroupDeletion) -> GroupDeletion:
     try:
         return execute_deletion(session, target)
     except PreconditionFailed as error:
-        return replace(target, status="refused", reason=str(error))
+        return replace(target, status="rejected", reason=str(error))
 
 
 # --- what is printed --------------------------------------------------------------------------------------------
@@ -225,36 +225,36 @@ def _print_rejected(targets: Sequence[GroupDeletion], *, is_named: bool) -> None
                 print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
         elif each.status == "too young":
             print_message(f"{each.group} is left alone: {each.reason}.")
-        elif each.status in ("moving", "refused", "missing"):
+        elif each.status in ("migrating", "rejected", "missing"):
             print_error(f"Delete for group {each.group} refused: {each.reason}")
 
 
 def _exit_code(targets: Sequence[GroupDeletion], *, is_named: bool, do_it: bool) -> int:
-    verdicts = [each.status for each in targets]
-    if not do_it and "would delete" in verdicts:
+    statuses = [each.status for each in targets]
+    if not do_it and "would delete" in statuses:
         return EXIT_DIFFERS
-    refused = [v for v in verdicts if v not in ("deleted", "would delete")]
+    kept = [status for status in statuses if status not in ("deleted", "would delete")]
     # Groups that the command found by itself are spared; groups that were named are refused.
-    if not is_named or not refused:
+    if not is_named or not kept:
         return 0
-    if "deleted" in verdicts:
+    if "deleted" in statuses:
         return EXIT_PARTIAL
-    return EXIT_FAILED if set(refused) == {"missing"} else EXIT_PRECONDITION
+    return EXIT_FAILED if set(kept) == {"missing"} else EXIT_PRECONDITION
 
 
 def _json(target: GroupDeletion) -> dict[str, object]:
     return {
         "group": target.group,
         "topic": target.topic,
-        "verdict": target.status,
-        "why": target.reason or None,
+        "status": target.status,
+        "reason": target.reason or None,
         "znodes": len(target.nodes),
         "last_write_ms": target.last_write_ms or None,
     }
 
 
 def _next_steps(context: click.Context, targets: Sequence[GroupDeletion], do_it: bool) -> list[str]:
-    stuck = [each.group for each in targets if each.status in ("active", "refused")]
+    stuck = [each.group for each in targets if each.status in ("active", "rejected")]
     steps = [command_text(context, "groups", "describe", group) for group in stuck]
     if not do_it and any(each.status == "would delete" for each in targets):
         steps.append(rerun_with_execute(context))

@@ -64,7 +64,7 @@ def delete_coordinator_groups(
                 f"Delete for group {target.group} failed because its consumers are still active: {target.reason}."
             )
             print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
-        elif target.status == "refused":
+        elif target.status == "rejected":
             print_error(f"Delete for group {target.group} refused: {target.reason}")
     context.exit(_exit_code(targets, do_it=do_it))
 
@@ -83,31 +83,31 @@ def _executed(session: BrokerAdminSession, target: CoordinatorGroupDeletion) -> 
     try:
         return execute_coordinator_group_deletion(session, target)
     except BROKER_REQUEST_ERRORS as error:
-        return replace(target, status="refused", reason=f"{error}; whether it is deleted is not known: run it again")
+        return replace(target, status="rejected", reason=f"{error}; whether it is deleted is not known: run it again")
 
 
 def _exit_code(targets: Sequence[CoordinatorGroupDeletion], *, do_it: bool) -> int:
-    verdicts = [each.status for each in targets]
-    if not do_it and "would delete" in verdicts:
+    statuses = [each.status for each in targets]
+    if not do_it and "would delete" in statuses:
         return EXIT_DIFFERS
-    if all(verdict == "deleted" for verdict in verdicts):
+    if all(status == "deleted" for status in statuses):
         return 0
-    return EXIT_PARTIAL if "deleted" in verdicts else EXIT_PRECONDITION
+    return EXIT_PARTIAL if "deleted" in statuses else EXIT_PRECONDITION
 
 
 def _json(target: CoordinatorGroupDeletion) -> dict[str, object]:
     return {
         "group": target.group,
         "kind": COORDINATOR_KIND,
-        "verdict": target.status,
-        "why": target.reason or None,
+        "status": target.status,
+        "reason": target.reason or None,
         "state": target.state,
         "offsets": target.offsets,
     }
 
 
 def _next_steps(context: click.Context, targets: Sequence[CoordinatorGroupDeletion]) -> list[str]:
-    stuck = [each.group for each in targets if each.status in ("active", "refused")]
+    stuck = [each.group for each in targets if each.status in ("active", "rejected")]
     steps = [command_text(context, "groups", "describe", group) for group in stuck]
     if any(each.status == "would delete" for each in targets):
         steps.append(rerun_with_execute(context))

@@ -132,14 +132,14 @@ def _json(facts: GroupFacts, findings: list[DoctorFinding]) -> dict[str, object]
     return {
         "schema": SCHEMA,
         "group": facts.group,
-        "looked_for_ms": facts.interval_ms,
+        "interval_ms": facts.interval_ms,
         "members": len(facts.state.members),
         "partitions": partitions,
         "partitions_owned_by_registered_threads": owned,
         "findings": [
             {
                 "name": finding.name,
-                "what": finding.description,
+                "description": finding.description,
                 "evidence": list(finding.evidence),
                 "next_steps": list(finding.next_steps),
             }

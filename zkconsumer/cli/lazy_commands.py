@@ -14,11 +14,11 @@ SHORT_HELP_CHARS_MAX = 200
 
 
 class LazyGroup(click.Group):
-    """``later``: name -> ``module:attribute`` of a click command, after those that are added in the usual way."""
+    """``lazy_commands``: name -> ``module:attribute`` of a click command.  They follow the others."""
 
-    def __init__(self, *args: Any, later: Mapping[str, str] | None = None, **attributes: Any) -> None:
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, str] | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._later = dict(later or {})
+        self._later = dict(lazy_commands or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), *self._later]

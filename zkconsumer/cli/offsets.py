@@ -53,7 +53,7 @@ LIST_GROUPS_COMMAND = "zkconsumer groups list"
 DIFF_SCHEMA = "zkconsumer/offsets-diff/1"
 
 
-@click.group(cls=LazyGroup, later=LAZY_COMMANDS)
+@click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
 def offsets() -> None:
     """Save, compare, move and set the offsets of groups, in ZooKeeper and in Kafka."""
 

@@ -41,7 +41,7 @@ PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
 
 
 def store_option(help_: str, *, both: bool = True) -> Callable[[F], F]:
-    """``--store``; ``stores_of`` says what it means."""
+    """``--store``; ``selected_stores`` says what it means."""
     choices = [name for name in STORES_BY_OPTION if both or name != "both"]
     return click.option("--store", type=click.Choice(choices), help=f"{help_} [zookeeper; kafka with brokers alone]")
 
@@ -149,7 +149,7 @@ def _execution_json(job: OffsetPlanExecution) -> dict[str, object]:
             "log_end": None if log is None else log.latest,
             "log_problem": row.log if isinstance(row.log, str) else None,
             "remark": row.remark or None,
-            "refusal": row.rejection_reason or None,
+            "rejection_reason": row.rejection_reason or None,
             "written": None if at in unknown else at in written,
         }
 

@@ -74,7 +74,7 @@ def import_(
     jobs = []
     for name, wanted in sorted(found.items()):
         group_stores = GroupOffsetStores(session, name)
-        seen = group_stores.read(stores, kafka_too=True)
+        seen = group_stores.read(stores, include_kafka=True)
         current = {each: seen.offsets_in(each) for each in stores}
         logs = group_stores.log_ranges(wanted)
         plan = plan_import(name, wanted, stores, current, logs, allow_out_of_range=allow_out_of_range)

@@ -116,7 +116,7 @@ def set_(
     if time_ms is not None:
         print_message(f"The time is {datetime_text(time_ms)}.")
     stores = GroupOffsetStores(session, group)
-    seen = stores.read(in_stores, kafka_too=True)
+    seen = stores.read(in_stores, include_kafka=True)
     wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, in_stores, scope)
     current = {each: seen.offsets_in(each) for each in in_stores}
     plan = plan_set(group, target, wanted, in_stores, current, stores.log_ranges(wanted, time_ms))

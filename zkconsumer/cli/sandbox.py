@@ -37,7 +37,7 @@ def _topics(context: click.Context, parameter: click.Parameter, values: tuple[st
 @click.group(
     "sandbox",
     cls=LazyGroup,
-    later={
+    lazy_commands={
         "topic": "zkconsumer.cli.sandbox_data:topic",
         "produce": "zkconsumer.cli.sandbox_data:produce",
     },

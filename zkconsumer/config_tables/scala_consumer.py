@@ -199,7 +199,7 @@ class ScalaConsumerSettings(SettingsTable):
         "Where offsets are kept: in ZooKeeper, or in Kafka at the group's coordinator (brokers from 0.8.2 on). All "
         "members of a group must be set alike; how to change it: "
         "[offsets in Kafka](../how-to/keep-offsets-in-kafka.md).",
-        folded=True,
+        ignore_case=True,
     )
     dual_commit_enabled = boolean(
         "dual.commit.enabled",

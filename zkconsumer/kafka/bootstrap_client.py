@@ -39,8 +39,8 @@ class NoBrokerAvailableError(BrokerUnreachable):
     such.
     """
 
-    def __init__(self, words: str, refused: AuthenticationException | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, refused: AuthenticationException | None = None) -> None:
+        super().__init__(message)
         self.authentication_error = refused
 
 
@@ -58,7 +58,7 @@ class BootstrapClient:
         timeout_ms: int,
         *,
         diagnose: PortDiagnosis | None = None,
-        nobody: str = "there is no broker to ask",
+        no_broker_message: str = "there is no broker to ask",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._connect = connect
@@ -66,7 +66,7 @@ class BootstrapClient:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._diagnose = diagnose
-        self._nobody = nobody
+        self._nobody = no_broker_message
         self._clock = clock
         self._connection: Connection | None = None
         self._has_answered = False
@@ -84,14 +84,14 @@ class BootstrapClient:
 
     def execute(
         self,
-        question: Callable[[Connection, SupportedVersions, int], T],
+        operation: Callable[[Connection, SupportedVersions, int], T],
         is_stopped: Callable[[], bool] = lambda: False,
         *,
-        limit_ms: int | None = None,
+        total_timeout_ms: int | None = None,
     ) -> T:
         """``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
 
-        ``limit_ms``: no further broker is asked after that time, and none is given longer.  Raises what
+        ``total_timeout_ms``: no further broker is asked after that time, and none is given longer.  Raises what
         ``find_brokers`` raises (``UnavailableError``), ``NoBrokerAvailableError``, and ``ConnectorClosed`` when it was
         interrupted or ``is_stopped``.
         """
@@ -99,8 +99,8 @@ class BootstrapClient:
         if not brokers:
             raise NoBrokerAvailableError(self._nobody)
         random.shuffle(brokers)
-        deadline_ms = None if limit_ms is None else self._clock.now_ms() + limit_ms
-        trouble = ""
+        deadline_ms = None if total_timeout_ms is None else self._clock.now_ms() + total_timeout_ms
+        last_error = ""
         refused: AuthenticationException | None = None
         for broker in brokers:
             if is_stopped():
@@ -111,24 +111,24 @@ class BootstrapClient:
                 if timeout_ms <= 0:
                     break
             try:
-                answer = self._execute_on(broker, question, is_stopped, timeout_ms)
+                answer = self._execute_on(broker, operation, is_stopped, timeout_ms)
             except ConnectorClosed:
                 raise
             except AuthenticationException as error:
-                trouble, refused = str(error), refused or self._diagnose_error(broker, error) or error
+                last_error, refused = str(error), refused or self._diagnose_error(broker, error) or error
             except (BrokerUnreachable, RemoteProtocolError, KafkaException) as error:
-                trouble, refused = str(error), refused or self._diagnose_error(broker, error)
+                last_error, refused = str(error), refused or self._diagnose_error(broker, error)
             else:
                 self._has_answered = True
                 return answer
         raise NoBrokerAvailableError(
-            f"none of {len(brokers)} brokers answers; the last one: {refused or trouble}", refused
+            f"none of {len(brokers)} brokers answers; the last one: {refused or last_error}", refused
         )
 
     def _execute_on(
         self,
         broker: BrokerAddress,
-        question: Callable[[Connection, SupportedVersions, int], T],
+        operation: Callable[[Connection, SupportedVersions, int], T],
         is_stopped: Callable[[], bool],
         timeout_ms: int,
     ) -> T:
@@ -138,7 +138,7 @@ class BootstrapClient:
             if is_stopped():
                 # Whoever stopped us may have come before there was a connection to close.
                 raise ConnectorClosed("the question was taken back")
-            return question(connection, negotiate(connection, timeout_ms), timeout_ms)
+            return operation(connection, negotiate(connection, timeout_ms), timeout_ms)
         finally:
             self._connection = None
             connection.close()

@@ -58,7 +58,7 @@ DIAGNOSIS_TIMEOUT_MS = 2_000
 class BrokerSecurity:
     """``protocol`` is that of ``security.protocol``; it decides which of ``tls`` and ``sasl`` counts.
 
-    ``negotiates_versions``: False for brokers that must not be asked what they speak (``unasked``).
+    ``negotiates_versions``: False for brokers that must not be asked what they speak (``api_versions_deny_list``).
     """
 
     protocol: str = "PLAINTEXT"
@@ -77,7 +77,9 @@ class BrokerSecurity:
         return self.protocol.startswith("SASL_")
 
     def for_brokers(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
-        """For another process, which need not find out what this one knows of these brokers (``unasked``)."""
+        """For another process, which need not find out what this one knows of these brokers
+        (``api_versions_deny_list``).
+        """
         asks = self.negotiates_versions and not any(
             API_VERSIONS_DENY_LIST.contains(broker.host, broker.port) for broker in brokers
         )
@@ -187,9 +189,9 @@ class SecureConnectionFactory:
 
     def _protocol_of(self, host: str, port: int) -> str:
         """The ``security.protocol`` of the port; empty when it answers nothing that tells."""
-        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-        for context in (None, anybody):
+        insecure_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        insecure_context.check_hostname, insecure_context.verify_mode = False, ssl.CERT_NONE
+        for context in (None, insecure_context):
             found = self._with_sasl_or_without(context, host, port)
             if found is not None:
                 return found

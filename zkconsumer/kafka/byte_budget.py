@@ -74,8 +74,8 @@ class ByteBudget:
         with self._lock:
             return self._held()
 
-    def reserve(self, share: BudgetReservation, chunk_bytes: int, most: int) -> int:
-        """Reserve room for the answer to one request, at most ``most`` bytes; 0: there is none, ask again later.
+    def reserve(self, share: BudgetReservation, chunk_bytes: int, max_bytes: int) -> int:
+        """Reserve room for the answer to one request, at most ``max_bytes`` bytes; 0: there is none, ask again later.
 
         ``chunk_bytes``: what one partition may bring.  Room for one chunk is enough to ask.  A fetcher gets at most
         half of its part of the budget, so the requests of idle brokers leave room for what the others bring.
@@ -86,8 +86,8 @@ class ByteBudget:
             share.reserved_bytes = 0
             part = max(1, self.bytes_max // (2 * len(self._shares)))
             free = self.bytes_max - self._held() - sum(each.reserved_bytes for each in self._shares)
-            room = min(most, free, part)
-            if room < min(chunk_bytes, most, part):
+            room = min(max_bytes, free, part)
+            if room < min(chunk_bytes, max_bytes, part):
                 return 0
             self._short.discard(share)
             share.reserved_bytes = room

@@ -10,7 +10,7 @@
        +------------> DONE (for good): the shutdown marker
 
 ``RecordDelivery`` reads one record at a time, ``TableDelivery`` one table of rows.  Both say where the program is
-(``_position_in_hand``) and keep what was read (``_keep``).
+(``unacknowledged_position``) and keep what was read (``_store_decoded``).
 
 ``_state`` is READING while a chunk is decoded.  If a call finds it so, the call before was interrupted there: the
 decoder, a generator, may have ended, or may have given a record that was lost.  It is made again, and begins at the
@@ -83,7 +83,7 @@ class ChunkReader(Generic[U]):
     """The chunks of one stream.
 
     ``_open``     the chunk that is read and its decoder; only a cache of ``queue.reading``, None: open that one again.
-    ``_placed``   the chunk whose ``RecordSetPosition`` the tally has: an interrupted decoder continues near it.
+    ``_resumable_chunk``   the chunk whose ``RecordSetPosition`` is kept: an interrupted decoder continues near it.
     ``_poison``   set when a message was raised, until it is skipped or its chunk is opened again.
     """
 
@@ -227,10 +227,10 @@ class ChunkReader(Generic[U]):
         info = taken.info
         if info.consumed_offset < taken.fetch_offset:
             log.error(
-                "consumed offset: %d doesn't match fetch offset: %d for %s; Consumer may lose data",
+                "consumed-offset-mismatch partition=%s consumed=%d fetched=%d: records may be lost",
+                info.tp,
                 info.consumed_offset,
                 taken.fetch_offset,
-                info.tp,
             )
             info.mark_consumed(taken.fetch_offset, taken.resets)
         self._poison = None

@@ -45,15 +45,15 @@ class PartitionTopicInfo(OwnershipState):
     """One ownership of one partition: where it is read, and what became of it.
 
     ``fetch_offset``: the next offset to ask the broker for; while it is negative, the broker is asked where to begin.
-    ``consumed_offset``: the next offset that the program has not moved past.  ``in_hand``: the offset of the record
-    that the program works on, or -1.  ``resets`` counts how often the reset policy moved the partition: chunks and
-    records of before the last reset are void.
+    ``consumed_offset``: the next offset that the program has not moved past.  ``unacknowledged_offset``: the offset of
+    the record that the program works on, or -1.  ``resets`` counts how often the reset policy moved the partition:
+    chunks and records of before the last reset are void.
 
-    ``in_hand`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.  The one
-    writes ``in_hand`` and then reads ``is_live``; the other writes ``is_live`` and then reads ``in_hand``: whatever
-    the order of the four, a record is not handed out, or the control thread knows that it was.  This holds where what
-    a thread writes is seen by the other threads in the order of the writes, as under the GIL; ``zkconsumer.platforms``
-    refuses interpreters without it.
+    ``unacknowledged_offset`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.
+    The one writes ``unacknowledged_offset`` and then reads ``is_live``; the other writes ``is_live`` and then reads
+    ``unacknowledged_offset``: whatever the order of the four, a record is not handed out, or the control thread knows
+    that it was.  This holds where what a thread writes is seen by the other threads in the order of the writes, as
+    under the GIL; ``zkconsumer.platforms`` refuses interpreters without it.
 
     ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
     ``high_watermark`` is what the broker said in its last answer, at ``last_response_ms``.  ``answers``: the time of
@@ -132,13 +132,13 @@ class PartitionTopicInfo(OwnershipState):
         self.apply_reset(offset)
         self.fetch_offset = offset
 
-    def stop(self, on_back: Callable[[PartitionTopicInfo], None]) -> None:
-        """Hand out nothing more; ``on_back`` is called (perhaps twice) once nothing is in hand any more."""
-        self.on_drained = on_back
+    def stop(self, on_drained: Callable[[PartitionTopicInfo], None]) -> None:
+        """Hand out nothing more; ``on_drained`` is called (perhaps twice) once nothing is in hand any more."""
+        self.on_drained = on_drained
         self.is_live = False
         self.unread_chunks = self.queue.remove_chunks_of(self)
         if self.unacknowledged_offset == NO_UNACKNOWLEDGED_OFFSET:
-            on_back(self)
+            on_drained(self)
 
     def invalidate(self) -> None:
         """Hand out nothing more, and tell nobody: the partition is not ours."""

@@ -72,8 +72,8 @@ class FetchSessionRequest(Generic[Row]):
 class FetchSession(Generic[Row]):
     """One reader and one broker; it outlives connections.
 
-    ``wanted``: what is asked for, in the order of full requests.  ``_held``: what the broker has, if it keeps the
-    session; ``_touched``: where the two may differ.
+    ``partitions``: what is asked for, in the order of full requests.  ``_session_partitions``: what the broker has, if
+    it keeps the session; ``_changed``: where the two may differ.
     """
 
     def __init__(self) -> None:

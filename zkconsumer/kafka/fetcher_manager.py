@@ -73,7 +73,7 @@ class _CachedLeaders:
 class ConsumerFetcherManager:
     """The threads that read.  Everything public may be called from any thread.
 
-    ``on_topics_refused``: called with topics of which brokers say that this user may not read them, or that no topic
+    ``on_topics_rejected``: called with topics of which brokers say that this user may not read them, or that no topic
     can have such a name; as often as they say so.
     """
 
@@ -86,15 +86,15 @@ class ConsumerFetcherManager:
         brokers: BootstrapClient,
         clock: Clock,
         on_reset: Callable[[PartitionTopicInfo, int], None],
-        on_death: Callable[[str, BaseException], None],
-        on_refused: Callable[[AuthenticationException], None],
+        on_thread_error: Callable[[str, BaseException], None],
+        on_authentication_error: Callable[[AuthenticationException], None],
         registry: Registry | None = None,
-        on_trouble: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None] = lambda *_: None,
-        on_unknown: Callable[[], None] | None = None,
-        on_topics_refused: Callable[[Mapping[str, ErrorCode]], None] = lambda _: None,
+        on_fetch_error: Callable[[BrokerAddress, tuple[TopicPartition, ...], str], None] = lambda *_: None,
+        on_unknown_topics: Callable[[], None] | None = None,
+        on_topics_rejected: Callable[[Mapping[str, ErrorCode]], None] = lambda _: None,
     ) -> None:
         self._registry = Registry(clock, {"clientId": settings.client_id}) if registry is None else registry
-        self._on_trouble = on_trouble
+        self._on_trouble = on_fetch_error
         self._name = name
         self._settings = settings
         self.budget = ByteBudget(settings.queued_max_bytes)
@@ -103,10 +103,10 @@ class ConsumerFetcherManager:
         self._brokers = brokers
         self._clock = clock
         self._on_reset = on_reset
-        self._on_death = on_death
-        self._on_refused = on_refused
-        self._on_unknown = on_unknown
-        self._on_topics_refused = on_topics_refused
+        self._on_thread_error = on_thread_error
+        self._on_authentication_error = on_authentication_error
+        self._on_unknown = on_unknown_topics
+        self._on_topics_refused = on_topics_rejected
         self._unknown = LogRateLimiter(first_after_ms=UNKNOWN_TOPIC_LOG_AFTER_MS)
         self._has_read = False
         self._changed = threading.Condition()
@@ -128,7 +128,7 @@ class ConsumerFetcherManager:
             self._add_leaderless(infos)
             if self._finder is None and not self._closed:
                 name = f"{self._name}-leader-finder-thread"
-                self._finder = spawn(name, self._find_leaders, self._on_death, wake=self._wake_finder)
+                self._finder = spawn(name, self._find_leaders, self._on_thread_error, wake=self._wake_finder)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """The leader of these is not known, or not any more."""
@@ -321,7 +321,7 @@ class ConsumerFetcherManager:
         """
         is_login = isinstance(error, SaslAuthenticationException)
         if not self._has_read and not (is_login and self._brokers.has_succeeded):
-            self._on_refused(error)
+            self._on_authentication_error(error)
 
     def _give_to_fetchers(self, wanted: dict[TopicPartition, PartitionTopicInfo], leaders: LeaderMetadata) -> None:
         given: dict[tuple[BrokerAddress, int], list[PartitionTopicInfo]] = {}
@@ -370,7 +370,7 @@ class ConsumerFetcherManager:
                 self._on_topics_refused,
             )
             name = f"ConsumerFetcherThread-{self._name}-{number}-{broker.broker_id}"
-            worker = spawn(name, fetcher.run, self._on_death, wake=fetcher.interrupt)
+            worker = spawn(name, fetcher.run, self._on_thread_error, wake=fetcher.interrupt)
             self._fetchers[key] = (fetcher, worker)
         return self._fetchers[key][0]
 

@@ -181,9 +181,9 @@ class ConsumerFetcherThread:
 
     A round: receive an answer, move the fetch offsets behind the records in it, send the next request, and then hand
     the chunks over.  So the broker works while the streams are fed.  What a round costs depends on the partitions that
-    it is about, not on all that are read here: what is to be asked for (``_wanted``) is kept, and corrected for
-    partitions that may have changed (``_touched``, and those of queues that became full or have room again).  Brokers
-    from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
+    it is about, not on all that are read here: what is to be asked for (``_fetchable``) is kept, and corrected for
+    partitions that may have changed (``_to_recheck``, and those of queues that became full or have room again).
+    Brokers from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
 
     Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
     and ``_added`` by anyone under ``_lock``; ``_has_changes`` is set by anyone, after the change that it is about.
@@ -223,7 +223,7 @@ class ConsumerFetcherThread:
         self._fetchable: dict[TopicPartition, _PartitionFetchState] = {}
         """What to ask for.  All of it is placed, and has room in its queue."""
         self._changed: dict[TopicPartition, None] = {}
-        """Where ``_session`` may say otherwise than ``_wanted``."""
+        """Where ``_session`` may say otherwise than ``_fetchable``."""
         self._session: FetchSession[bytes] = FetchSession()
         self._version = -1
         """Of Fetch: how the rows in ``_session`` are encoded."""
@@ -334,7 +334,7 @@ class ConsumerFetcherThread:
     # --- what to ask for ----------------------------------------------------------------------------------------
 
     def _update_fetchable(self) -> bool:
-        """Bring ``_wanted`` and ``_unplaced`` up to date; False: there is nothing to ask for."""
+        """Bring ``_fetchable`` and ``_without_offset`` up to date; False: there is nothing to ask for."""
         if self._has_changes:
             self._apply_changes()
         full = {queue for queue in self._queues if not queue.check_space()}
@@ -499,7 +499,8 @@ class ConsumerFetcherThread:
     # --- answers ------------------------------------------------------------------------------------------------
 
     def _handle_response(self) -> bool:
-        """Wait for the answer to the request in flight, and take it in; its chunks are in ``_share.waiting`` then.
+        """Wait for the answer to the request in flight, and take it in; its chunks are in
+        ``_reservation.pending_chunks`` then.
 
         Gives whether it brought a few records, and left nothing to read.
         """

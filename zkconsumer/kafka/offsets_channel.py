@@ -66,9 +66,9 @@ class OffsetFetchOutcome:
 
 @dataclass(slots=True, eq=False)
 class OffsetsChannelJob:
-    """Something that the channel was asked to do; a ``Turn`` while it is done.
+    """Something that the channel was asked to do; a ``RetryBudget`` while it is done.
 
-    ``unsure``: what of a commit may have been written, though nobody answered so.
+    ``possibly_written``: what of a commit may have been written, though nobody answered so.
     """
 
     channel: OffsetsChannel
@@ -98,12 +98,12 @@ class OffsetsChannel:
         connect: ConnectionFactory,
         find_brokers: Callable[[], Sequence[BrokerAddress]],
         clock: Clock,
-        on_death: Callable[[str, BaseException], None],
+        on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
         self._name = name
         self._settings = settings
         self._clock = clock
-        self._on_death = on_death
+        self._on_thread_error = on_thread_error
         self._changed = threading.Condition()
         # Under the lock: what waits, what is being done, and whether all must end.
         self._jobs: deque[OffsetsChannelJob] = deque()
@@ -174,7 +174,9 @@ class OffsetsChannel:
                 self._jobs.append(job)
                 self._changed.notify_all()
                 if self._worker is None:
-                    self._worker = spawn(f"{self._name}-offsets-channel", self._run, self._on_death, wake=self._wake)
+                    self._worker = spawn(
+                        f"{self._name}-offsets-channel", self._run, self._on_thread_error, wake=self._wake
+                    )
         return job
 
     def _wake(self) -> None:
@@ -254,10 +256,12 @@ class OffsetsChannel:
 
     def _fetch_once(self, job: OffsetsChannelJob, partitions: Sequence[TopicPartition]) -> OffsetFetchResult | None:
         """One request; None: the coordinator has to be asked again."""
-        there = self._lookup.connect(job)
+        coordinator = self._lookup.connect(job)
         timeout_ms = min(self._settings.socket_timeout_ms, job.remaining_ms())
         try:
-            answered = fetch_offsets(there.connection, there.ranges, self._settings.group, partitions, timeout_ms)
+            answered = fetch_offsets(
+                coordinator.connection, coordinator.ranges, self._settings.group, partitions, timeout_ms
+            )
         except BROKER_ERRORS as error:
             self._lookup.disconnect()
             job.pause(str(error))
@@ -268,7 +272,7 @@ class OffsetsChannel:
             raise GroupRejectedError(answered.error)
         if answered.error in COORDINATOR_MOVED_ERRORS:
             self._lookup.disconnect()
-        job.pause(f"{there.address} answered {answered.error}")
+        job.pause(f"{coordinator.address} answered {answered.error}")
         return None
 
     # --- committing ---------------------------------------------------------------------------------------------
@@ -303,7 +307,7 @@ class OffsetsChannel:
         self, job: OffsetsChannelJob, offsets: Mapping[TopicPartition, int], check: PreCommitCheck
     ) -> dict[TopicPartition, KafkaCommitResult]:
         """One request, of what the check lets pass.  Between its look and the request nothing else happens."""
-        there = self._lookup.connect(job)
+        coordinator = self._lookup.connect(job)
         results = dict(check(offsets))
         job.remaining_ms()
         sent = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items() if tp not in results}
@@ -311,7 +315,7 @@ class OffsetsChannel:
             return results
         timeout_ms = self._settings.socket_timeout_ms
         try:
-            answers = commit_offsets(there.connection, there.ranges, self._settings.group, sent, timeout_ms)
+            answers = commit_offsets(coordinator.connection, coordinator.ranges, self._settings.group, sent, timeout_ms)
         except ConnectorClosed:
             job.possibly_written |= sent.keys()  # it may be begun again, see _run
             raise

@@ -118,7 +118,7 @@ class OffsetsCoordinatorClient:
         if connection is not None:
             connection.close()
 
-    def connect(self, turn: RetryBudget) -> CoordinatorConnection:
+    def connect(self, budget: RetryBudget) -> CoordinatorConnection:
         """The conversation with the coordinator; looks for it as long as the turn lasts.
 
         One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
@@ -127,56 +127,56 @@ class OffsetsCoordinatorClient:
             self.disconnect()
         rounds = 0
         while self._coordinator is None:
-            turn.remaining_ms()
+            budget.remaining_ms()
             try:
                 brokers = list(self._find_brokers())
             except UnavailableError as error:
-                turn.pause(f"the brokers cannot be looked up: {error}")
+                budget.pause(f"the brokers cannot be looked up: {error}")
                 continue
             # Whoever did not answer the last time is asked last.
             brokers.sort(key=lambda broker: (broker in self._unresponsive, random.random()))
-            trouble = self._find_coordinator(turn, brokers)
+            last_error = self._find_coordinator(budget, brokers)
             if self._coordinator is None:
                 rounds += 1
                 if rounds >= LOG_FROM_ROUND:
-                    self._log_failure(trouble)
-                turn.pause(trouble)
+                    self._log_failure(last_error)
+                budget.pause(last_error)
         return self._coordinator
 
-    def _find_coordinator(self, turn: RetryBudget, brokers: Sequence[BrokerAddress]) -> str:
+    def _find_coordinator(self, budget: RetryBudget, brokers: Sequence[BrokerAddress]) -> str:
         """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
-        trouble = "no broker is registered in ZooKeeper (/brokers/ids)"
+        last_error = "no broker is registered in ZooKeeper (/brokers/ids)"
         too_old = 0
         for number, broker in enumerate(brokers):
             # One that swallows packets must leave time for the others.
-            share_ms = max(LOOKUP_TIMEOUT_MS_MIN, turn.remaining_ms() // (len(brokers) - number))
+            share_ms = max(LOOKUP_TIMEOUT_MS_MIN, budget.remaining_ms() // (len(brokers) - number))
             try:
-                found = self._find_coordinator_from(turn, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
+                found = self._find_coordinator_from(budget, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
                 self._unresponsive.discard(broker)
             except BROKER_ERRORS as error:
                 self.disconnect()
                 self._unresponsive.add(broker)
-                trouble = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
+                last_error = f"none of {len(brokers)} brokers names the group's coordinator; the last one: {error}"
                 continue
             if found is None:
                 too_old += 1
-                trouble = f"{broker} is older than 0.8.2, and keeps no offsets"
+                last_error = f"{broker} is older than 0.8.2, and keeps no offsets"
             elif isinstance(found, ErrorCode):
                 if found in FINAL_FETCH_ERRORS:
                     raise GroupRejectedError(found)
                 return f"{broker} was asked for the coordinator of group {self._settings.group}: {found}"
             else:
-                return self._connect_to(turn, found, broker)
+                return self._connect_to(budget, found, broker)
         if brokers and too_old == len(brokers):
             raise CoordinatorUnsupportedError(UNSUPPORTED_MESSAGE.format(len(brokers)))
-        return trouble
+        return last_error
 
     def _find_coordinator_from(
-        self, turn: RetryBudget, broker: BrokerAddress, timeout_ms: int
+        self, budget: RetryBudget, broker: BrokerAddress, timeout_ms: int
     ) -> BrokerAddress | ErrorCode | None:
         """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
         for _ in range(2):
-            connection = self._open(turn, broker, timeout_ms)
+            connection = self._open(budget, broker, timeout_ms)
             ranges = negotiate(connection, timeout_ms)
             self._coordinator = CoordinatorConnection(broker, connection, ranges)
             try:
@@ -193,12 +193,12 @@ class OffsetsCoordinatorClient:
                 return found
         return None
 
-    def _connect_to(self, turn: RetryBudget, found: BrokerAddress, asked: BrokerAddress) -> str:
+    def _connect_to(self, budget: RetryBudget, found: BrokerAddress, asked: BrokerAddress) -> str:
         """Connect to the coordinator, unless it is the one that was asked."""
         if self._coordinator is None:
-            timeout_ms = min(self._settings.socket_timeout_ms, turn.remaining_ms())
+            timeout_ms = min(self._settings.socket_timeout_ms, budget.remaining_ms())
             try:
-                connection = self._open(turn, found, timeout_ms)
+                connection = self._open(budget, found, timeout_ms)
                 self._coordinator = CoordinatorConnection(found, connection, negotiate(connection, timeout_ms))
             except BROKER_ERRORS as error:
                 self.disconnect()
@@ -209,7 +209,7 @@ class OffsetsCoordinatorClient:
             log.info("coordinator-found group=%s broker=%s", self._settings.group, found)
         return ""
 
-    def _open(self, turn: RetryBudget, broker: BrokerAddress, timeout_ms: int) -> Connection:
+    def _open(self, budget: RetryBudget, broker: BrokerAddress, timeout_ms: int) -> Connection:
         self.disconnect()
         connection = self._connect(
             broker.host, broker.port, client_id=self._settings.client_id, connect_timeout_ms=timeout_ms
@@ -217,7 +217,7 @@ class OffsetsCoordinatorClient:
         with self._lock:
             self._connection = connection
         # Whoever cancelled it may have come before there was a connection to close.
-        turn.remaining_ms()
+        budget.remaining_ms()
         return connection
 
     def disconnect(self) -> None:

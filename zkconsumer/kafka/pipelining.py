@@ -54,10 +54,10 @@ def send_pipelined(
 
     Raises what ``Connection.send`` and ``receive`` raise.
     """
-    on_their_way: deque[PendingRequest[R]] = deque()
+    in_flight: deque[PendingRequest[R]] = deque()
     for question in questions:
-        on_their_way.append(connection.send(api, version, question, timeout_ms))
-        if len(on_their_way) == REQUESTS_IN_FLIGHT_MAX:
-            yield connection.receive(on_their_way.popleft(), timeout_ms)
-    for last in on_their_way:
+        in_flight.append(connection.send(api, version, question, timeout_ms))
+        if len(in_flight) == REQUESTS_IN_FLIGHT_MAX:
+            yield connection.receive(in_flight.popleft(), timeout_ms)
+    for last in in_flight:
         yield connection.receive(last, timeout_ms)

@@ -12,21 +12,21 @@ while the thread waits.  (An implementation in C keeps the same contract.)  Then
 How the record changes from one state to the other
 --------------------------------------------------
     read          ``_next`` = (chunk, record)              ``_next`` keeps the record until it counts as consumed
-    offer         ``outbox`` = [message]                   first: from here on ``_offered`` means "undelivered"
-                  ``_offered`` = ``_next``
+    offer         ``message_slot`` = [message]             first: from here on ``_prepared`` means "undelivered"
+                  ``_prepared`` = ``_next``
                   ``info.unacknowledged_offset`` = offset  ``begin_delivery``: agrees with ``stop``, see ``chunks``
                   the lease is checked
                   ``queue.unacknowledged_since_ms``        for ``max.poll.interval.ms``; None again when the record is
                                                            withdrawn, given back or consumed
-    deliver       ``outbox.pop()``                         in C, inside of ``map.__next__`` of ``ConsumerIterator``: the
+    deliver       ``message_slot.pop()``                   in C, inside of ``map.__next__`` of ``ConsumerIterator``: the
                                                            one step in which the record becomes delivered; no bytecode
                                                            of ours follows it
-    come back     ``info.acknowledge()``, ``_next`` = None, ``_offered`` = None
+    come back     ``info.acknowledge()``, ``_next`` = None, ``_prepared`` = None
 
-So, with ``_offered`` set, the record is undelivered while ``outbox`` is not empty, and delivered otherwise.  Each step
-is one store, and each sequence may be run again from its beginning: what an exception interrupts, the next call (or
-``close``) settles.  ``_withdraw`` undoes an offer, and runs already while the exception passes, so that a partition
-which leaves need not wait for the program to call again.
+So, with ``_prepared`` set, the record is undelivered while ``message_slot`` is not empty, and delivered otherwise.
+Each step is one store, and each sequence may be run again from its beginning: what an exception interrupts, the next
+call (or ``close``) settles.  ``_cancel_prepared`` undoes an offer, and runs already while the exception passes, so that
+a partition which leaves need not wait for the program to call again.
 
 What remains is CPython's own: after the builtin ``next(iterator)``, as after every call of a function in C, CPython
 handles signals before the program's next bytecode, and an exception there drops the result; no iterator learns of it.
@@ -55,7 +55,7 @@ NO_THREAD = 0
 """No thread has this number."""
 
 SLOT_INDEX = -1
-"""The index of the message in ``outbox``: what ``__next__`` gives, and ``map.__next__`` passes to ``outbox.pop``."""
+"""The index of the message in ``message_slot``: ``__next__`` returns it, and ``map.__next__`` pops that item."""
 
 M = TypeVar("M")
 
@@ -76,15 +76,16 @@ def calling_thread() -> int:
 
 
 class RecordDelivery(ChunkReader[Record]):
-    """The state of one stream's iterator.  Iterating over it gives ``SLOT_INDEX`` each time a message is in ``outbox``.
+    """The state of one stream's iterator.  Iterating over it gives ``SLOT_INDEX`` each time a message is in
+    ``message_slot``.
 
     ``make(topic, partition, record, key_decoder, value_decoder)`` makes the message.
 
     ``_next``     the record that comes next.  Of a batch, None: it is read again if it was not delivered.
-    ``_offered``  the record in ``outbox``, or in the program's hands; of a batch, its last record.
+    ``_prepared``  the record in ``message_slot``, or in the program's hands; of a batch, its last record.
     ``_done``     the last record of a batch, and the offset up to which the program is done with it.
-    ``_inside``   the number of the thread whose call is running.  An exception at the end of a call may leave it set,
-                  so ``_check_thread`` looks for the running call before it refuses another one.
+    ``_calling_thread``   the number of the thread whose call runs.  An exception at the end of a call may leave it
+                  set, so ``_check_thread`` looks for the running call before it refuses another one.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class RecordDelivery(ChunkReader[Record]):
         wrap: Callable[[Any], Any] | None = None,
         gather: Callable[[FetchedDataChunk, Record], tuple[RecordBatch, Record]] | None = None,
     ) -> int:
-        """Put the next message, or what ``wrap`` makes of it, into ``outbox``; gives ``SLOT_INDEX``, its index.
+        """Put the next message, or what ``wrap`` makes of it, into ``message_slot``; gives ``SLOT_INDEX``, its index.
 
         ``gather`` makes a batch that begins with the record, and gives its last record as well.
         """
@@ -200,7 +201,7 @@ class RecordDelivery(ChunkReader[Record]):
                 records.append(record)
         return records
 
-    def peek(self, is_wanted: bool) -> Any:
+    def peek(self, with_message: bool) -> Any:
         """The message that ``offer`` would give (True, unless it is wanted); None: the stream has ended."""
         number = _caller_thread.number
         if self._calling_thread:
@@ -211,7 +212,7 @@ class RecordDelivery(ChunkReader[Record]):
             while self._is_ready():
                 ready = self._next
                 if ready is not None and self._wait_for_lease(ready[0]):
-                    return self._message(ready[0].info, ready[1]) if is_wanted else True
+                    return self._message(ready[0].info, ready[1]) if with_message else True
             return None
         finally:
             self._calling_thread = NO_THREAD
@@ -261,7 +262,7 @@ class RecordDelivery(ChunkReader[Record]):
         return found[0].info, done if record is found[1] else found[1].offset + 1
 
     def _cancel_prepared(self) -> None:
-        """Undo an offer that was not taken out of ``outbox``.  The order matters: see the head of this file."""
+        """Undo an offer that was not taken out of ``message_slot``.  The order matters: see the head of this file."""
         if self.message_slot:
             self._queue.unacknowledged_since_ms = None
             if self._prepared is not None:
@@ -297,7 +298,7 @@ class RecordDelivery(ChunkReader[Record]):
             self._check_thread(_caller_thread.number)
 
     def _check_thread(self, number: int) -> None:
-        """Raise ``UsageError`` if another call is running; an exception may have ended the one of ``_inside``."""
+        """Raise ``UsageError`` if another call is running; an exception may have ended that of ``_calling_thread``."""
         here = sys._getframe(1)
         for top in sys._current_frames().values():
             frame: FrameType | None = top

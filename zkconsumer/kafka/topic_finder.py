@@ -55,8 +55,9 @@ log = logging.getLogger("zkconsumer.topics")
 class _KnownTopic:
     """``partitions`` None: there is no such topic.
 
-    ``generation`` grows when a topic comes into being again; ``absences``: answers in a row that lacked one that was
-    there; ``former_id``: of the topic in whose place this one came; ``refusal``: why the last answer had nothing else.
+    ``generation`` grows when a topic comes into being again; ``missing_responses``: answers in a row that lacked one
+    that was there; ``former_id``: of the topic in whose place this one came; ``refusal``: why the last answer had
+    nothing else.
     """
 
     partitions: tuple[int, ...] | None
@@ -93,8 +94,8 @@ class TopicFinder:
         watches_racks: bool = False,
         on_brokers: Callable[[Iterable[BrokerAddress]], None],
         on_change: Callable[[], None],
-        on_refused: Callable[[AuthenticationException], None],
-        on_death: Callable[[str, BaseException], None],
+        on_authentication_error: Callable[[AuthenticationException], None],
+        on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
         self._name = name
         self._brokers = brokers
@@ -103,8 +104,8 @@ class TopicFinder:
         self._watches_racks = watches_racks
         self._on_brokers = on_brokers
         self._on_change = on_change
-        self._on_refused = on_refused
-        self._on_death = on_death
+        self._on_authentication_error = on_authentication_error
+        self._on_thread_error = on_thread_error
         self._changed = threading.Condition()
         # All of these under the lock.
         self._known: dict[str, _KnownTopic] = {}
@@ -157,7 +158,9 @@ class TopicFinder:
             return topic in self._known
 
     def rejected(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
-        """Those of these topics that brokers refused in their last answer, and why (``metadata.REFUSALS``)."""
+        """Those of these topics that brokers refused in their last answer, and why
+        (``metadata_client.FINAL_TOPIC_ERRORS``).
+        """
         with self._changed:
             found = {topic: self._known[topic].final_error for topic in topics if topic in self._known}
         return {topic: refusal for topic, refusal in found.items() if refusal is not None}
@@ -194,7 +197,7 @@ class TopicFinder:
         self._due_ms = self._clock.now_ms()
         if self._worker is None and not self._is_closed:
             name = f"{self._name}-topic-finder-thread"
-            self._worker = spawn(name, self._run, self._on_death, wake=self._wake)
+            self._worker = spawn(name, self._run, self._on_thread_error, wake=self._wake)
         self._changed.notify_all()
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -235,10 +238,10 @@ class TopicFinder:
 
     def _request_metadata(self, names: list[str] | None, waiting: list[_TopicRequest], stop: StopSignal) -> None:
         try:
-            told, brokers = self._brokers.execute(
+            described, brokers = self._brokers.execute(
                 lambda connection, ranges, timeout_ms: fetch_topics(connection, ranges, names, timeout_ms),
                 stop.is_set,
-                limit_ms=METADATA_TIMEOUT_MS,
+                total_timeout_ms=METADATA_TIMEOUT_MS,
             )
         except ConnectorClosed:
             return
@@ -247,7 +250,7 @@ class TopicFinder:
             return
         self._on_brokers(brokers)
         with self._changed:
-            has_changed = self._apply_response(told, names)
+            has_changed = self._apply_response(described, names)
             first = self._answered_at_ms is None
             self._answered_at_ms = self._clock.now_ms()
             self._has_logged_failure = False
@@ -266,7 +269,7 @@ class TopicFinder:
             # The text names the broker that was asked last, which is another one every time.
             is_news, self._has_logged_failure = not self._has_logged_failure, True
         if isinstance(error, NoBrokerAvailableError) and error.authentication_error is not None and not has_answered:
-            self._on_refused(error.authentication_error)
+            self._on_authentication_error(error.authentication_error)
         if is_news:
             log.warning("topic-lookup-failed reason=%r", str(error))
         for each in waiting:
@@ -285,26 +288,26 @@ class TopicFinder:
 
     # --- an answer ----------------------------------------------------------------------------------------------
 
-    def _apply_response(self, told: Mapping[str, TopicDescription], names: Collection[str] | None) -> bool:
+    def _apply_response(self, described: Mapping[str, TopicDescription], names: Collection[str] | None) -> bool:
         """Remember an answer; whether it says something new.  With the lock held."""
-        wanted = set(told) | set(self._known) | self._wanted if names is None else set(names)
+        wanted = set(described) | set(self._known) | self._wanted if names is None else set(names)
         has_changed = False
         for name in wanted:
-            has_changed |= self._apply_topic(name, told.get(name))
+            has_changed |= self._apply_topic(name, described.get(name))
         self._knows_all |= names is None
         # Of what nobody asks any more nothing says when it changes; what is gone is kept only for those who want it.
         kept = self._wanted | (wanted if names is not None else {n for n, k in self._known.items() if k.partitions})
         self._known = {name: known for name, known in self._known.items() if name in kept or known.missing_responses}
         return has_changed
 
-    def _apply_topic(self, name: str, told: TopicDescription | None) -> bool:
+    def _apply_topic(self, name: str, described: TopicDescription | None) -> bool:
         before = self._known.get(name) or _KnownTopic(None, b"")
         is_first = name not in self._known
         self._known[name] = before
-        refusal_before, before.final_error = before.final_error, None if told is None else told.final_error
+        refusal_before, before.final_error = before.final_error, None if described is None else described.final_error
         if before.final_error is not None:
             return before.final_error != refusal_before
-        if told is None or told.is_unknown:
+        if described is None or described.is_unknown:
             if before.partitions is None:
                 return False
             before.missing_responses += 1
@@ -312,20 +315,20 @@ class TopicFinder:
                 self._known[name] = _KnownTopic(None, b"", before.incarnation, former_id=before.former_id)
                 return True
             return False
-        if told.error is not None and not told.partitions:
+        if described.error is not None and not described.partitions:
             # It exists, but this broker cannot say more of it now.
             return False
-        if told.topic_id != NO_UUID and told.topic_id == before.former_id:
+        if described.topic_id != NO_UUID and described.topic_id == before.former_id:
             # This broker has not learnt yet that it was deleted and made anew; a topic's id never comes back.
             return False
-        partitions, generation, former_id = told.partitions, before.incarnation, before.former_id
+        partitions, generation, former_id = described.partitions, before.incarnation, before.former_id
         # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
-        topic_id = before.topic_id if told.topic_id == NO_UUID else told.topic_id
+        topic_id = before.topic_id if described.topic_id == NO_UUID else described.topic_id
         is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
-        racks = told.racks or before.racks  # a broker before 0.10 tells none
+        racks = described.racks or before.racks  # a broker before 0.10 tells none
         if before.partitions is not None and is_same:
             partitions = tuple(sorted({*before.partitions, *partitions}))
-            racks = {**before.racks, **told.racks}
+            racks = {**before.racks, **described.racks}
         elif not is_first:
             generation += 1
             former_id = former_id if is_same else before.topic_id

@@ -13,7 +13,7 @@ speak it; 0.8.1 closes the connection); of 0.9 also version 0 of what members of
 they do not know, brokers of 0.8 close the connection, as does nearly everything that is no broker at all, and brokers
 of 0.9 say nothing and go on to the next request.  ListOffsets v0 without topics is the question that all of them can
 answer and that changes nothing.  The question harms other clients of a broker of 0.9, so whoever is known to be one is
-not asked (``unasked``).
+not asked (``api_versions_deny_list``).
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def negotiate(connection: Connection, timeout_ms: int) -> SupportedVersions:
     """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
 
     ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``NO_RESPONSE_MS`` more, once in
-    ``unasked.ENTRY_TTL_MS`` for a process, and nothing is asked of it where that is known already.  Raises what
-    ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when the broker
-    refuses to tell.
+    ``api_versions_deny_list.ENTRY_TTL_MS`` for a process, and nothing is asked of it where that is known already.
+    Raises what ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when
+    the broker refuses to tell.
     """
     if API_VERSIONS_DENY_LIST.contains(connection.host, connection.port):
         return ASSUMED_FOR_0_9

@@ -204,7 +204,7 @@ class ZooKeeperAssignmentPlanner:
             except (InvalidTopicFilter, MalformedZnode) as error:
                 left_out.add(member)
                 if member not in self._ignored:
-                    notes.append(IncrementCounter("registrations_left_out"))
+                    notes.append(IncrementCounter("registrations_ignored"))
                     notes.append(
                         LogEvent("WARNING", "registration-ignored", f"registration={member} reason={str(error)!r}")
                     )

@@ -50,8 +50,8 @@ class GroupView:
     ``all_topics`` holds every child of ``/brokers/topics`` in ZooKeeper's order, when some filter needs them; else
     None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with
     the reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
-    without a znode.  ``owners`` is None unless it was asked for.  ``births`` tells in which transaction each topic's
-    znode was created, where topics are read from ZooKeeper.
+    without a znode.  ``owners`` is None unless it was asked for.  ``topic_czxids`` tells in which transaction each
+    topic's znode was created, where topics are read from ZooKeeper.
     """
 
     members: Mapping[str, TopicSubscription]

@@ -6,7 +6,7 @@
      +------ Refused ------+    +- ReleaseCallStarted -+   +------ Refused -----+      Forgotten: QUIET, from anywhere
 
 The order is the law: *drained before it is told of a release, told before the commit and the release; claimed before it
-is told of a start, told before the positions are read and fetched*.  ``QUIET`` means that it knows the group's present
+is told of a start, told before the positions are read and fetched*.  ``IDLE`` means that it knows the group's present
 assignment, RELEASED that it was told what leaves and not yet what comes.
 
 What is lost (the session is over, an owner node is gone, the member has ended) leaves without a release.  A call says
@@ -232,24 +232,24 @@ class ListenerStateMachine(StateMachine):
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def on_returned(self, event: ListenerReturned, *, must_go: bool) -> tuple[list[Command], bool]:
+    def on_returned(self, event: ListenerReturned, *, is_leaving: bool) -> tuple[list[Command], bool]:
         """It returned or raised; gives back the commands, and whether the attempt has failed.
 
-        ``must_go``: the member must leave the group, and an error of its listener cannot keep it.
+        ``is_leaving``: the member must leave the group, and an error of its listener cannot keep it.
         """
         assert event.ticket == self._running_ticket, "one call at a time: it is never asked before it returned"
         was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, 0, False, False
         out: list[Command] = [do.StopTimer(MemberTimer.LISTENER)]
         if event.why:
             out.append(do.IncrementCounter("listener_failures"))
-            is_repeated = not (must_go or was_late or self.state not in CALLED_METHODS)
+            is_repeated = not (is_leaving or was_late or self.state not in CALLED_METHODS)
             what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
             out.append(
                 do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} reason={event.why!r}: {what}")
             )
         if was_late or self.state not in CALLED_METHODS:
             return out, False
-        if event.why and not must_go:
+        if event.why and not is_leaving:
             self._call_failed()
             return out, True
         self._call_done()

@@ -1,13 +1,14 @@
 """Matches trees with look-around against a whole name, in a number of steps that is known beforehand.  Pure.
 
 A set of positions in the name is one integer, bit i for the place in front of character i.  A tree maps the set of
-places where it may begin to the set of places where it may end (``_forward``), and back (``_back``).  What a
-look-around needs to know is one such set for the whole name: the places from which its body matches on are ``_back``
-of all places, those up to which it matches ``_forward`` of all places.  Nothing is ever tried twice, so nothing can
-blow up: one step is a handful of operations on such integers, and ``steps_max`` counts them in the worst case.
+places where it may begin to the set of places where it may end (``match_forward``), and back (``match_backward``).
+What a look-around needs to know is one such set for the whole name: the places from which its body matches on are
+``match_backward`` of all places, those up to which it matches ``match_forward`` of all places.  Nothing is ever tried
+twice, so nothing can blow up: one step is a handful of operations on such integers, and ``steps_max`` counts them in
+the worst case.
 
-The repetition of a single character is a constant number of steps (places are doubled, see ``_run``).  The repetition
-of a group goes on while it finds places that are new: at most once for each place of the name.
+The repetition of a single character is a constant number of steps (places are doubled, see ``_repeat_character_set``).
+The repetition of a group goes on while it finds places that are new: at most once for each place of the name.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class GroupSettings:
 class MemberAssignment:
     """What a view gives this member: partition -> our thread id.
 
-    ``refused`` says why there is no assignment at all; ``unevaluable`` whose subscription we cannot evaluate
+    ``refused`` says why there is no assignment at all; ``unevaluable_filter`` whose subscription we cannot evaluate
     exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
     other members have told how the group deals.  ``topics`` are those that our subscription takes in this view.
     ``assignment`` is who has what in the whole group, as far as it is certain; None when there is no assignment.
@@ -426,8 +426,8 @@ class MemberStateMachine:
 
     def _drop_all_partitions(self, why: str) -> None:
         gone = dict(self.partitions)
-        for held in gone.values():
-            held.handle(part.OwnershipLost())
+        for partition in gone.values():
+            partition.handle(part.OwnershipLost())
         self.partitions.clear()
         if gone:
             self._emit(do.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
@@ -505,16 +505,23 @@ class MemberStateMachine:
 
         The answer is as old as the question at most: this process may have been stopped before it came to read it.
         """
-        patience_ms = max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
-        who = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
+        conflict_timeout_ms = (
+            max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
+        )
+        other_session = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
         if self._conflict_since_ms is None:
             self._conflict_since_ms = self._now_ms
-            self._log("WARNING", "consumer-id-in-use", f"id={self.settings.member_id} {who} waiting_ms={patience_ms}")
-        if self._register_sent_ms - self._conflict_since_ms > patience_ms:
+            self._log(
+                "WARNING",
+                "consumer-id-in-use",
+                f"id={self.settings.member_id} {other_session} waiting_ms={conflict_timeout_ms}",
+            )
+        if self._register_sent_ms - self._conflict_since_ms > conflict_timeout_ms:
             self._fail(
                 "ConsumerIdInUse",
-                f"the id {self.settings.member_id} is held by another session ({who}), which did not end within "
-                f"{patience_ms} ms: stop that process, or give this one another consumer.id (or none: one is made)",
+                f"the id {self.settings.member_id} is held by another session ({other_session}), which did not end "
+                f"within {conflict_timeout_ms} ms: stop that process, or give this one another consumer.id (or none: "
+                "one is made)",
             )
             return
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
@@ -631,7 +638,7 @@ class MemberStateMachine:
         """Say once what is wrong with the group, and again only after it was right in between."""
         for member, why in view.ignored_registrations.items():
             if member not in self._logged_ignored:
-                self._emit(do.IncrementCounter("registrations_left_out"))
+                self._emit(do.IncrementCounter("registrations_ignored"))
                 self._log("WARNING", "registration-ignored", f"registration={member} reason={why!r}")
         self._logged_ignored = set(view.ignored_registrations)
         named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
@@ -775,13 +782,13 @@ class MemberStateMachine:
         for topic in event.unwatched:
             self.owner_watches.on_watch_fired(topic)
         for tp, claimed in event.results.items():
-            held = self.partitions[tp]
+            partition = self.partitions[tp]
             if claimed.outcome is WriteOutcome.DONE:
-                held.handle(part.OwnershipAcquired(claimed.czxid))
+                partition.handle(part.OwnershipAcquired(claimed.czxid))
             elif claimed.outcome is WriteOutcome.UNKNOWN:
-                held.handle(part.OwnershipUnknown())
+                partition.handle(part.OwnershipUnknown())
             else:
-                held.handle(part.OwnershipNotAcquired())
+                partition.handle(part.OwnershipNotAcquired())
                 del self.partitions[tp]
                 self.not_acquired[tp] = claimed.why
         self._acquisitions_done()
@@ -868,8 +875,8 @@ class MemberStateMachine:
         def is_free(tp: TopicPartition) -> bool:
             return tp.topic in event.owned and tp.partition not in event.owned[tp.topic]
 
-        held = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
-        vanished = [tp for tp, p in self.partitions.items() if p.state in held and is_free(tp)]
+        partition = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
+        vanished = [tp for tp, p in self.partitions.items() if p.state in partition and is_free(tp)]
         self._on_ownership_lost(vanished, "its owner node vanished")
         freed = any(is_free(tp) for tp in self.own_assignment if tp not in self.partitions)
         if self.rebalance.state is RebalanceState.INCOMPLETE and self._is_assignment_partial:
@@ -897,8 +904,8 @@ class MemberStateMachine:
     def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
         lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
-        for tp, held in lost.items():
-            held.handle(part.OwnershipLost())
+        for tp, partition in lost.items():
+            partition.handle(part.OwnershipLost())
             self.position_reader.on_ownership_lost(tp)
         self._emit(*self.committer.on_ownership_lost(tuple(lost)))
         if lost:
@@ -911,7 +918,7 @@ class MemberStateMachine:
 
     def _listener_returned(self, event: ev.ListenerReturned) -> None:
         commands, has_failed = self.listener.on_returned(
-            event, must_go=self.membership.state is MembershipState.LEAVING
+            event, is_leaving=self.membership.state is MembershipState.LEAVING
         )
         self._emit(*commands)
         if has_failed:
@@ -955,22 +962,22 @@ class MemberStateMachine:
             self._emit(*self.committer.send(positions, self._session_id, self.control_version, repeats=repeats))
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
-        held = self.partitions.get(tp)
-        if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
-            held.reset_count += 1
+        partition = self.partitions.get(tp)
+        if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+            partition.reset_count += 1
             self.new_partitions.mark_positioned(tp)
-            if held.stored.offset >= 0 and held.position >= 0:
+            if partition.stored.offset >= 0 and partition.position >= 0:
                 self._emit(do.IncrementCounter("offsets_reset"))
-                words = f"partition={tp} stored={held.stored.offset} is out of range; going on at {offset}"
-                self._log("WARNING", "offset-reset", words, (tp, held.stored.offset, offset))
+                words = f"partition={tp} stored={partition.stored.offset} is out of range; going on at {offset}"
+                self._log("WARNING", "offset-reset", words, (tp, partition.stored.offset, offset))
 
     def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
         """A reset by ourselves: what a store holds of before does not count against what is committed next."""
         for tp, stored in placed.items():
-            held = self.partitions.get(tp)
-            if held is not None and held.state in (PartitionState.FETCHING, PartitionState.DRAINING):
-                held.reset_count += 1
-                held.record_zookeeper_write(stored, held.reset_count)
+            partition = self.partitions.get(tp)
+            if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
+                partition.reset_count += 1
+                partition.record_zookeeper_write(stored, partition.reset_count)
                 self.new_partitions.mark_positioned(tp)
 
     def _timer_fired(self, timer: MemberTimer) -> None:

@@ -122,19 +122,19 @@ class NewPartitionTracker:
         """Where to read these from, now that their stored offsets are known, and what there is to say about it."""
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
-        passed_over: dict[str, int] = {}
+        ignored: dict[str, int] = {}
         for tp, held in known.items():
             if self._is_older(tp, held):
                 is_void = tp in self._new or self._ignores_older
-                counts = passed_over if is_void else used
+                counts = ignored if is_void else used
                 counts[tp.topic] = counts.get(tp.topic, 0) + 1
                 held.position = NO_POSITION if is_void else held.position
             begins = held.position < 0 and tp in self._new and self._from_beginning
             starts[tp] = do.BEGINNING if begins else held.position
         out: list[Command] = []
-        for topic, count in passed_over.items():
+        for topic, count in ignored.items():
             out += [
-                do.IncrementCounter("offsets_passed_over", count),
+                do.IncrementCounter("offsets_ignored", count),
                 _older_offset_log_event(topic, count, "of a deleted one; passing over them"),
             ]
         for topic in used.keys() - self._logged_older:

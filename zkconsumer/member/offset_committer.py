@@ -242,7 +242,7 @@ class OffsetCommitter:
         """Count, and say once, that somebody who is not the owner had written a smaller offset."""
         if written.rewound_from is None:
             return []
-        out: list[Command] = [do.IncrementCounter("offsets_reasserted")]
+        out: list[Command] = [do.IncrementCounter("offsets_rewritten")]
         if not self._is_rewound_logged:
             self._is_rewound_logged = True
             words = (

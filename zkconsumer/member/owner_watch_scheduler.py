@@ -55,7 +55,7 @@ class OwnerWatchScheduler:
         self._timer_ms = delay
         return [do.StartTimer(MemberTimer.LIST_OWNERS, delay)]
 
-    def on_timer(self, topics: set[str], mine: Iterable[TopicPartition], session_id: int) -> list[Command]:
+    def on_timer(self, topics: set[str], own_partitions: Iterable[TopicPartition], session_id: int) -> list[Command]:
         """The pause is over: list what is not watched."""
         self._timer_ms = None
         unwatched = tuple(sorted(topics - self._watched))
@@ -64,7 +64,7 @@ class OwnerWatchScheduler:
         self._ticket = self._new_ticket()
         self._requested = unwatched
         self._watched |= set(unwatched)
-        concerned = tuple(sorted(tp for tp in mine if tp.topic in unwatched))
+        concerned = tuple(sorted(tp for tp in own_partitions if tp.topic in unwatched))
         return [do.ListOwners(self._ticket, session_id, unwatched, concerned)]
 
     def on_listed(self, event: OwnersListed) -> bool:

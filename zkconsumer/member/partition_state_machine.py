@@ -99,7 +99,7 @@ class ReleaseSent:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed:
-    """The release did not happen, or, with ``unsure``, may have happened."""
+    """The release did not happen, or, with ``is_outcome_unknown``, may have happened."""
 
     is_outcome_unknown: bool
 

@@ -5,7 +5,7 @@ pattern, so a tree knows neither groups nor greed: greedy and lazy repetition ar
 written down as repetition and look-ahead.
 
 A tree without ``Lookaround`` goes to RE2, which needs time linear in the name; one with ``Lookaround`` to
-``position_sets``.
+``lookaround_matcher``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CODE_POINT_MAX = 0x10FFFF
 
 NODES_MAX = 4_000
 """Nodes of a tree that is evaluated.  A subtree that a tree refers to twice counts twice, because every function that
-walks a tree visits it twice.  ``position_sets.STEPS_MAX`` refuses larger trees with look-around in any case."""
+walks a tree visits it twice.  ``lookaround_matcher.STEPS_MAX`` refuses larger trees with look-around in any case."""
 
 _RE2_EMPTY_SET = "[^\\x{0}-\\x{10ffff}]"
 

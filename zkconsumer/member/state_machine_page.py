@@ -28,10 +28,10 @@ INTRODUCTION = """\
 
 *Generated from the tables in `zkconsumer/member`; `pytest tests/transcripts --rewrite` writes it anew.*
 
-A member of a group is five machines: one session, one membership, one rebalance attempt at a time, one machine a
-partition that it holds, and the conversation with the rebalance listener, if there is one. `core.group` composes
-them; an event that a table does not know is a bug, and is reported with the machine's last lines. In the diagrams,
-events that leave a machine where it is are left out.
+A member of a group has five kinds of state machine: one for the session, one for the membership, one for the rebalance
+attempt, one for each partition that it owns, and one for the calls of the rebalance listener. `member_state_machine`
+contains them. An event that a table does not have is a defect: the error shows the last transitions of the machine.
+The diagrams leave out events that do not change the state.
 """
 
 

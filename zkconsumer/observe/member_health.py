@@ -154,7 +154,7 @@ def process_health(pid: int, members: Sequence[MemberHealth]) -> dict[str, Any]:
         "healthy": all(each.is_healthy for each in members),
         "alive": all(each.is_alive for each in members),
         "members": [each.as_json() for each in shown],
-        "members_left_out": len(members) - len(shown),
+        "members_omitted": len(members) - len(shown),
     }
 
 

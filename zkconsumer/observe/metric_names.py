@@ -129,10 +129,10 @@ QUEUED_BYTES = _row(
 )
 FETCHES_DEFERRED = _row(
     "ConsumerFetcherManager",
-    "HeldBackPerSec",
+    "FetchesDeferredPerSec",
     "clientId",
     MetricKind.METER,
-    "zkconsumer_fetches_held_back_total",
+    "zkconsumer_fetches_deferred_total",
     "How often a fetcher found no room in `queued.max.bytes`, and asked for nothing. It grows while the program is "
     "slower than the brokers. The original has none such.",
 )

@@ -37,7 +37,7 @@ SUM_DIGITS = 3
 COUNTERS_SHOWN_AS_ZERO = (
     "commits_failed", "drain_timeouts", "hooks_dropped", "hooks_failed", "kafka_commits_failed",
     "kafka_release_timeouts", "listener_calls_skipped", "listener_failures", "listener_timeouts",
-    "offsets_passed_over", "offsets_reasserted", "offsets_reset", "registrations_left_out",
+    "offsets_ignored", "offsets_rewritten", "offsets_reset", "registrations_ignored",
 )  # fmt: skip
 """Counters that are shown as 0 until they count, since alerts watch them: ``increase`` of Prometheus finds nothing in a
 series that begins with its first event."""

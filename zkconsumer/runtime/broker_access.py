@@ -88,7 +88,7 @@ class BrokerAccess:
             store,
             lookup_timeout_ms,
             config.security_protocol,
-            registered=API_VERSIONS_DENY_LIST.update_from_registration,
+            on_registered=API_VERSIONS_DENY_LIST.update_from_registration,
         )
         nobody = no_endpoint_message(config.security_protocol)
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
@@ -101,7 +101,7 @@ class BrokerAccess:
             client_id,
             timeout_ms,
             diagnose=self.diagnose,
-            nobody=self.no_broker_message,
+            no_broker_message=self.no_broker_message,
             clock=clock,
         )
 
@@ -114,7 +114,7 @@ def check_brokers(brokers: BootstrapClient) -> None:
     try:
         brokers.execute(
             lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, [], timeout_ms),
-            limit_ms=BROKER_CHECK_TIMEOUT_MS,
+            total_timeout_ms=BROKER_CHECK_TIMEOUT_MS,
         )
     except NoBrokerAvailableError as error:
         if error.authentication_error is not None:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class CallbackThread:
     """Runs calls in their order; the thread starts with the first one.  A call must not raise."""
 
-    def __init__(self, name: str, calls_max: int, on_death: OnThreadError) -> None:
+    def __init__(self, name: str, calls_max: int, on_thread_error: OnThreadError) -> None:
         self._name = name
         self._calls_max = calls_max
-        self._on_death = on_death
+        self._on_thread_error = on_thread_error
         self._calls: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
         self._worker: WorkerThread | None = None
@@ -45,7 +45,7 @@ class CallbackThread:
             self._calls.append(call)
             self._changed.notify_all()
             if self._worker is None:
-                self._worker = spawn(self._name, self._run, self._on_death, wake=self._wake)
+                self._worker = spawn(self._name, self._run, self._on_thread_error, wake=self._wake)
             return True
 
     def close(self, *, finish: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Does what the core says: one small function a command.
 
 ``ZooKeeperExecutor`` runs the procedures of ``zk`` and turns their results into events; the ``PartitionProcessor`` (in
-``holder``) starts and stops partitions; ``KafkaOffsetStore`` (in ``offsets``) asks the group's coordinator where
+``processor``) starts and stops partitions; ``KafkaOffsetStore`` (in ``offsets``) asks the group's coordinator where
 offsets are kept in Kafka.  None decides, and none waits: the answers come back as events.
 """
 
@@ -301,19 +301,19 @@ class MembershipCallbacks(Protocol):
 
 
 class CommandExecutor:
-    """Which command goes where; the rest of the world is told through ``outcome``."""
+    """Which command goes where; the rest of the world is told through ``callbacks``."""
 
     def __init__(
         self,
         member: str,
         zookeeper: ZooKeeperExecutor,
         kafka: KafkaOffsetStore | None,
-        holder: PartitionProcessor,
+        processor: PartitionProcessor,
         lease: Lease,
         listener: ListenerCalls,
         counters: Counters,
         observing: MemberObserver,
-        outcome: MembershipCallbacks,
+        callbacks: MembershipCallbacks,
     ) -> None:
         self._member = member
         self._observing = observing
@@ -329,22 +329,22 @@ class CommandExecutor:
             do.CommitToZooKeeper: zookeeper.commit,
             do.ReleaseOwnership: zookeeper.release_ownership,
             do.SetLease: lambda command: lease.set_until(command.until_ms),
-            do.StartFetching: holder.start_fetching,
-            do.Drain: holder.drain,
-            do.ForceDrain: holder.force_drain,
-            do.DropPartitions: holder.drop_partitions,
-            do.MoveToThread: holder.move_to_thread,
-            do.CollectPositions: lambda _: holder.collect_positions(),
+            do.StartFetching: processor.start_fetching,
+            do.Drain: processor.drain,
+            do.ForceDrain: processor.force_drain,
+            do.DropPartitions: processor.drop_partitions,
+            do.MoveToThread: processor.move_to_thread,
+            do.CollectPositions: lambda _: processor.collect_positions(),
             do.CallBeforeReleasing: listener.call_before_releasing,
             do.CallBeforeStarting: listener.call_before_starting,
             do.CallPartitionsLost: listener.call_partitions_lost,
             do.LogEvent: self._log_event,
             do.IncrementCounter: lambda command: counters.add(command.name, command.amount),
-            do.CompleteCommit: outcome.commit_completed,
-            do.AnnounceAssignment: outcome.assignment_complete,
-            do.AnnounceLeft: outcome.left,
-            do.AnnounceControl: outcome.control_changed,
-            do.Fail: outcome.failed,
+            do.CompleteCommit: callbacks.commit_completed,
+            do.AnnounceAssignment: callbacks.assignment_complete,
+            do.AnnounceLeft: callbacks.left,
+            do.AnnounceControl: callbacks.control_changed,
+            do.Fail: callbacks.failed,
         }
         if kafka is not None:
             self._handlers |= {

@@ -112,8 +112,8 @@ class ConnectorMember(Generic[M]):
             self.membership.authentication_failed,
             self.registry,
             self.observer.fetch_failed,
-            on_unknown=self.topic_finder.refresh if self.topic_finder is not None else None,
-            on_topics_refused=self.membership.topics_rejected,
+            on_unknown_topics=self.topic_finder.refresh if self.topic_finder is not None else None,
+            on_topics_rejected=self.membership.topics_rejected,
         )
         self.streams = StreamFetcher(self.fetchers, self.lease, self.membership.event_loop, self.metrics.tally_of)
         self.membership.attach_processor(self.streams)

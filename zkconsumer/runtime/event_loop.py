@@ -44,9 +44,9 @@ class EventLoop(ABC, Generic[E, T]):
     def handle_timer(self, timer: T, due_ms: int) -> None:
         """This timer was due then, and is set no more."""
 
-    def start_thread(self, name: str, on_death: Callable[[str, BaseException], None]) -> None:
+    def start_thread(self, name: str, on_thread_error: Callable[[str, BaseException], None]) -> None:
         """Begin."""
-        self._worker = spawn(name, self._run, on_death, wake=lambda: self._queue.put(None))
+        self._worker = spawn(name, self._run, on_thread_error, wake=lambda: self._queue.put(None))
 
     def stop(self, timeout_ms: int) -> bool:
         """End the thread; what was posted before may not be handled any more."""

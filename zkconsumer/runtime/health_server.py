@@ -64,7 +64,7 @@ class HealthServer:
 
     def start(self) -> None:
         """Begin to answer."""
-        self._worker = spawn("zkconsumer-health", self._serve, self._on_death, wake=self._wake)
+        self._worker = spawn("zkconsumer-health", self._serve, self._on_thread_error, wake=self._wake)
 
     def close(self) -> None:
         """End the thread, and remove the socket unless another has taken its place."""
@@ -84,7 +84,7 @@ class HealthServer:
         with suppress(OSError):
             self._wake_out.send(b"\0")
 
-    def _on_death(self, name: str, error: BaseException) -> None:
+    def _on_thread_error(self, name: str, error: BaseException) -> None:
         log.error("health-thread-died thread=%s", name, exc_info=error)
 
     def _serve(self, stop: StopSignal) -> None:
@@ -96,22 +96,22 @@ class HealthServer:
             if self._socket.fileno() not in ready or stop.is_set():
                 continue
             try:
-                asking, _ = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError as error:  # no descriptors left; or it has gone again
                 log.debug("health-accept-failed reason=%s", error)
                 stop.wait(PAUSE_AFTER_ERROR_MS)
                 continue
-            with asking:
-                self._send_report(asking)
+            with connection:
+                self._send_report(connection)
 
-    def _send_report(self, asking: socket.socket) -> None:
+    def _send_report(self, connection: socket.socket) -> None:
         try:
-            asking.settimeout(SEND_TIMEOUT_MS / 1000)
-            asking.sendall(self._current())
-            asking.shutdown(socket.SHUT_WR)
+            connection.settimeout(SEND_TIMEOUT_MS / 1000)
+            connection.sendall(self._current())
+            connection.shutdown(socket.SHUT_WR)
             with suppress(BlockingIOError):  # what was said is thrown away, or the end would look like an error
-                asking.setblocking(False)
-                asking.recv(65_536)
+                connection.setblocking(False)
+                connection.recv(65_536)
         except OSError as error:  # whoever asked has gone, or does not read
             log.debug("health-report-failed reason=%s", error)
 

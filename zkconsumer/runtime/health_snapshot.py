@@ -24,17 +24,17 @@ class MemberHealthSource:
     def __init__(
         self,
         member: ConnectorMember[Any],
-        look: Callable[[], MemberHealthSnapshot],
+        take_snapshot: Callable[[], MemberHealthSnapshot],
         group: str,
-        handed_out_at_ms: Callable[[], Iterable[int | None]],
+        delivered_at_ms: Callable[[], Iterable[int | None]],
         clock: Clock,
-        keeper: str = ZOOKEEPER,
+        coordination_service: str = ZOOKEEPER,
     ) -> None:
         self._member = member
-        self._take_snapshot = look
-        self._coordination_service = keeper
+        self._take_snapshot = take_snapshot
+        self._coordination_service = coordination_service
         self._group = group
-        self._handed_out_at_ms = handed_out_at_ms
+        self._handed_out_at_ms = delivered_at_ms
         self._clock = clock
         self._snapshot: MemberHealthSnapshot | None = None
         self._done = threading.Event()

@@ -26,11 +26,11 @@ log = logging.getLogger("zkconsumer.member")
 class HookCalls:
     """Calls the hooks, if there are any."""
 
-    def __init__(self, member: str, hooks: Hooks | None, counters: Counters, on_death: OnThreadError) -> None:
+    def __init__(self, member: str, hooks: Hooks | None, counters: Counters, on_thread_error: OnThreadError) -> None:
         self._member = member
         self._hooks = hooks
         self._counters = counters
-        self._thread = CallbackThread(f"{member}-hooks", HOOK_CALLS_QUEUED_MAX, on_death)
+        self._thread = CallbackThread(f"{member}-hooks", HOOK_CALLS_QUEUED_MAX, on_thread_error)
         self._logged_hooks: set[str] = set()
 
     def __bool__(self) -> bool:

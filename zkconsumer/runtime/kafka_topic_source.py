@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class KafkaTopicSource:
     """A ``TopicSource`` without watches: the finder tells of changes.
 
-    ``on_refused``: called with topics that brokers refuse; for the reading they count as missing.
+    ``on_topics_rejected``: called with topics that brokers refuse; for the reading they count as missing.
     """
 
-    def __init__(self, finder: TopicFinder, on_refused: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+    def __init__(self, finder: TopicFinder, on_topics_rejected: Callable[[Mapping[str, ErrorCode]], None]) -> None:
         self._finder = finder
-        self._on_refused = on_refused
+        self._on_topics_rejected = on_topics_rejected
         self.topic_czxids: dict[str, int] = {}
         """Not transactions of ZooKeeper, but small numbers that grow when a topic is created again."""
 
@@ -36,7 +36,7 @@ class KafkaTopicSource:
         yield from self._known(wanted)
         refused = self._finder.rejected(wanted)
         if refused:
-            self._on_refused(refused)
+            self._on_topics_rejected(refused)
         self.topic_czxids = {topic: self._finder.incarnation(topic) for topic in wanted}
         return {topic: self._finder.partitions(topic) for topic in wanted}
 

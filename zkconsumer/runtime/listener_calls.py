@@ -39,11 +39,11 @@ class ListenerEventSink(Protocol):
 class ListenerCalls:
     """Calls ``listener``, and tells the core when it came back."""
 
-    def __init__(self, member: str, control: ListenerEventSink, on_death: OnThreadError) -> None:
+    def __init__(self, member: str, control: ListenerEventSink, on_thread_error: OnThreadError) -> None:
         self.listener: ConsumerRebalanceListener | None = None
         self.member = member
         self._control = control
-        self._thread = CallbackThread(f"{member}-listener", LISTENER_CALLS_QUEUED_MAX, on_death)
+        self._thread = CallbackThread(f"{member}-listener", LISTENER_CALLS_QUEUED_MAX, on_thread_error)
         self._running: ev.ListenerReturned | None = None
         self._closed = False
         self._lost: set[TopicPartition] = set()

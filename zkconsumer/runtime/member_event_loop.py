@@ -36,10 +36,10 @@ class MemberEventLoop(EventLoop[Event, MemberTimer]):
         self._group = group
         self._executor: CommandSink | None = None
 
-    def start(self, name: str, performer: CommandSink, on_death: Callable[[str, BaseException], None]) -> None:
-        """Run from now on; commands go to ``performer``."""
-        self._executor = performer
-        self.start_thread(name, on_death)
+    def start(self, name: str, executor: CommandSink, on_thread_error: Callable[[str, BaseException], None]) -> None:
+        """Run from now on; commands go to ``executor``."""
+        self._executor = executor
+        self.start_thread(name, on_thread_error)
 
     def handle_event(self, event: Event) -> None:
         """Handle an event now; only on the control thread."""

@@ -101,11 +101,11 @@ class MemberMetrics:
         if largest > 0:
             return largest
         since_ms = self._rebalance_since_ms
-        stands_still = since_ms is not None and now_ms - since_ms > LAG_VALID_MS
+        is_rebalance_overdue = since_ms is not None and now_ms - since_ms > LAG_VALID_MS
         # Without a lease nothing is handed out, though the session may seem to live.
         is_joined = bool(self._queues())
         has_no_lease = is_joined and now_ms - self._lease.until_ms > LAG_VALID_MS
-        return LAG_UNKNOWN if stands_still or has_no_lease or LAG_UNKNOWN in lags else 0
+        return LAG_UNKNOWN if is_rebalance_overdue or has_no_lease or LAG_UNKNOWN in lags else 0
 
 
 def _lag(info: PartitionTopicInfo, now_ms: int) -> int:

@@ -1,6 +1,6 @@
 """What a connector does with its partitions: fetchers fill queues, streams empty them.
 
-``StreamFetcher`` is a ``Holder``: it knows no group and no ZooKeeper.
+``StreamFetcher`` is a ``PartitionProcessor``: it knows no group and no ZooKeeper.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QueueKey: TypeAlias = "tuple[str | None, str]"
 
 
 class StreamFetcher:
-    """Starts, stops and moves partitions between fetchers and streams; a ``Holder``."""
+    """Starts, stops and moves partitions between fetchers and streams; a ``PartitionProcessor``."""
 
     def __init__(
         self,

@@ -45,19 +45,19 @@ class TopicErrorHandler:
 
     def on_topic_errors(self, errors: Mapping[str, ErrorCode], needed: Collection[str]) -> None:
         """Brokers refuse these topics; the member cannot do its work without those that are ``needed``."""
-        in_the_way = {topic: error for topic, error in errors.items() if topic in needed}
+        fatal = {topic: error for topic, error in errors.items() if topic in needed}
         with self._lock:
             if self._has_ended:
                 return
-            self._has_ended = bool(in_the_way)
-            left_out = {topic: error for topic, error in errors.items() if topic not in needed}
-            due = self._reminders.select_due(left_out, self._clock.now_ms())
+            self._has_ended = bool(fatal)
+            ignored = {topic: error for topic, error in errors.items() if topic not in needed}
+            due = self._reminders.select_due(ignored, self._clock.now_ms())
         for topic in due:
-            words = f"topic={topic} reason={str(left_out[topic])!r}"
+            words = f"topic={topic} reason={str(ignored[topic])!r}"
             log.warning("topic-ignored member=%s %s: it is not read, and the others are", self._member, words)
             self._hooks.call("warning_logged", "WARNING", "topic-ignored", words)
-        if in_the_way:
-            self._end(topic_exception_of(in_the_way))
+        if fatal:
+            self._end(topic_exception_of(fatal))
 
 
 def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:

@@ -107,16 +107,16 @@ class ZooKeeperMembership:
         self._calls_lock = threading.Lock()
         self.topic_finder: TopicFinder | None = None
         if brokers.bootstrap is not None:
-            asks = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
+            topics_client = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
             self.topic_finder = TopicFinder(
                 self.id,
-                asks,
+                topics_client,
                 brokers.metadata_max_age_ms,
                 clock,
                 on_brokers=brokers.bootstrap.update,
                 on_change=lambda: self.event_loop.submit(ev.GroupChanged("topics in Kafka")),
-                on_refused=self.authentication_failed,
-                on_death=self.thread_died,
+                on_authentication_error=self.authentication_failed,
+                on_thread_error=self.thread_died,
             )
         self._topic_errors = TopicErrorHandler(self.id, clock, self.hooks, self._on_topic_error)
         topics = None if self.topic_finder is None else KafkaTopicSource(self.topic_finder, self.topics_rejected)
@@ -140,8 +140,8 @@ class ZooKeeperMembership:
     def attach_processor(self, holder: PartitionProcessor) -> None:
         """Start the control thread; ``holder`` is told what is ours."""
         self._holder = holder
-        halves = self._zookeeper, self._kafka, holder
-        performer = CommandExecutor(self.id, *halves, self.lease, self.listener, self.counters, self.observer, self)
+        executors = self._zookeeper, self._kafka, holder
+        performer = CommandExecutor(self.id, *executors, self.lease, self.listener, self.counters, self.observer, self)
         self.event_loop.start(f"{self.id}-control", performer, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
 
@@ -213,12 +213,12 @@ class ZooKeeperMembership:
         """
         self.listener.report_early_return()
         self.event_loop.submit(ev.LeaveRequested())
-        patience_ms = self._settings.drain_timeout_ms + self._settings.release_settle_ms + LEAVE_GRACE_MS
+        leave_timeout_ms = self._settings.drain_timeout_ms + self._settings.release_settle_ms + LEAVE_GRACE_MS
         if self.listener.listener is not None:
-            patience_ms += self._settings.listener_timeout_ms
+            leave_timeout_ms += self._settings.listener_timeout_ms
         if self.coordinator_channel is not None:
-            patience_ms += self._settings.kafka_close_timeout_ms
-        return self._has_left.wait(patience_ms / 1000) and not self._not_released
+            leave_timeout_ms += self._settings.kafka_close_timeout_ms
+        return self._has_left.wait(leave_timeout_ms / 1000) and not self._not_released
 
     def close(self) -> bool:
         """End everything: the holder's work, session, the holder's threads, control thread.  True when nothing was

@@ -96,16 +96,16 @@ class MemoryTransport:
 class TcpServer:
     """One broker's port: a thread that accepts, and one for each client."""
 
-    def __init__(self, state: ClusterState, broker: FakeBroker, port: int, on_death: OnThreadError) -> None:
+    def __init__(self, state: ClusterState, broker: FakeBroker, port: int, on_thread_error: OnThreadError) -> None:
         self._state = state
         self._broker = broker
-        self._on_death = on_death
+        self._on_thread_error = on_thread_error
         self._name = f"fake-broker-{broker.broker_id}"
         self._listener = socket.create_server((HOST, port), backlog=LISTEN_BACKLOG)
         self.port: int = self._listener.getsockname()[1]
         self._clients: list[WorkerThread] = []
         self._numbers = count()
-        self._acceptor = spawn(f"{self._name}-accept", self._accept, on_death, wake=self._knock)
+        self._acceptor = spawn(f"{self._name}-accept", self._accept, on_thread_error, wake=self._knock)
 
     def stop(self) -> bool:
         """Stop listening and end every conversation; False: a thread did not end in time."""
@@ -130,7 +130,7 @@ class TcpServer:
             conversation = FakeTcpConnection(self._state, self._broker, client)
             self._clients = [worker for worker in self._clients if worker.is_alive]
             name = f"{self._name}-client-{next(self._numbers)}"
-            self._clients.append(spawn(name, conversation.run, self._on_death, wake=conversation.wake))
+            self._clients.append(spawn(name, conversation.run, self._on_thread_error, wake=conversation.wake))
 
 
 class FakeTcpConnection:

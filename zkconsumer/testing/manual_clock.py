@@ -1,6 +1,6 @@
 """A clock that stands still until a test moves it.
 
-Whoever waits by it must be woken by hand: ``Lease.wake``, ``FakeCluster.poke``.
+Whoever waits by it must be woken by hand: ``Lease.wake``, ``FakeCluster.wake_waiting_requests``.
 """
 
 from __future__ import annotations

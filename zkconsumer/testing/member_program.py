@@ -83,24 +83,22 @@ class MemberEventLog:
 
     def note(self, word: str, rest: str = "") -> None:
         """A line for people, and for ``PythonMember``."""
-        self._writer.write_offsets(HistoryNote(self.now_ms(), f"{word} {rest}".strip()))
+        self._writer.write(HistoryNote(self.now_ms(), f"{word} {rest}".strip()))
 
     def declared(self, consumer_id: str, streams: int) -> None:
-        self._writer.write_offsets(
-            MemberDeclared(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams)
-        )
+        self._writer.write(MemberDeclared(self.now_ms(), self.member, "ours", os.getpid(), consumer_id, streams))
 
     def joined(self) -> None:
-        self._writer.write_offsets(Joined(self.now_ms(), self.member))
+        self._writer.write(Joined(self.now_ms(), self.member))
 
     def leaving(self) -> None:
-        self._writer.write_offsets(Leaving(self.now_ms(), self.member))
+        self._writer.write(Leaving(self.now_ms(), self.member))
 
     def left(self) -> None:
-        self._writer.write_offsets(Left(self.now_ms(), self.member))
+        self._writer.write(Left(self.now_ms(), self.member))
 
     def commit_called(self) -> None:
-        self._writer.write_offsets(CommitCalled(self.now_ms(), self.member))
+        self._writer.write(CommitCalled(self.now_ms(), self.member))
 
     def delivered(self, thread: int, topic: str, partition: int, offset: int) -> None:
         """A record was returned to this thread."""
@@ -109,18 +107,18 @@ class MemberEventLog:
 
     def consumed(self, thread: int, topic: str, partition: int, offset: int) -> None:
         """This thread is about to ask for the next record."""
-        self._writer.write_offsets(RecordConsumed(self.now_ms(), self.member, topic, partition, offset))
+        self._writer.write(RecordConsumed(self.now_ms(), self.member, topic, partition, offset))
         self._unacknowledged.pop(thread, None)
 
     def acquired(self, tp: TopicPartition) -> None:
-        self._writer.write_offsets(MemberAcquiredPartition(self.now_ms(), self.member, tp.topic, tp.partition))
+        self._writer.write(MemberAcquiredPartition(self.now_ms(), self.member, tp.topic, tp.partition))
 
     def released(self, tp: TopicPartition, *, keeps_it: bool) -> None:
         """An owner node of ours is gone; ``keeps_it``: for another thread of this member."""
         if (tp.topic, tp.partition) in list(self._unacknowledged.values()):
-            self._writer.write_offsets(DrainTimedOut(self.now_ms(), self.member, tp.topic, tp.partition))
+            self._writer.write(DrainTimedOut(self.now_ms(), self.member, tp.topic, tp.partition))
         if not keeps_it:
-            self._writer.write_offsets(MemberReleasedPartition(self.now_ms(), self.member, tp.topic, tp.partition))
+            self._writer.write(MemberReleasedPartition(self.now_ms(), self.member, tp.topic, tp.partition))
 
 
 class EventLoggingStore:

@@ -93,8 +93,8 @@ class _Znode:
     def write(self, data: bytes, version: int, mzxid: int, mtime_ms: int) -> None:
         self.data, self.version, self.mzxid, self.mtime_ms = data, version, mzxid, mtime_ms
 
-    def allows(self, perm: int, who: AuthIds) -> bool:
-        return any(entry.perms & perm and (entry.scheme, entry.id) in (ANYONE, *who) for entry in self.acl)
+    def allows(self, perm: int, auth_ids: AuthIds) -> bool:
+        return any(entry.perms & perm and (entry.scheme, entry.id) in (ANYONE, *auth_ids) for entry in self.acl)
 
 
 def parent_of(path: str) -> str:
@@ -107,15 +107,15 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _effective_acl(acl: tuple[Acl, ...], who: AuthIds) -> tuple[Acl, ...]:
+def _effective_acl(acl: tuple[Acl, ...], auth_ids: AuthIds) -> tuple[Acl, ...]:
     """A list as it is kept: ``auth`` stands for everybody as whom the session is logged in; nothing, when nobody."""
     kept: list[Acl] = []
     for entry in acl:
         if entry.scheme != "auth":
             kept.append(entry)
-        elif not who:
+        elif not auth_ids:
             return ()
-        kept += [Acl(entry.perms, scheme, name) for scheme, name in sorted(who) if entry.scheme == "auth"]
+        kept += [Acl(entry.perms, scheme, name) for scheme, name in sorted(auth_ids) if entry.scheme == "auth"]
     return tuple(dict.fromkeys(kept))
 
 
@@ -137,20 +137,20 @@ class ZnodeTree:
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._undo: list[Callable[[], None]] = []
 
-    def get(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ZnodeData | StoreError:
+    def get(self, path: str, auth_ids: AuthIds = NO_AUTH_IDS) -> ZnodeData | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        return ZnodeData(node.data, node.stat()) if node.allows(PERM_READ, who) else NoAuth(path)
+        return ZnodeData(node.data, node.stat()) if node.allows(PERM_READ, auth_ids) else NoAuth(path)
 
-    def exists(self, path: str, who: AuthIds = NO_AUTH_IDS) -> Stat | StoreError | None:
+    def exists(self, path: str, auth_ids: AuthIds = NO_AUTH_IDS) -> Stat | StoreError | None:
         """Needs the right to read, as on recent servers; the old ones tell everybody."""
         node = self._nodes.get(path)
         if node is None:
             return None
-        return node.stat() if node.allows(PERM_READ, who) else NoAuth(path)
+        return node.stat() if node.allows(PERM_READ, auth_ids) else NoAuth(path)
 
-    def get_acl(self, path: str, who: AuthIds = NO_AUTH_IDS) -> tuple[Acl, ...] | StoreError:
+    def get_acl(self, path: str, auth_ids: AuthIds = NO_AUTH_IDS) -> tuple[Acl, ...] | StoreError:
         """Needs the right to read or to administer, as on recent servers; the old ones tell everybody.
 
         Who may not administer is not told the hash of a password.
@@ -158,14 +158,14 @@ class ZnodeTree:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(PERM_READ | PERM_ADMIN, who):
+        if not node.allows(PERM_READ | PERM_ADMIN, auth_ids):
             return NoAuth(path)
-        is_told_all = node.allows(PERM_ADMIN, who)
+        is_told_all = node.allows(PERM_ADMIN, auth_ids)
         return tuple(entry if is_told_all else _without_hash(entry) for entry in node.acl)
 
-    def node_acl(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ZnodeAcl | StoreError:
+    def node_acl(self, path: str, auth_ids: AuthIds = NO_AUTH_IDS) -> ZnodeAcl | StoreError:
         """See ``get_acl``."""
-        acl = self.get_acl(path, who)
+        acl = self.get_acl(path, auth_ids)
         return acl if isinstance(acl, StoreError) else ZnodeAcl(acl, self._nodes[path].stat())
 
     def has_node(self, path: str) -> bool:
@@ -177,18 +177,18 @@ class ZnodeTree:
         node = self._nodes.get(path)
         return None if node is None else node.data
 
-    def children(self, path: str, who: AuthIds = NO_AUTH_IDS) -> ChildNames | StoreError:
+    def children(self, path: str, auth_ids: AuthIds = NO_AUTH_IDS) -> ChildNames | StoreError:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(PERM_READ, who):
+        if not node.allows(PERM_READ, auth_ids):
             return NoAuth(path)
         # A server's order is that of a hash set: whoever needs an order must sort.
         names = sorted(node.children, key=lambda name: (zlib.crc32(name.encode()), name))
         return ChildNames(names, node.stat())
 
     def apply(
-        self, ops: Sequence[Op], session_id: int, wall_ms: int, who: AuthIds = NO_AUTH_IDS
+        self, ops: Sequence[Op], session_id: int, wall_ms: int, auth_ids: AuthIds = NO_AUTH_IDS
     ) -> tuple[MultiOk | MultiFailed, list[ZnodeChange]]:
         """All operations in one transaction, or none; with what changed, in order."""
         self.zxid += 1
@@ -196,7 +196,7 @@ class ZnodeTree:
         changes: list[ZnodeChange] = []
         results: list[str | Stat | None] = []
         for index, op in enumerate(ops):
-            result = self._apply_one(op, session_id, wall_ms, who, changes)
+            result = self._apply_one(op, session_id, wall_ms, auth_ids, changes)
             if isinstance(result, StoreError):
                 for back in reversed(self._undo):
                     back()
@@ -219,17 +219,17 @@ class ZnodeTree:
         self._nodes[path].acl = acl
         self._nodes[path].aversion += 1
 
-    def change_acl(self, path: str, acl: tuple[Acl, ...], version: int, who: AuthIds) -> Stat | StoreError:
+    def change_acl(self, path: str, acl: tuple[Acl, ...], version: int, auth_ids: AuthIds) -> Stat | StoreError:
         """The same for a client: the list is looked at first, then the node, the right to administer, and the version
         of the list."""
         self.zxid += 1
-        in_force = _effective_acl(acl, who)
+        in_force = _effective_acl(acl, auth_ids)
         if not in_force:
             return store_error_of(_INVALID_ACL, path)
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(PERM_ADMIN, who):
+        if not node.allows(PERM_ADMIN, auth_ids):
             return NoAuth(path)
         if version not in (ANY_VERSION, node.aversion):
             return BadVersion(path)
@@ -241,30 +241,30 @@ class ZnodeTree:
         return {path: self._nodes[path].data for path in sorted(self._nodes) if path != "/"}
 
     def _apply_one(
-        self, op: Op, session_id: int, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]
+        self, op: Op, session_id: int, wall_ms: int, auth_ids: AuthIds, changes: list[ZnodeChange]
     ) -> str | Stat | StoreError | None:
         match op:
             case CreateOp():
-                return self._create(op, session_id, wall_ms, who, changes)
+                return self._create(op, session_id, wall_ms, auth_ids, changes)
             case SetOp():
-                return self._set(op, wall_ms, who, changes)
+                return self._set(op, wall_ms, auth_ids, changes)
             case DeleteOp():
-                return self._delete(op, who, changes)
+                return self._delete(op, auth_ids, changes)
             case CheckOp(path, version):
-                return self._refusal(path, PERM_READ, version, who)
+                return self._refusal(path, PERM_READ, version, auth_ids)
 
     def _create(
-        self, op: CreateOp, session_id: int, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]
+        self, op: CreateOp, session_id: int, wall_ms: int, auth_ids: AuthIds, changes: list[ZnodeChange]
     ) -> str | StoreError:
         if op.path == "/":
             return NodeExists(op.path)
-        acl = _effective_acl(op.acl or OPEN_ACL, who)
+        acl = _effective_acl(op.acl or OPEN_ACL, auth_ids)
         if not acl:
             return store_error_of(_INVALID_ACL, op.path)
         parent = self._nodes.get(parent_of(op.path))
         if parent is None:
             return NoNode(op.path)
-        if not parent.allows(PERM_CREATE, who):
+        if not parent.allows(PERM_CREATE, auth_ids):
             return NoAuth(op.path)
         if op.path in self._nodes:
             return NodeExists(op.path)
@@ -285,8 +285,8 @@ class ZnodeTree:
         changes.append(ZnodeChange(op.path, "created"))
         return op.path
 
-    def _set(self, op: SetOp, wall_ms: int, who: AuthIds, changes: list[ZnodeChange]) -> Stat | StoreError:
-        refusal = self._refusal(op.path, PERM_WRITE, op.version, who)
+    def _set(self, op: SetOp, wall_ms: int, auth_ids: AuthIds, changes: list[ZnodeChange]) -> Stat | StoreError:
+        refusal = self._refusal(op.path, PERM_WRITE, op.version, auth_ids)
         if refusal is not None:
             return refusal
         node = self._nodes[op.path]
@@ -295,13 +295,13 @@ class ZnodeTree:
         changes.append(ZnodeChange(op.path, "data"))
         return node.stat()
 
-    def _delete(self, op: DeleteOp, who: AuthIds, changes: list[ZnodeChange]) -> StoreError | None:
+    def _delete(self, op: DeleteOp, auth_ids: AuthIds, changes: list[ZnodeChange]) -> StoreError | None:
         if op.path == "/":
             return store_error_of(_BAD_ARGUMENTS, op.path)
         parent, node = self._nodes.get(parent_of(op.path)), self._nodes.get(op.path)
         if parent is None:
             return NoNode(op.path)
-        if not parent.allows(PERM_DELETE, who):
+        if not parent.allows(PERM_DELETE, auth_ids):
             return NoAuth(op.path)
         if node is None:
             return NoNode(op.path)
@@ -312,11 +312,11 @@ class ZnodeTree:
         self._remove(op.path, changes)
         return None
 
-    def _refusal(self, path: str, perm: int, version: int, who: AuthIds) -> StoreError | None:
+    def _refusal(self, path: str, perm: int, version: int, auth_ids: AuthIds) -> StoreError | None:
         node = self._nodes.get(path)
         if node is None:
             return NoNode(path)
-        if not node.allows(perm, who):
+        if not node.allows(perm, auth_ids):
             return NoAuth(path)
         return None if version in (ANY_VERSION, node.version) else BadVersion(path)
 

@@ -35,7 +35,7 @@ typedef struct {
     zk_cursor c;
     Py_buffer set;
     Py_buffer body; /* what the current entry expanded to */
-    Py_buffer left_out;
+    Py_buffer excluded;
     PyObject *view;    /* a memoryview of the record set */
     PyObject *expand;  /* of `expand(codec, payload, magic, limit)` */
     PyObject *blocks;  /* (of snappy, of lz4, of zstd or None, what they raise): decoders `into(block, out) -> bytes` */
@@ -51,7 +51,7 @@ typedef struct {
 static void cursor_dealloc(cursor *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     if (self->body.obj) PyBuffer_Release(&self->body);
-    if (self->left_out.obj) PyBuffer_Release(&self->left_out);
+    if (self->excluded.obj) PyBuffer_Release(&self->excluded);
     if (self->set.obj) PyBuffer_Release(&self->set);
     Py_XDECREF(self->view);
     Py_XDECREF(self->expand);
@@ -65,11 +65,11 @@ static void cursor_dealloc(cursor *self) {
 
 #define JOINED_BYTES_MAX (1 << 28)
 
-/* Cursor(record_set, start_offset, end_offset, check_crcs, left_out, with_instructions, expand, blocks, refused, limit,
+/* Cursor(record_set, start_offset, end_offset, check_crcs, excluded, with_instructions, expand, blocks, refused, limit,
  * joined_bytes_max).  `expand(codec, payload, magic, limit)` gives what a payload stands for, or raises one of `refused`.
  * `joined_bytes_max`: the most bytes of a table that is made of several entries. */
 static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    PyObject *record_set, *left_out, *expand, *blocks, *refused, *limit;
+    PyObject *record_set, *excluded, *expand, *blocks, *refused, *limit;
     long long start, end, joined_bytes_max;
     int check, with_instructions;
     if (kwargs && PyObject_Size(kwargs)) {
@@ -77,7 +77,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     if (!PyArg_ParseTuple(
-            args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &left_out, &with_instructions, &expand, &PyTuple_Type,
+            args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &excluded, &with_instructions, &expand, &PyTuple_Type,
             &blocks, &refused, &limit, &joined_bytes_max))
         return NULL;
     if (PyTuple_Size(blocks) != 4) {
@@ -95,7 +95,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     cursor *self = (cursor *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     if (PyObject_GetBuffer(record_set, &self->set, PyBUF_SIMPLE) < 0) goto failed;
-    if (left_out != Py_None && PyObject_GetBuffer(left_out, &self->left_out, PyBUF_SIMPLE) < 0) goto failed;
+    if (excluded != Py_None && PyObject_GetBuffer(excluded, &self->excluded, PyBUF_SIMPLE) < 0) goto failed;
     if (!(self->view = PyMemoryView_FromObject(record_set))) goto failed;
     if (self->set.len > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "a record set of 2 GiB or more");
@@ -113,8 +113,8 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         .start_offset = start,
         .end_offset = end,
         .check_crcs = check,
-        .left_out = self->left_out.buf,
-        .left_out_count = self->left_out.len / (Py_ssize_t)sizeof(int64_t),
+        .excluded = self->excluded.buf,
+        .excluded_count = self->excluded.len / (Py_ssize_t)sizeof(int64_t),
         .crc = with_instructions ? &state->crc : &state->crc_tables_only,
         .offset_before = -1,
     };

@@ -102,7 +102,7 @@ def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
 
 
 class _FetchCodec:
-    """``table.Coder`` of ``FAST_FETCH``."""
+    """``message_schema.MessageCodec`` of ``FAST_FETCH``."""
 
     def write(self, out: bytearray, body: FetchRequestBody, version: int) -> None:
         flexible = FETCH.is_flexible(version)

@@ -68,7 +68,7 @@ def read_tables(
     check_crcs: bool = True,
     *,
     end_offset: int = NO_END,
-    left_out: Collection[int] = (),
+    excluded_batches: Collection[int] = (),
     max_bytes: int = NO_LIMIT,
     joined_bytes_max: int = JOINED_BYTES_MAX,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
@@ -79,13 +79,13 @@ def read_tables(
     ``decoder``: ``compiled.RECORD_DECODER``.  ``rows``: filled again for each table; its size, a multiple of
     ``ROW.size``, bounds the number of rows.  ``max_bytes``: no record of a table begins that many bytes behind the
     first one. ``joined_bytes_max``: small compressed entries that follow each other become one table, whose data is a
-    copy of at most that many bytes; entries of more than a quarter of it are not joined. ``left_out``: as for
+    copy of at most that many bytes; entries of more than a quarter of it are not joined. ``excluded_batches``: as for
     ``iter_records``. ``with_instructions`` False: checksums without the processor's instructions.
 
     Raises as ``records.iter_records`` does, after the table with the records before the error.
     """
     flat = flat_bytes(record_set)
-    positions = array("q", sorted(left_out)) if left_out else None
+    positions = array("q", sorted(excluded_batches)) if excluded_batches else None
     cursor = decoder.Cursor(
         flat, start_offset, end_offset, check_crcs, positions, with_instructions, compression.decompress,
         compression.BLOCK_DECODERS, DECODE_ERRORS, decompressed_bytes_max, joined_bytes_max,
@@ -104,7 +104,9 @@ def read_tables(
         if stop == end:
             return
         if stop == odd:
-            limits = _Limits(cursor.next_offset, end_offset, check_crcs, frozenset(left_out), decompressed_bytes_max)
+            limits = _Limits(
+                cursor.next_offset, end_offset, check_crcs, frozenset(excluded_batches), decompressed_bytes_max
+            )
             yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, rows)
             cursor.skip()
 
@@ -113,7 +115,7 @@ class _Limits(NamedTuple):
     start_offset: int
     end_offset: int
     check_crcs: bool
-    left_out: frozenset[int]
+    excluded_batches: frozenset[int]
     decompressed_bytes_max: int
 
 
@@ -132,7 +134,7 @@ def _read_in_python(
             flat, entry, offset_before, start, limits.check_crcs, most, tally, end_offset=limits.end_offset
         )
     else:
-        start = entry.last_offset + 1 if position in limits.left_out else start
+        start = entry.last_offset + 1 if position in limits.excluded_batches else start
         records = read_batch(flat, entry, start, limits.check_crcs, most, tally, end_offset=limits.end_offset)
     yield from tables_from_records((record for record in records if record.offset >= limits.start_offset), rows)
 

@@ -95,10 +95,10 @@ def iter_records(
     check_crcs: bool = True,
     *,
     end_offset: int = NO_END,
-    left_out: Collection[int] = (),
+    excluded_batches: Collection[int] = (),
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     tally: RecordCounter | None = None,
-    allowance: DecompressionBudget | None = None,
+    budget: DecompressionBudget | None = None,
 ) -> Iterator[Record]:
     """The records with ``start_offset`` <= offset < ``end_offset``, in strictly increasing order of offset.
 
@@ -107,10 +107,10 @@ def iter_records(
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.  Nothing at or after
     ``end_offset`` is looked at, beyond the checksum of the batch that holds it.
 
-    ``left_out``: positions of batches whose records are left out (``transactions.aborted_batches``); their checksums
-    are verified.
+    ``excluded_batches``: positions of batches whose records are left out (``transactions.aborted_batches``); their
+    checksums are verified.
 
-    ``allowance``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
+    ``budget``: what compressed batches (format 2) are charged to, for a caller that bounds several record sets
     together; ``DecompressionLimitError``, a kind of ``InvalidMessageException``, when it does not suffice.
 
     ``tally`` is raised after some dozen records, and by the rest of an entry when it is finished, or the iterator
@@ -130,8 +130,8 @@ def iter_records(
         if entry.offset >= end_offset and not (entry.magic < 2 and codec_of(flat, entry)):
             return
         if entry.magic == 2:
-            start = entry.last_offset + 1 if entry.position in left_out else start_offset
-            limits = start, check_crcs, decompressed_bytes_max, tally, allowance
+            start = entry.last_offset + 1 if entry.position in excluded_batches else start_offset
+            limits = start, check_crcs, decompressed_bytes_max, tally, budget
             yield from read_batch(flat, entry, *limits, end_offset=end_offset)
         else:
             rules = start_offset, check_crcs, decompressed_bytes_max, tally

@@ -53,8 +53,8 @@ typedef struct {
     int64_t start_offset; /* records below it are left out */
     int64_t end_offset;   /* reading ends before the first record that has at least this offset */
     bool check_crcs;
-    const int64_t *left_out; /* positions of batches to leave out, ascending (aborted transactions) */
-    int64_t left_out_count;
+    const int64_t *excluded; /* positions of batches to leave out, ascending (aborted transactions) */
+    int64_t excluded_count;
     const zk_crc *crc;
 
     /* The entry that is being read, or comes next. */
@@ -214,13 +214,13 @@ static zk_stop zk_open_batch(zk_cursor *c) {
         return ZK_ODD;
     int32_t attributes = at[22], count = zk_i32(at + 57);
     if (count < 0) return ZK_ODD;
-    bool is_left_out = false;
-    while (c->left_out_count && *c->left_out <= c->position) {
-        is_left_out = *c->left_out == c->position;
-        c->left_out++;
-        c->left_out_count--;
+    bool is_excluded = false;
+    while (c->excluded_count && *c->excluded <= c->position) {
+        is_excluded = *c->excluded == c->position;
+        c->excluded++;
+        c->excluded_count--;
     }
-    if (attributes & ZK_CONTROL || count == 0 || c->last_offset < c->start_offset || is_left_out) {
+    if (attributes & ZK_CONTROL || count == 0 || c->last_offset < c->start_offset || is_excluded) {
         zk_skip(c);
         return ZK_FULL;
     }

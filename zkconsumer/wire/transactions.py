@@ -27,7 +27,7 @@ _PRODUCER_ID = Struct(">q")
 
 
 def aborted_batches(record_set: bytes | memoryview, aborted: Sequence[AbortedTransaction]) -> list[int]:
-    """The positions of the batches that belong to these transactions; for ``left_out`` of ``iter_records``.
+    """The positions of the batches that belong to these transactions; for ``excluded_batches`` of ``iter_records``.
 
     ``aborted``: as the broker sent it, in any order.  Raises as ``entries.walk`` does for what stands before the end of
     the record set; checksums are not looked at, the record reader does that.

@@ -79,11 +79,11 @@ class DenialCollector:
 
     def read_acls(self) -> Generator[list[Request], list[Result], None]:
         """Read the lists that were not looked at yet: one round, and none when nothing was denied."""
-        dark = [denial for denial in self.by_path.values() if not denial.message]
-        if not dark:
+        unexplained = [denial for denial in self.by_path.values() if not denial.message]
+        if not unexplained:
             return
-        answers = yield [GetAcl(denial.path) for denial in dark]
-        for denial, answer in zip(dark, answers, strict=True):
+        answers = yield [GetAcl(denial.path) for denial in unexplained]
+        for denial, answer in zip(unexplained, answers, strict=True):
             self.by_path[denial.path] = AclDenial(denial.path, denial.perm, _words(denial, answer))
 
 

@@ -29,11 +29,11 @@ class BrokerDirectory:
 
     def __init__(
         self, store: ZkStore, timeout_ms: int, protocol: str = PLAINTEXT,
-        *, registered: Callable[[str, int, int], object] = lambda host, port, version: None,
+        *, on_registered: Callable[[str, int, int], object] = lambda host, port, version: None,
     ) -> None:  # fmt: skip
-        """``registered`` is told host, port and the version of the registration, of each that is found."""
+        """``on_registered`` is told host, port and the version of the registration, of each that is found."""
         self._store = store
-        self._registered = registered
+        self._registered = on_registered
         self._protocol = protocol
         self._timeout_ms = timeout_ms
         self._logged: dict[int, str] = {}

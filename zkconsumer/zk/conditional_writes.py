@@ -132,7 +132,7 @@ class ConditionalWrites:
             yield from self._try(self._plans(left, singly=True), is_last=True)
 
     def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[MultiPlan]:
-        return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, singly=singly)
+        return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, one_by_one=singly)
 
     def _make_parents(self) -> Procedure[None]:
         topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}

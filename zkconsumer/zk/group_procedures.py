@@ -135,7 +135,7 @@ def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[S
 class AcquireOwnershipProcedure:
     """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch.
 
-    ``listed``: the lists that need not be read again before the first multi.
+    ``owner_lists``: the lists that need not be read again before the first multi.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class AcquireOwnershipProcedure:
         owners: Mapping[TopicPartition, str],
         control_version: int | None,
         acl: tuple[Acl, ...] | None = None,
-        listed: OwnerListCache | None = None,
+        owner_lists: OwnerListCache | None = None,
     ) -> None:
         self.results: dict[TopicPartition, AcquireResult] = {}
-        self._owner_lists = OwnerListCache() if listed is None else listed
+        self._owner_lists = OwnerListCache() if owner_lists is None else owner_lists
         self.denials = DenialCollector()
         self.unwatched: set[str] = set()
         self._group = group
@@ -166,7 +166,7 @@ class AcquireOwnershipProcedure:
             if not left:
                 break
             is_last = attempt == ROUNDS_MAX - 1
-            plans = pack_multis([(tp, self._ops(tp)) for tp in left], self._control, singly=is_last)
+            plans = pack_multis([(tp, self._ops(tp)) for tp in left], self._control, one_by_one=is_last)
             yield from self._try(plans, is_last=is_last)
         if look_closely:
             yield from self._identify_owners()
@@ -181,7 +181,7 @@ class AcquireOwnershipProcedure:
     def _try(self, plans: list[MultiPlan], *, is_last: bool) -> Procedure[None]:
         answers = yield [multi_of(plan, self._control) for plan in plans]
         parents_missing: set[str] = set()
-        look = False
+        must_relist = False
         for plan, answer in zip(plans, answers, strict=True):
             chunk = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
@@ -191,7 +191,7 @@ class AcquireOwnershipProcedure:
                 if answer.failed < len(self._control):
                     self._set_result(chunk, WriteOutcome.FAILED, CONTROL_CHANGED)
                 elif isinstance(answer.error, NodeExists) and not is_last:
-                    look = True
+                    must_relist = True
                 elif isinstance(answer.error, NodeExists):
                     self._set_result([chunk[at]], WriteOutcome.CONFLICT, "another member holds it")
                 else:
@@ -205,7 +205,7 @@ class AcquireOwnershipProcedure:
                 self._set_result(chunk, outcome_of(answer), describe_result(answer))
         if parents_missing and not is_last:
             yield from self._make_parents(parents_missing)
-        if look:
+        if must_relist:
             for topic in {tp.topic for tp in self._owners if tp not in self.results}:
                 self._owner_lists.invalidate(topic)  # what it says is free has an owner
             yield from self._exclude_owned()
@@ -273,13 +273,13 @@ def list_owners(
     topics: Sequence[str],
     mine: Sequence[TopicPartition] = (),
     session_id: int = 0,
-    listed: OwnerListCache | None = None,
+    owner_lists: OwnerListCache | None = None,
 ) -> Procedure[dict[str, frozenset[int]]]:
     """Which partitions of these topics have an owner node; a topic that could not be listed is left out.
 
     The nodes of ``mine`` that are listed are read as well (one packet where the server reads many at once, else one
     each): a node of another session does not count, since the list alone cannot tell that ours was replaced.
-    ``listed`` gets the lists, for the claims that follow.
+    ``owner_lists`` gets the lists, for the claims that follow.
     """
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
@@ -287,10 +287,10 @@ def list_owners(
         for topic, answer in zip(topics, answers, strict=True)
         if isinstance(answer, ChildNames)
     }
-    if listed is not None:
+    if owner_lists is not None:
         for topic, answer in zip(topics, answers, strict=True):
             if isinstance(answer, ChildNames):
-                listed.put(topic, answer.names)
+                owner_lists.put(topic, answer.names)
     held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
     if held:
         [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]
@@ -361,14 +361,14 @@ def control_check(group: str, version: int | None) -> tuple[Op, ...]:
 
 
 def pack_multis(
-    planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, singly: bool
+    planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, one_by_one: bool
 ) -> list[MultiPlan]:
     """What goes into one multi: as many partitions as a server takes, by operations and by bytes; or one each."""
     plans: list[MultiPlan] = []
     ops_left = bytes_left = 0
     for tp, ops in planned:
         size = sum(map(_bytes_of, ops))
-        if singly or not plans or len(ops) > ops_left or size > bytes_left:
+        if one_by_one or not plans or len(ops) > ops_left or size > bytes_left:
             plans.append([])
             ops_left, bytes_left = MULTI_OPS_MAX - len(control), MULTI_BYTES_MAX
         plans[-1].append((tp, ops))

@@ -98,11 +98,11 @@ class GroupReader:
                 left_out[member] = str(registration)
             else:
                 subscriptions[member] = TopicSubscription(registration.pattern, registration.subscription)
-        concerned = [own, *subscriptions.values()] if whole_group else [own]
+        relevant = [own, *subscriptions.values()] if whole_group else [own]
         # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
-        needs_all = any(subscription.is_filter for subscription in concerned)
+        needs_all = any(subscription.is_filter for subscription in relevant)
         all_topics = tuple(filter(is_usable_topic_name, (yield from self._topics.read_all()))) if needs_all else None
-        wanted = _subscribed_topics(concerned, all_topics or ())
+        wanted = _subscribed_topics(relevant, all_topics or ())
         partitions = yield from self._topics.read(wanted)
         control = yield from self._read_control()
         found = {topic: numbers for topic in sorted(wanted) if (numbers := partitions.get(topic)) is not None}
@@ -110,8 +110,8 @@ class GroupReader:
         if breaks != self._disconnect_count:
             raise GroupReadError("the connection broke while the group was read")
         missing = frozenset(wanted - found.keys())
-        births = {topic: birth for topic in found if (birth := self._topics.topic_czxids.get(topic)) is not None}
-        return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, births)
+        topic_czxids = {topic: birth for topic in found if (birth := self._topics.topic_czxids.get(topic)) is not None}
+        return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, topic_czxids)
 
     def _read_members(self) -> Procedure[list[str]]:
         """The members in ZooKeeper's order; those whose registration went meanwhile are left out."""

@@ -108,9 +108,9 @@ class OutgoingPacket(Protocol):
 class ZooKeeperConnection:
     """One session after the other, at the servers ``addresses``.
 
-    All callbacks are called on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST, ``feed`` to
-    hand over what may be sent now (by ``call``; after CONNECTED not before we are logged in), ``on_watch`` with the
-    bytes of a watch event, ``on_login_refused`` with the reason.
+    All callbacks are called on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST, ``send_queued``
+    to hand over what may be sent now (by ``call``; after CONNECTED not before we are logged in), ``on_watch`` with the
+    bytes of a watch event, ``on_login_failed`` with the reason.
     """
 
     def __init__(
@@ -119,19 +119,19 @@ class ZooKeeperConnection:
         session_timeout_ms: int,
         clock: Clock,
         *,
-        feed: Callable[[], None],
+        send_queued: Callable[[], None],
         on_state: Callable[[str], None],
         on_watch: Callable[[bytes, int], None],
-        on_login_refused: Callable[[str], None],
+        on_login_failed: Callable[[str], None],
         security: ZkSecurity = NO_SECURITY,
     ) -> None:
         self._handler = _KazooHandler(clock, addresses.count(",") + 1, security.tls)
         self._addresses = addresses
         self._client = _new_client(addresses, session_timeout_ms, self._handler)
-        self._connection = _KazooConnection(self._client, on_watch, security.login, on_login_refused)
+        self._connection = _KazooConnection(self._client, on_watch, security.login, on_login_failed)
         self._client._connection = self._connection
         self._client.add_listener(on_state)
-        self._handler.attach(self._client, self._connection, feed)
+        self._handler.attach(self._client, self._connection, send_queued)
 
     @property
     def session_id(self) -> int:
@@ -177,7 +177,7 @@ class ZooKeeperConnection:
             self._client._call(packet, packet)
 
     def wake(self) -> None:
-        """Have ``feed`` called soon; any thread, never blocks."""
+        """Have ``send_queued`` called soon; any thread, never blocks."""
         self._handler.wake()
 
     def forget_version(self) -> None:
@@ -244,14 +244,14 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
         client: Any,
         read_event: Callable[[bytes, int], None],
         login: ZkLogin | None,
-        on_login_refused: Callable[[str], None],
+        on_login_failed: Callable[[str], None],
     ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
         self.negotiated_timeout_ms = 0
         self.is_login_failed = False
         self._read_event = read_event
         self._login = login
-        self._on_login_refused = on_login_refused
+        self._on_login_refused = on_login_failed
         self._frames = FrameBuffer()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -367,10 +367,10 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._oldest_pending: object = None
         self._oldest_pending_since_ms = 0
 
-    def attach(self, client: Any, connection: _KazooConnection, feed: Callable[[], None]) -> None:
+    def attach(self, client: Any, connection: _KazooConnection, send_queued: Callable[[], None]) -> None:
         self._client = client
         self._connection = connection
-        self._send_queued = feed
+        self._send_queued = send_queued
 
     def forget_version(self) -> None:
         """Ask the server again what it is, at the next connection."""
@@ -433,10 +433,10 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
             finally:
                 ended.set()
 
-        def on_death(name: str, error: BaseException) -> None:
+        def on_thread_error(name: str, error: BaseException) -> None:
             log.critical("thread-died thread=%s", name, exc_info=error)
 
-        self.worker = spawn("zkconsumer-zookeeper", run, on_death, wake=self.wake)
+        self.worker = spawn("zkconsumer-zookeeper", run, on_thread_error, wake=self.wake)
         return self.worker
 
     def _pause(self, stop: StopSignal) -> None:
@@ -549,23 +549,23 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def _probe(self, address: tuple[str, int], host: str, timeout_ms: int) -> tuple[int, ...] | None:
         """The server's version, by the four-letter word ``srvr``; None when it does not say."""
         asked = self._connect(address, host, timeout_ms)
-        heard = b""
+        received = b""
         try:
             asked.send(b"srvr")
-            while len(heard) < PROBE_BYTES_MAX:
+            while len(received) < PROBE_BYTES_MAX:
                 self._wait_for([asked], [], PROBE_TIMEOUT_MS)
                 try:
                     more = asked.recv(4096)
                 except ssl.SSLWantReadError:  # TLS spoke of itself
                     continue
-                heard += more
-                if not more or _VERSION.search(heard):
+                received += more
+                if not more or _VERSION.search(received):
                     break
         except OSError as exc:
             log.debug("zookeeper-version-unknown address=%s reason=%s", address, exc)
         finally:
             asked.close()
-        found = _VERSION.search(heard)
+        found = _VERSION.search(received)
         return tuple(int(number) for number in found.groups(default=b"0")) if found else None
 
     def _wait_for(self, rlist: list[Any], wlist: list[Any], timeout_ms: int) -> None:

@@ -73,10 +73,10 @@ class KazooStore:
             self._servers.addresses,
             session_timeout_ms,
             clock,
-            feed=self._send_queued,
+            send_queued=self._send_queued,
             on_state=self._on_state,
             on_watch=self._on_watch,
-            on_login_refused=self._on_login_failed,
+            on_login_failed=self._on_login_failed,
             security=security,
         )
         self._on_event: Callable[[StoreEvent], None] = _ignore_event
@@ -194,7 +194,7 @@ class KazooStore:
     def _on_state(self, state: str) -> None:
         self._is_opening = state == "CONNECTED"
         if self._is_opening:
-            return  # not before we are logged in: see ``_feed``
+            return  # not before we are logged in: see ``_send_queued``
         if state == "SUSPENDED":
             self._suspend()
         else:

@@ -139,14 +139,14 @@ def owners_of_topic(group: str, topic: str) -> str:
     return f"{owners(group)}/{check_topic(topic)}"
 
 
-def owner(group: str, at: TopicPartition) -> str:
+def owner(group: str, tp: TopicPartition) -> str:
     """One partition's claim."""
-    return f"{owners(group)}/{check_topic(at.topic)}/{_check_partition(at.partition)}"
+    return f"{owners(group)}/{check_topic(tp.topic)}/{_check_partition(tp.partition)}"
 
 
-def fence_child(group: str, at: TopicPartition) -> str:
+def fence_child(group: str, tp: TopicPartition) -> str:
     """What makes the fence of a partition, a persistent node in the place of its claim, one with a child."""
-    return f"{owner(group, at)}/fenced"
+    return f"{owner(group, tp)}/fenced"
 
 
 def offsets(group: str) -> str:
@@ -159,9 +159,9 @@ def offsets_of_topic(group: str, topic: str) -> str:
     return f"{offsets(group)}/{check_topic(topic)}"
 
 
-def offset(group: str, at: TopicPartition) -> str:
+def offset(group: str, tp: TopicPartition) -> str:
     """One partition's stored offset."""
-    return f"{offsets(group)}/{check_topic(at.topic)}/{_check_partition(at.partition)}"
+    return f"{offsets(group)}/{check_topic(tp.topic)}/{_check_partition(tp.partition)}"
 
 
 def control(group: str) -> str:
@@ -191,9 +191,9 @@ def claims_of_topic(group: str, query: str, topic: str) -> str:
     return f"{claims_of_query(group, query)}/{check_topic(topic)}"
 
 
-def claims_of_partition(group: str, query: str, at: TopicPartition) -> str:
+def claims_of_partition(group: str, query: str, tp: TopicPartition) -> str:
     """What a query's last batches claimed of one partition."""
-    return f"{claims_of_topic(group, query, at.topic)}/{_check_partition(at.partition)}"
+    return f"{claims_of_topic(group, query, tp.topic)}/{_check_partition(tp.partition)}"
 
 
 def broker(broker_id: int) -> str:
@@ -208,14 +208,14 @@ def topic(name: str) -> str:
     return f"{BROKER_TOPICS}/{check_topic(name)}"
 
 
-def partition_state(at: TopicPartition) -> str:
+def partition_state(tp: TopicPartition) -> str:
     """Where a partition's leader is written down; for tools, the consumer never reads it."""
-    return f"{topic(at.topic)}/partitions/{_check_partition(at.partition)}/state"
+    return f"{topic(tp.topic)}/partitions/{_check_partition(tp.partition)}/state"
 
 
 def parents(path: str) -> list[str]:
     """The nodes above a path that may have to be made first, topmost first, without ``/``."""
-    return [path[:at] for at in range(1, len(path)) if path[at] == "/"]
+    return [path[:tp] for tp in range(1, len(path)) if path[tp] == "/"]
 
 
 # --- and back ---------------------------------------------------------------------------------------------------

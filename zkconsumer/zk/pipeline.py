@@ -126,14 +126,14 @@ class Pipeline:
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
         """Put a batch behind the others; what is for another session than the current is refused at once."""
         batch = _RequestBatch(session_id, [None] * len(requests), len(requests), done)
-        asked = [_PendingRequest(batch, index, request) for index, request in enumerate(requests)]
+        pending = [_PendingRequest(batch, index, request) for index, request in enumerate(requests)]
         with self._lock:
             is_for_us = self._is_open and (session_id is None or session_id == self._session_id)
             if is_for_us:
-                self._queued.extend(asked)
+                self._queued.extend(pending)
         if not is_for_us:
-            self._settle_all(asked, SessionEnded)
-        if not asked:
+            self._settle_all(pending, SessionEnded)
+        if not pending:
             self._call_done([batch])
 
     def close(self) -> None:
@@ -157,8 +157,8 @@ class Pipeline:
     def end_session(self) -> None:
         """Refuse what waits for the session that has ended; what may run in any session waits on."""
         with self._lock:
-            gone = [asked for asked in self._queued if asked.batch.session_id is not None]
-            self._queued = deque(asked for asked in self._queued if asked.batch.session_id is None)
+            gone = [pending for pending in self._queued if pending.batch.session_id is not None]
+            self._queued = deque(pending for pending in self._queued if pending.batch.session_id is None)
             self._session_id = None
         self._settle_all(gone, SessionEnded)
 
@@ -179,18 +179,18 @@ class Pipeline:
         empty: list[_PendingRequest] = []
         with self._lock:
             while not self._split_packets and self._queued:
-                asked = self._queued.popleft()
-                self._split_packets.extend(self._split(asked, has_multi_read))
+                pending = self._queued.popleft()
+                self._split_packets.extend(self._split(pending, has_multi_read))
                 if not self._split_packets:
-                    empty.append(asked)
+                    empty.append(pending)
             in_flight = len(self._in_flight)
             self._is_full = in_flight > REFILL_PACKETS if self._is_full else in_flight >= WINDOW_PACKETS
             slot = self._split_packets.popleft() if self._split_packets and not self._is_full else None
             if slot is not None:
                 self._in_flight[slot] = None
                 self.packets_sent += 1
-        for asked in empty:
-            self._call_done(self._put(asked, asked.batch.results[asked.index]))
+        for pending in empty:
+            self._call_done(self._put(pending, pending.batch.results[pending.index]))
         if slot is not None:
             slot.opcode, slot.body = encode(slot.request, self._chroot)
         return slot
@@ -221,23 +221,23 @@ class Pipeline:
 
     # --- parts
 
-    def _split(self, asked: _PendingRequest, has_multi_read: bool) -> list[PacketSlot]:
-        request = asked.request
+    def _split(self, pending: _PendingRequest, has_multi_read: bool) -> list[PacketSlot]:
+        request = pending.request
         if isinstance(request, GetManyAcls):
-            asked.batch.results[asked.index] = ManyAclsResult([_UNSETTLED_RESULT] * len(request.paths))
-            asked.parts = max(1, len(request.paths))
-            return [PacketSlot(self, asked, GetManyAcls((path,)), at) for at, path in enumerate(request.paths)]
+            pending.batch.results[pending.index] = ManyAclsResult([_UNSETTLED_RESULT] * len(request.paths))
+            pending.parts = max(1, len(request.paths))
+            return [PacketSlot(self, pending, GetManyAcls((path,)), at) for at, path in enumerate(request.paths)]
         if not isinstance(request, GetMany):
-            return [PacketSlot(self, asked, request)]
-        asked.batch.results[asked.index] = [_UNSETTLED_RESULT] * len(request.paths)
+            return [PacketSlot(self, pending, request)]
+        pending.batch.results[pending.index] = [_UNSETTLED_RESULT] * len(request.paths)
         ends = self._split_points(request.paths) if has_multi_read else range(1, len(request.paths) + 1)
         slots: list[PacketSlot] = []
         start = 0
         for end in ends:
             part = GetMany(request.paths[start:end]) if has_multi_read else Get(request.paths[start])
-            slots.append(PacketSlot(self, asked, part, start))
+            slots.append(PacketSlot(self, pending, part, start))
             start = end
-        asked.parts = max(1, len(slots))
+        pending.parts = max(1, len(slots))
         return slots
 
     def _split_points(self, paths: Sequence[str]) -> list[int]:
@@ -288,18 +288,18 @@ class Pipeline:
             is_last = self._store_part(slot, result)
         return [slot.pending.batch] if is_last else []
 
-    def _put(self, asked: _PendingRequest, result: Result) -> list[_RequestBatch]:
+    def _put(self, pending: _PendingRequest, result: Result) -> list[_RequestBatch]:
         """Note a result; gives the batch when it was the last one missing."""
         with self._lock:
-            is_last = self._store_result(asked, result)
-        return [asked.batch] if is_last else []
+            is_last = self._store_result(pending, result)
+        return [pending.batch] if is_last else []
 
     def _store_part(self, slot: PacketSlot, result: Result) -> bool:
-        """See ``_note``; under the lock."""
-        at, asked = slot.first_path_index, slot.pending
+        """See ``_store_result``; under the lock."""
+        at, pending = slot.first_path_index, slot.pending
         if at is None:
-            return self._store_result(asked, result)
-        whole = asked.batch.results[asked.index]
+            return self._store_result(pending, result)
+        whole = pending.batch.results[pending.index]
         if isinstance(whole, ManyAclsResult):
             assert isinstance(result, ManyAclsResult), "a GetManyAcls gives what it read"
             whole.found[at] = result.found[0]
@@ -311,35 +311,35 @@ class Pipeline:
             assert isinstance(whole, list), "a part belongs to a GetMany"
             assert isinstance(result, ZnodeData | StoreError), "a Get gives a node or an error"
             whole[at] = result
-        return self._store_result(asked, whole)
+        return self._store_result(pending, whole)
 
     @staticmethod
-    def _store_result(asked: _PendingRequest, result: Result) -> bool:
+    def _store_result(pending: _PendingRequest, result: Result) -> bool:
         """Keep a result; True when it was the last one that its batch waited for.  Under the lock."""
-        batch = asked.batch
-        batch.results[asked.index] = result
-        asked.parts -= 1
-        if asked.parts:
+        batch = pending.batch
+        batch.results[pending.index] = result
+        pending.parts -= 1
+        if pending.parts:
             return False
         batch.missing -= 1
         return batch.missing == 0
 
-    def _settle_all(self, asked: Iterable[_PendingRequest], kind: type[ConnectionLost] | type[SessionEnded]) -> None:
-        for each in asked:
+    def _settle_all(self, pending: Iterable[_PendingRequest], kind: type[ConnectionLost] | type[SessionEnded]) -> None:
+        for each in pending:
             self._call_done(self._put(each, lost_request_result(each.request, kind)))
 
     def _fail_all(self, kind: type[ConnectionLost] | type[SessionEnded], *, in_flight: bool = True) -> None:
         with self._lock:
             slots = list(self._in_flight) if in_flight else []
             slots += self._split_packets
-            asked = list(self._queued)
+            pending = list(self._queued)
             for slot in slots:
                 self._in_flight.pop(slot, None)
             self._split_packets.clear()
             self._queued.clear()
         for slot in slots:
             self._call_done(self._put_part(slot, lost_request_result(slot.request, kind)))
-        self._settle_all(asked, kind)
+        self._settle_all(pending, kind)
 
     @staticmethod
     def _call_done(batches: Iterable[_RequestBatch]) -> None:

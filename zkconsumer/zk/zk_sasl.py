@@ -51,10 +51,10 @@ class ZkDigestMd5Mechanism:
     def process(self, challenge: bytes | None) -> bytes:
         if challenge is None:
             return b""  # in this mechanism the server speaks first
-        said = _pairs(challenge)
+        fields = _pairs(challenge)
         if self._expected_server_proof is None:
-            return self._proof(said)
-        if not hmac.compare_digest(said.get("rspauth", "").encode(), self._expected_server_proof.encode()):
+            return self._proof(fields)
+        if not hmac.compare_digest(fields.get("rspauth", "").encode(), self._expected_server_proof.encode()):
             raise ZkSaslError("the server does not prove that it knows the password")
         self.is_complete = True
         return b""

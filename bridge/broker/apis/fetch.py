@@ -109,8 +109,8 @@ def _read_topics(
     for topic in asked_topics:
         name = _topic_name(node, call, topic)
         rows = []
-        for asked in topic.partitions:
-            row = _fetch_partition(node, call, name, asked, reading)
+        for requested in topic.partitions:
+            row = _fetch_partition(node, call, name, requested, reading)
             reading.has_error |= row.error_code != NONE.code
             rows.append(row)
         topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
@@ -118,28 +118,28 @@ def _read_topics(
 
 
 def _fetch_partition(
-    node: BrokerNode, call: ApiRequest, topic: str | None, asked: FetchPartition, reading: _FetchReadState
+    node: BrokerNode, call: ApiRequest, topic: str | None, requested: FetchPartition, reading: _FetchReadState
 ) -> FetchPartitionResponse:
     if topic is None:
-        return _error_partition(asked, UNKNOWN_TOPIC_ID)
+        return _error_partition(requested, UNKNOWN_TOPIC_ID)
     if not node.is_authorized(call, AclOperation.READ, topic):
-        return _error_partition(asked, TOPIC_AUTHORIZATION_FAILED)
-    partition = node.partition_or_error(topic, asked.partition, asked.current_leader_epoch)
+        return _error_partition(requested, TOPIC_AUTHORIZATION_FAILED)
+    partition = node.partition_or_error(topic, requested.partition, requested.current_leader_epoch)
     if isinstance(partition, ErrorCode):
-        return _error_partition(asked, partition)
+        return _error_partition(requested, partition)
     log = partition.log
-    if not log.can_read_from(asked.fetch_offset):
-        return _error_partition(asked, OFFSET_OUT_OF_RANGE)
+    if not log.can_read_from(requested.fetch_offset):
+        return _error_partition(requested, OFFSET_OUT_OF_RANGE)
     try:
-        records = _read_records(partition, asked, reading)
+        records = _read_records(partition, requested, reading)
     except UnsupportedCodec:
-        return _error_partition(asked, UNSUPPORTED_COMPRESSION_TYPE)
+        return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE)
     except InvalidMessageException:
-        return _error_partition(asked, CORRUPT_MESSAGE)
+        return _error_partition(requested, CORRUPT_MESSAGE)
     except OSError:
-        return _error_partition(asked, KAFKA_STORAGE_ERROR)
+        return _error_partition(requested, KAFKA_STORAGE_ERROR)
     return FetchPartitionResponse(
-        partition_index=asked.partition,
+        partition_index=requested.partition,
         high_watermark=log.end,
         last_stable_offset=log.end,
         log_start_offset=log.start,
@@ -148,15 +148,16 @@ def _fetch_partition(
     )
 
 
-def _read_records(partition: BrokerPartition, asked: FetchPartition, reading: _FetchReadState) -> bytes:
+def _read_records(partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState) -> bytes:
     """Old versions may be sent the head of an entry that does not fit, which tells the reader to ask for more."""
-    bytes_max = max(0, min(reading.bytes_left, asked.partition_max_bytes))
-    is_lenient = reading.version >= MIN_ONE_MESSAGE_FROM
+    bytes_max = max(0, min(reading.bytes_left, requested.partition_max_bytes))
+    returns_whole_first_entry = reading.version >= MIN_ONE_MESSAGE_FROM
     stored = partition.log.read(
-        asked.fetch_offset,
+        requested.fetch_offset,
         bytes_max,
-        at_least_one=is_lenient and reading.stored_bytes == 0,
-        cuts=not is_lenient and partition.log.settings.validation_rules.magic <= reading.magic_max,
+        min_one_message=returns_whole_first_entry and reading.stored_bytes == 0,
+        may_truncate=not returns_whole_first_entry
+        and partition.log.settings.validation_rules.magic <= reading.magic_max,
     )
     reading.bytes_left -= len(stored)
     reading.stored_bytes += len(stored)
@@ -165,7 +166,7 @@ def _read_records(partition: BrokerPartition, asked: FetchPartition, reading: _F
     return down_convert(stored, reading.magic_max, knows_zstd=reading.version >= FETCH_ZSTD_FROM)
 
 
-def _error_partition(asked: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
+def _error_partition(requested: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
     return FetchPartitionResponse(
-        partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b""
+        partition_index=requested.partition, error_code=error.code, high_watermark=-1, records=b""
     )

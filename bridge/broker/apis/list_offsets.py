@@ -76,21 +76,23 @@ def _list_partition(
 
 
 def _find_offset(
-    partition: BrokerPartition, time_ms: int, means_more: bool, answer: ListOffsetsPartitionResponse
+    partition: BrokerPartition, time_ms: int, is_special_timestamp: bool, answer: ListOffsetsPartitionResponse
 ) -> None:
-    """``means_more``: see ``Release``."""
+    """``is_special_timestamp``: see ``Release``."""
     log = partition.log
     if time_ms == LATEST_TIME:
         answer.offset = log.end
-    elif time_ms == EARLIEST_TIME or (means_more and time_ms == EARLIEST_LOCAL_TIMESTAMP):
+    elif time_ms == EARLIEST_TIME or (is_special_timestamp and time_ms == EARLIEST_LOCAL_TIMESTAMP):
         answer.offset = log.start
-    elif means_more and time_ms == LATEST_TIERED_TIMESTAMP:
+    elif is_special_timestamp and time_ms == LATEST_TIERED_TIMESTAMP:
         return
     elif log.settings.validation_rules.magic == 0:
         answer.error_code = UNSUPPORTED_FOR_MESSAGE_FORMAT.code
         return
     else:
-        found = log.max_timestamp() if means_more and time_ms == MAX_TIMESTAMP else log.first_at_or_after(time_ms)
+        found = (
+            log.max_timestamp() if is_special_timestamp and time_ms == MAX_TIMESTAMP else log.first_at_or_after(time_ms)
+        )
         if found is None:
             return
         answer.timestamp, answer.offset = found

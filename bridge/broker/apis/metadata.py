@@ -112,17 +112,17 @@ def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str])
     As real brokers do: they are made, and whoever asked must ask again for their leaders.
     """
     cluster = node.cluster
-    there = cluster.topics
+    topic_store = cluster.topics
     missing = {
         name: _missing_topic_error(node, call, name)
         for name in names
-        if there.get(name) is None and node.is_authorized(call, AclOperation.DESCRIBE, name)
+        if topic_store.get(name) is None and node.is_authorized(call, AclOperation.DESCRIBE, name)
     }
     partitions = cluster.config.num_partitions
     replication_factor = min(cluster.config.default_replication_factor, len(cluster.nodes))
     wanted = [name for name, error in missing.items() if error is LEADER_NOT_AVAILABLE]
     new = [
-        NewTopic(name, there.assign_replicas(partitions, replication_factor, at), {})
+        NewTopic(name, topic_store.assign_replicas(partitions, replication_factor, at), {})
         for at, name in enumerate(wanted[: max(1, PARTITIONS_MAX // partitions)])
         if name != OFFSETS_TOPIC
     ]
@@ -132,7 +132,7 @@ def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str])
             cluster.create_offsets_topic()
     except OSError as error:
         _log.error("topic-creation-failed topics=%d first=%s error=%s", len(wanted), wanted[0], error)
-        missing |= dict.fromkeys((name for name in wanted if there.get(name) is None), UNKNOWN_TOPIC_OR_PARTITION)
+        missing |= dict.fromkeys((name for name in wanted if topic_store.get(name) is None), UNKNOWN_TOPIC_OR_PARTITION)
     return missing
 
 

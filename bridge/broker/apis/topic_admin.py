@@ -107,9 +107,9 @@ def _create(cluster: BrokerCluster, new: list[NewTopic]) -> list[BrokerTopic]:
 
 
 def _validate_topic(
-    node: BrokerNode, call: ApiRequest, asked: CreatableTopic, before: int
+    node: BrokerNode, call: ApiRequest, asked: CreatableTopic, topics_before: int
 ) -> tuple[CreatedTopic, NewTopic]:
-    """The answer, and what is to be made; ``before``: how many topics of the request come before this one."""
+    """The answer, and what is to be made; ``topics_before``: how many topics of the request come before this one."""
     cluster = node.cluster
     if not node.is_authorized(call, AclOperation.CREATE, asked.name):
         raise _TopicRequestError(TOPIC_AUTHORIZATION_FAILED, "this user may not make it")
@@ -130,7 +130,7 @@ def _validate_topic(
     replicas = (
         _manual_assignment(cluster, asked)
         if asked.assignments
-        else _automatic_assignment(cluster, asked, call.version, before)
+        else _automatic_assignment(cluster, asked, call.version, topics_before)
     )
     row = CreatedTopic(
         name=asked.name,
@@ -149,7 +149,7 @@ def _validate_topic(
 
 
 def _automatic_assignment(
-    cluster: BrokerCluster, asked: CreatableTopic, version: int, before: int
+    cluster: BrokerCluster, asked: CreatableTopic, version: int, topics_before: int
 ) -> list[tuple[int, ...]]:
     partitions, factor = asked.num_partitions, asked.replication_factor
     if version < BROKER_DEFAULTS_FROM and BROKER_DEFAULT in (partitions, factor):
@@ -167,7 +167,7 @@ def _automatic_assignment(
     if not 1 <= factor <= len(cluster.nodes):
         words = f"Replication factor: {factor} larger than available brokers: {len(cluster.nodes)}."
         raise _TopicRequestError(INVALID_REPLICATION_FACTOR, words)
-    return cluster.topics.assign_replicas(partitions, factor, before)
+    return cluster.topics.assign_replicas(partitions, factor, topics_before)
 
 
 def _manual_assignment(cluster: BrokerCluster, asked: CreatableTopic) -> list[tuple[int, ...]]:
@@ -195,24 +195,24 @@ def delete_topics(node: BrokerNode, call: ApiRequest) -> DeleteTopicsResponse:
     else:
         asked = [DeleteTopicState(name=name) for name in call.body.topic_names]
     rows = []
-    doomed: dict[str, tuple[BrokerTopic, DeletedTopic]] = {}
+    to_delete: dict[str, tuple[BrokerTopic, DeletedTopic]] = {}
     for state in asked:
         topic = node.cluster.topics.by_id(state.topic_id) if state.name is None else node.cluster.topics.get(state.name)
-        if topic is not None and topic.name in doomed:
+        if topic is not None and topic.name in to_delete:
             topic = None
         try:
             found = _validate_deletion(node, call, state, topic)
             row = DeletedTopic(name=found.name, topic_id=found.topic_id)
-            doomed[found.name] = found, row
+            to_delete[found.name] = found, row
         except _TopicRequestError as refused:
             row = DeletedTopic(name=state.name, topic_id=state.topic_id)
             row.error_code, row.error_message = refused.code.code, str(refused)
         rows.append(row)
     try:
-        node.cluster.delete_topics([topic for topic, _ in doomed.values()])
+        node.cluster.delete_topics([topic for topic, _ in to_delete.values()])
     except OSError as error:
-        _log.error("topic-deletion-failed topics=%d first=%s error=%s", len(doomed), next(iter(doomed)), error)
-        for _, row in doomed.values():
+        _log.error("topic-deletion-failed topics=%d first=%s error=%s", len(to_delete), next(iter(to_delete)), error)
+        for _, row in to_delete.values():
             row.error_code, row.error_message = KAFKA_STORAGE_ERROR.code, str(error)
     return DeleteTopicsResponse(responses=rows)
 

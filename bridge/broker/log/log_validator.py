@@ -206,7 +206,7 @@ def _normalize_offsets(message_set: bytes, allowance: DecompressionBudget | None
 
 
 _HEAD_BYTES = 32
-"""More than ``read_head`` looks at."""
+"""More than ``read_entry_header`` looks at."""
 
 _OFFSETS_MAX = 2**31
 """What one batch can cover at most."""
@@ -217,7 +217,7 @@ def _read_entry(data: bytes, entry: LogEntry, allowance: DecompressionBudget) ->
     batch = read_batch_header(data, entry)
     piece = data[entry.position : entry.end]
     if entry.magic == 2 or codec == compression.NONE:
-        return ValidatedEntry(piece, batch, codec, tuple(iter_records(piece, allowance=allowance)), True)
+        return ValidatedEntry(piece, batch, codec, tuple(iter_records(piece, budget=allowance)), True)
     if not has_valid_checksum(data, entry):
         raise corrupt_entry_error(entry, "the checksum does not match")
     # Only from here on is there work to charge: what was damaged on its way must not cost the other entries theirs.

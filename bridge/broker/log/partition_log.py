@@ -74,11 +74,13 @@ class TimestampOffset(NamedTuple):
 class PartitionLog:
     """Not for several threads: it belongs to the thread of its broker.
 
-    ``told`` hears what was cut off on opening, in words.  Raises ``PreconditionFailed`` for a log that is damaged in
-    the middle; nothing was changed then.
+    ``on_truncated`` hears what was cut off on opening, in words.  Raises ``PreconditionFailed`` for a log that is
+    damaged in the middle; nothing was changed then.
     """
 
-    def __init__(self, name: str, storage: SegmentStorage, settings: LogSettings, told: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, storage: SegmentStorage, settings: LogSettings, on_truncated: Callable[[str], None]
+    ) -> None:
         self.settings = settings
         self._name = name
         self._storage = storage
@@ -86,7 +88,7 @@ class PartitionLog:
         self._epochs = LeaderEpochs()
         self._segments: list[Segment] = []
         self.end = 0
-        self._open(told)
+        self._open(on_truncated)
 
     @property
     def start(self) -> int:
@@ -107,13 +109,13 @@ class PartitionLog:
     ) -> LogAppendInfo | ProduceRejected:
         """Store what a producer sent, or recognise it.  ``OSError``: nothing was stored."""
         for entry in sent.entries:
-            judged = self._producers.check(entry.batch)
-            if isinstance(judged, BatchMetadata):
-                return LogAppendInfo(judged.first_offset, judged.last_offset, is_duplicate=True)
-            if isinstance(judged, ErrorCode):
+            result = self._producers.check(entry.batch)
+            if isinstance(result, BatchMetadata):
+                return LogAppendInfo(result.first_offset, result.last_offset, is_duplicate=True)
+            if isinstance(result, ErrorCode):
                 batch = entry.batch
                 words = f"producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.first_sequence}"
-                return ProduceRejected(judged, f"{words}: {judged.name}")
+                return ProduceRejected(result, f"{words}: {result.name}")
         if not sent.entries:
             return LogAppendInfo(-1, -1)
         first = self.end
@@ -126,13 +128,13 @@ class PartitionLog:
         self._append(build_entries(records, first, leader_epoch, self.settings.validation_rules.magic), first, wall_ms)
         return LogAppendInfo(first, self.end - 1)
 
-    def read(self, offset: int, bytes_max: int, *, at_least_one: bool = False, cuts: bool = False) -> bytes:
+    def read(self, offset: int, bytes_max: int, *, min_one_message: bool = False, may_truncate: bool = False) -> bytes:
         """Stored entries from the one that holds ``offset`` on, of one segment."""
         if offset >= self.end:
             return b""
         at = max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
         for segment in self._segments[at:]:
-            found = segment.read(offset, bytes_max, at_least_one=at_least_one, cuts=cuts)
+            found = segment.read(offset, bytes_max, min_one_message=min_one_message, may_truncate=may_truncate)
             if found or segment.base_offset > offset:
                 return found
         return b""
@@ -141,7 +143,7 @@ class PartitionLog:
         """Everything, in order."""
         offset = self.start
         while offset < self.end:
-            piece = self.read(offset, READ_CHUNK_BYTES, at_least_one=True)
+            piece = self.read(offset, READ_CHUNK_BYTES, min_one_message=True)
             if not piece:
                 return
             yield from iter_records(piece, offset)
@@ -210,10 +212,10 @@ class PartitionLog:
             self._segments[0].delete()
             del self._segments[0]
 
-    def _open(self, told: Callable[[str], None]) -> None:
+    def _open(self, on_truncated: Callable[[str], None]) -> None:
         found = self._storage.segments()
-        for number_, (base_offset, file) in enumerate(found):
-            if number_ and base_offset != self.end:
+        for index, (base_offset, file) in enumerate(found):
+            if index and base_offset != self.end:
                 raise PreconditionFailed(
                     f"{self._name}, segment {base_offset}: the one before it ends at {self.end}, so records in between "
                     "are missing; restore the files from a copy, or delete the topic's directory if its records are "
@@ -222,7 +224,7 @@ class PartitionLog:
             whole = file.read_all()
             recovered = recover(whole, max(base_offset, self.end))
             whole.release()
-            is_last = number_ == len(found) - 1
+            is_last = index == len(found) - 1
             if recovered.problem:
                 where = f"{self._name}, segment {base_offset}, byte {recovered.valid_bytes}"
                 if not (is_last and recovered.is_torn):
@@ -230,7 +232,7 @@ class PartitionLog:
                         f"{where}: {recovered.problem}, and sound records follow; restore the file from a copy, or "
                         "delete the topic's directory if its records are not needed"
                     )
-                told(f"{where}: {recovered.problem}; {file.size - recovered.valid_bytes} bytes are cut off")
+                on_truncated(f"{where}: {recovered.problem}; {file.size - recovered.valid_bytes} bytes are cut off")
                 file.truncate(recovered.valid_bytes)
             segment = Segment(base_offset, file, file.modified_ms)
             self.end = max(self.end, base_offset)

@@ -43,20 +43,20 @@ class Segment:
             self.index(batch._replace(position=base + batch.position, end=base + batch.end))
         self.modified_ms = wall_ms
 
-    def read(self, offset: int, bytes_max: int, *, at_least_one: bool, cuts: bool) -> bytes:
+    def read(self, offset: int, bytes_max: int, *, min_one_message: bool, may_truncate: bool) -> bytes:
         """Entries from the one that holds ``offset`` on.
 
-        ``at_least_one``: the first comes whole whatever its size.  ``cuts``: where not even the first fits, its head
-        comes, as brokers before 0.10.1 send it.
+        ``min_one_message``: the first comes whole whatever its size.  ``may_truncate``: where not even the first fits,
+        its head comes, as brokers before 0.10.1 send it.
         """
         first = bisect_left(self._last_offsets, offset)
         if first >= len(self._ends):
             return b""
         start = self._start(first)
         end = self._start(bisect_left(self._ends, start + bytes_max + 1, first))
-        if end == start and at_least_one:
+        if end == start and min_one_message:
             end = self._ends[first]
-        if end == start and cuts:
+        if end == start and may_truncate:
             end = start + bytes_max
         return self._file.read(start, end - start)
 

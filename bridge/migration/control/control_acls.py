@@ -116,11 +116,11 @@ class CheckControlAcls:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"look at the access lists of {paths.control(self.group)}, of its parents and of its children"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         try:
             check_control_acls(self.session, self.group)
         except PreconditionFailed as error:
@@ -179,11 +179,11 @@ class CheckLoginOfProtectedGroup:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["look whether the nodes of the group have access lists, so that the run needs a login"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         if acl_policy_of(self.session).is_protected:
             return StepDone()
         lists = self.planned or read_group_acls(self.session, self.group)

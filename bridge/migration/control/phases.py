@@ -102,12 +102,12 @@ def next_phases(strategy: Strategy, phase: Phase) -> tuple[Phase, ...]:
 def can_reach(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool:
     """Whether a migration that stands in ``phase`` can still come to one of these, forward or back."""
     found: set[Phase] = set()
-    todo = list(next_phases(strategy, phase))
-    while todo:
-        one = todo.pop()
+    pending = list(next_phases(strategy, phase))
+    while pending:
+        one = pending.pop()
         if one not in found:
             found.add(one)
-            todo += next_phases(strategy, one)
+            pending += next_phases(strategy, one)
     return not found.isdisjoint(wanted)
 
 

@@ -7,6 +7,6 @@
     comparing.py  both stores, compared by value while members commit
     unheld.py     what no member carries over: partitions that nobody reads, or that have no offset
 
-The tool writes the control znode, fences where nobody claims, and what is in ``unheld``; never what a member
-holds.  The member's side is ``bridge.migration.dual.machine``.
+The tool writes the control znode, fences where nobody claims, and what is in ``orphaned_partitions``; never what a
+member holds.  The member's side is ``bridge.migration.dual.machine``.
 """

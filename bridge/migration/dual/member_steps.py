@@ -51,11 +51,11 @@ class WaitForScalaConsumersToLeave:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"look whether anybody in {paths.ids(self.control_znode.group)} claims as an original member does"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         session, group = self.control_znode.session, self.control_znode.group
         followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
         others = [name for name, one in followers.items() if one.is_scala_consumer]
@@ -81,11 +81,11 @@ class WaitForAcknowledgements:
 
     @property
     def name(self) -> str:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return f"every member acts by {self.phase.value}"
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [
             f"wait until everybody in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value}, each by "
             "name, "
@@ -93,7 +93,7 @@ class WaitForAcknowledgements:
         ]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.control_znode.check_phase(self.phase)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
@@ -101,7 +101,7 @@ class WaitForAcknowledgements:
         return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
         self.control_znode.require_phase(self.phase)
 
 
@@ -123,11 +123,11 @@ class WaitForFullOwnership:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["wait until each partition that is read is owned by a member that acknowledged, in ZooKeeper too"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.control_znode.check_phase(self.phase)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
@@ -152,7 +152,7 @@ class WaitForFullOwnership:
         return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
         self.control_znode.require_phase(self.phase)
 
 
@@ -166,11 +166,11 @@ class WaitForForeignOwnersToRelease:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.control_znode.check_phase(*POST_SWITCH_PHASES)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
@@ -182,7 +182,7 @@ class WaitForForeignOwnersToRelease:
         return StepWaiting(f"{format_conditions(whose)} to give {format_partitions(list(claims))} back: stop it")
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not behind the switch."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not behind the switch."""
         self.control_znode.require_phase(*POST_SWITCH_PHASES)
 
 

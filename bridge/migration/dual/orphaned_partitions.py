@@ -68,11 +68,11 @@ class CheckOrphanedOffsets:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["look whether the offsets that no member carries over are what the plan saw"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         moving = self.context
         state = read_group(moving.session, moving.group)
         if state is None:

@@ -147,11 +147,11 @@ class CompareStores:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["read both stores, and compare them partition by partition, until each was seen to agree"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.context.control_znode.check_phase(self.phase)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
@@ -181,7 +181,7 @@ class CompareStores:
         return wanted, [one for one in differ if one.tp not in self._agreed]
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
         self.context.control_znode.require_phase(self.phase)
 
 

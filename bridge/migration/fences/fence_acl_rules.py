@@ -39,7 +39,7 @@ class FenceAclRules:
         made = self._made.get((before, may_leave))
         if made is None:
             made = self._made[before, may_leave] = self._authority.fence_acl_template.acl_for(
-                before, may_leave=may_leave
+                before, may_delete=may_leave
             )
         return made
 

@@ -47,11 +47,11 @@ class FenceAclTemplate:
 
     fence_entry: Acl | None = None
 
-    def acl_for(self, before: Iterable[Acl], *, may_leave: bool) -> AccessList:
-        """The list for a node that had this one; with ``may_leave`` those who might delete below it still may."""
+    def acl_for(self, before: Iterable[Acl], *, may_delete: bool) -> AccessList:
+        """The list for a node that had this one; with ``may_delete`` those who might delete below it still may."""
         if self.fence_entry is None:
-            return (OWN_LOGIN_ENTRY, READ_AND_DELETE if may_leave else READ_ONLY)
-        kept = PERM_READ | (PERM_DELETE if may_leave else 0)
+            return (OWN_LOGIN_ENTRY, READ_AND_DELETE if may_delete else READ_ONLY)
+        kept = PERM_READ | (PERM_DELETE if may_delete else 0)
         others = (
             Acl(entry.perms & kept, entry.scheme, entry.id)
             for entry in before
@@ -101,4 +101,4 @@ def take_over_fence_acls(authority: ControlZnode, wanted: Sequence[str]) -> None
     ]
     if others and identity:
         fence = authority.fence_acl_template
-        authority.write([SetAcl(path, fence.acl_for(lists[path] or (), may_leave=False)) for path in others])
+        authority.write([SetAcl(path, fence.acl_for(lists[path] or (), may_delete=False)) for path in others])

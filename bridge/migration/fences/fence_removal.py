@@ -115,7 +115,7 @@ class RemoveOwnerFences:
         """False: something moved meanwhile; look again."""
         group = self.control_znode.group
         ops = [(tp, _delete_ops(group, tp, node)) for tp, node in fences.items()]
-        for plan in pack_multis(ops, [SIZE_OF_CONTROL_CHECK], singly=False):
+        for plan in pack_multis(ops, [SIZE_OF_CONTROL_CHECK], one_by_one=False):
             held = self.control_znode.require_phase(*FENCE_REMOVAL_PHASES)
             answer = self.control_znode.transact(held, [op for _, ops in plan for op in ops])
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):

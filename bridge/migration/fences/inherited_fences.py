@@ -94,19 +94,19 @@ class StoreInheritedAcls:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         control = paths.control(self.completed_control_znode.group)
         return [f"write {count_text(len(self.acls), 'access list')} to {control}, for the way back"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.completed_control_znode.check_phase(Phase.COMPLETED)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
         return StepPending() if self._unstored() else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartiallyDoneError`` when another migration began meanwhile."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when another migration began meanwhile."""
         self.completed_control_znode.require_phase(Phase.COMPLETED)
         store_late_acls(self.completed_control_znode, self._unstored())
 

@@ -62,7 +62,7 @@ def owner_fence_steps(authority: ControlZnode, partitions: Iterable[TopicPartiti
         (tp, [*create_fence_ops(group, tp, _LONGEST_FENCE_RECORD, acl), DeleteOp(paths.owner(group, tp))])
         for tp in wanted
     ]
-    plans = pack_multis(ops, [SIZE_OF_CONTROL_CHECK], singly=False)
+    plans = pack_multis(ops, [SIZE_OF_CONTROL_CHECK], one_by_one=False)
     cut = [
         [tp for tp, _ in plan[at : at + CHUNK_PARTITIONS_MAX]]
         for plan in plans

@@ -49,11 +49,11 @@ class FenceUnownedPartitions:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"make a fence in {paths.owners(self.control_znode.group)} for each partition that members gave back"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         held = self.control_znode.check_phase(*POST_SWITCH_PHASES)
         if not isinstance(held, VersionedControl):
             return held or StepPending()
@@ -77,14 +77,14 @@ class FenceUnownedPartitions:
         return [(tp, some) for tp, some in ops if some]
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartiallyDoneError`` with what stands in the way."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with what stands in the way."""
         answer: object = None
         for _ in range(TRIES_MAX + 1):
             left = self.unfenced(self.control_znode.require_phase(Phase.SWITCHED))
             if not left:
                 self._is_done = True
                 return
-            for plan in pack_multis(left, [SIZE_OF_CONTROL_CHECK], singly=False):
+            for plan in pack_multis(left, [SIZE_OF_CONTROL_CHECK], one_by_one=False):
                 for at in range(0, len(plan), CHUNK_PARTITIONS_MAX):
                     chunk = plan[at : at + CHUNK_PARTITIONS_MAX]
                     held = self.control_znode.require_phase(Phase.SWITCHED)

@@ -115,24 +115,23 @@ class WaitForOffsetProgress:
         stored = {tp: node.offset or 0 for tp, node in nodes.items()}
         not_moved = [tp for tp in sorted(ends) if versions.get(tp) == self._before.get(tp)]
         unread = [tp for tp in not_moved if ends[tp] > stored.get(tp, 0)]
-        standing = [tp for tp in unread if tp in owners]
+        without_progress = [tp for tp in unread if tp in owners]
         unclaimed = [tp for tp in unread if tp not in owners]
         waited_ms = session.clock.now_ms() - self._since_ms
         is_early = waited_ms < min(OWNERSHIP_TIMEOUT_MS, self.timeout_ms)
         if unclaimed and is_early and registered_members(session, self.control_znode.group):
             return StepWaiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
         left_ms = self.timeout_ms - waited_ms
-        if standing and left_ms > 0:
+        if without_progress and left_ms > 0:
             return StepWaiting(
-                f"the offsets of {format_partitions(standing)} to move, at most {-(-left_ms // 1_000)} s"
+                f"the offsets of {format_partitions(without_progress)} to move, at most {-(-left_ms // 1_000)} s"
             )
-        if standing and not self._has_reported:
+        if without_progress and not self._has_reported:
             self._has_reported = True
-            whose = ", ".join(sorted({owners[tp] for tp in standing})[:5])
+            whose = ", ".join(sorted({owners[tp] for tp in without_progress})[:5])
             self.report(
-                f"the offsets of {format_partitions(standing)} stand, though there is more to read: restart the "
-                "members that "
-                f"own them ({whose}). Their streams ended behind the fence, and nobody reads what they claim"
+                f"the offsets of {format_partitions(without_progress)} do not change, though there are more records: "
+                f"restart the members that own them ({whose}). Their streams ended at the fence and read nothing now"
             )
         return StepDone()
 

@@ -42,7 +42,7 @@ def read_kafka_cluster_id(session: AdminSession) -> str:
 
     Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.execute_on_any``.
     """
-    found = session.brokers.execute_on_any(fetch_cluster_id, tells=bool)
+    found = session.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool)
     return (found or "")[:ID_CHARS_MAX]
 
 
@@ -66,11 +66,11 @@ class CheckClusterIds:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["look whether the brokers and ZooKeeper have the ids that the plan saw"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         session, planned = self.context.session, self.context.plan.snapshot.clusters
         others = []
         if planned.zookeeper:

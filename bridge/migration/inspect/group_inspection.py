@@ -81,7 +81,7 @@ def inspect_group(
     ended = read_ended_migration(session, group, state.control)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp), ended) for tp in there}
     acls, no_admin = inspect_acls(session, state) if with_acls else ({}, ())
-    left = read_inherited_fences(session, state, acls if with_acls else None)
+    inherited = read_inherited_fences(session, state, acls if with_acls else None)
     nodes = GroupZnodes(group, {tp.topic for tp in there}, [tp for tp in there if tp in state.offsets], with_acls)
     return GroupSnapshot(
         group=group,
@@ -91,9 +91,9 @@ def inspect_group(
         missing_topics=tuple(state.missing_topics),
         offsets_without_partition=tuple(tp for tp in state.offsets if tp not in partitions),
         unexpected_nodes=state.unexpected_nodes,
-        acls=left.acls,
+        acls=inherited.acls,
         acls_without_admin=no_admin,
-        missing_permissions=missing_permissions(session, nodes, left.acls) if with_rights else (),
+        missing_permissions=missing_permissions(session, nodes, inherited.acls) if with_rights else (),
         control=state.control,
         control_version=state.control_version,
         control_error=state.control_problem,
@@ -108,8 +108,8 @@ def inspect_group(
         last_offset_clients=_last_offset_clients(session, group),
         clusters=ClusterIds(zookeeper=read_zookeeper_cluster_id(session)) if silence else read_cluster_ids(session),
         topic_filters=_filters(state),
-        fences_migration_id=left.migration_id,
-        fences_error=left.error,
+        fences_migration_id=inherited.migration_id,
+        fences_error=inherited.error,
         convention_before=ended.convention,
     )
 

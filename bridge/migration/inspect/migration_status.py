@@ -46,10 +46,10 @@ PLACEHOLDER_ENTRY = "ended, and the seat stays"
 class MigrationStatus:
     """What was found.
 
-    ``held`` None: no control znode, so nothing moves; ``is_there`` False: there is no such group in ZooKeeper either.
-    ``seat``: who sits for this migration, None while nobody does or nobody tells; ``modern_problem`` says why not.
-    ``placeholder_until_ms``: when the last run that told of it saw its session
-    end, by the wall clock.  ``fences``: owner nodes that are fences of this migration; ``claims``: those of members.
+    ``control`` None: no control znode, so nothing moves; ``group_exists`` False: ZooKeeper has no such group either.
+    ``placeholder``: the placeholder member of this migration; None while there is none, and while it is not known
+    (``coordinator_error`` says why).  ``placeholder_until_ms``: when its session ends as the last run wrote it, by the
+    wall clock.  ``fences``: owner nodes that are fences of this migration; ``owned_partitions``: those of members.
     """
 
     group: str

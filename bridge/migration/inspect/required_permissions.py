@@ -11,7 +11,7 @@
 
 Looked at before anything is changed.  For most nodes the access lists decide.  Which address or Kerberos ticket a login
 has, only the server can tell, so in doubt we have a right.  The server itself decides for offset znodes, of which a
-group has many (``GroupZnodes.written``).  Pure; ``look_rights`` sends the requests.
+group has many (``GroupZnodes.written``).  Pure; ``acl_inspection`` sends the requests.
 """
 
 from __future__ import annotations

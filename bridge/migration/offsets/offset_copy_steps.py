@@ -135,12 +135,12 @@ class CopyToKafka:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         lines = [f"commit {len(self.copies)} offsets of group {self.stores.group} to Kafka, as its only member:"]
         return lines + [f"  {copy.tp}  {copy.offset}" for copy in self.copies]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         if not self.stores.is_in_phase(*self.phases):
             return StepPending()
         try:
@@ -152,8 +152,8 @@ class CopyToKafka:
         return StepPending() if left else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartiallyDoneError`` with the partitions that the brokers refuse; the others are
-        done.
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with the partitions that the brokers refuse; the others
+        are done.
         """
         seat, looked = self.stores.placeholder, self._last_check
         self._last_check = None
@@ -234,11 +234,11 @@ class CopyToZooKeeper:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"write what the modern group {self.stores.group} committed to {paths.offsets(self.stores.group)}"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         if not self.stores.is_in_phase(self.phase):
             return StepPending()
         if not self._pending():
@@ -251,7 +251,7 @@ class CopyToZooKeeper:
         return StepPending()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences stay."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences stay."""
         authority, seat = self.stores.control_znode, self.stores.placeholder
         held = authority.require_phase(self.phase)
         seat.heartbeat()

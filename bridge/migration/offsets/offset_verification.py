@@ -39,11 +39,11 @@ class VerifyCopiedOffsets:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"read {len(self.copies)} offsets back from Kafka, and look whether ZooKeeper's have moved"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return (
             _comparison_status(self.differences(), self.stores)
             if self.stores.is_in_phase(*COPY_PHASES)
@@ -51,7 +51,7 @@ class VerifyCopiedOffsets:
         )
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not where it can be compared."""
         self.stores.control_znode.require_phase(*COPY_PHASES)
 
     def differences(self) -> list[StoreDifference]:
@@ -77,11 +77,11 @@ class VerifyReturnedOffsets:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["read both stores, and compare them partition by partition"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return (
             _comparison_status(self.differences(), self.stores)
             if self.stores.is_in_phase(self.phase)
@@ -89,7 +89,7 @@ class VerifyReturnedOffsets:
         )
 
     def do(self) -> None:
-        """See ``Step``: there is nothing to do; raises when the migration is not where it can be compared."""
+        """See ``MigrationStep``: there is nothing to do; raises when the migration is not where it can be compared."""
         self.stores.control_znode.require_phase(self.phase)
 
     def differences(self) -> list[StoreDifference]:

@@ -41,17 +41,17 @@ class RestoreDeletedOffsets:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         group = self.stores.group
         return [f"make {count_text(len(self._missing()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return StepPending() if self.stores.is_in_phase(*COPY_PHASES) and self._missing() else StepDone()
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences that are there
-        stay.
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences that are
+        there stay.
         """
         authority = self.stores.control_znode
         stopped_by = authority.write_offsets(authority.require_phase(*COPY_PHASES), self._missing(), self.acl)

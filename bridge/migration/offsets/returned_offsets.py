@@ -182,11 +182,11 @@ class StoreReturnedOffsets:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"write to {paths.control(self.context.group)} which offsets of Kafka the next plan need not ask about"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         authority = self.context.control_znode
         held = authority.check_phase(Phase.RETURNED)
         if isinstance(held, StepRefused) or self.context.plan.convention is None:
@@ -200,7 +200,7 @@ class StoreReturnedOffsets:
         return StepDone() if record is not None and record.migration_id == authority.migration_id else StepPending()
 
     def do(self) -> None:
-        """See ``Step``.  Raises as ``store_child`` does."""
+        """See ``MigrationStep``.  Raises as ``store_child`` does."""
         authority, stores, convention = self.context.control_znode, self.context.stores, self.context.plan.convention
         assert convention is not None, "there is nothing to do without a plan"
         found = returned_offsets(stores.read_kafka(), stores.read_zookeeper(), convention)

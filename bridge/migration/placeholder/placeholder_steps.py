@@ -85,11 +85,11 @@ class EnsureSessionTimeouts:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"open the session with ZooKeeper anew, with {SHORT_ZOOKEEPER_SESSION_MS // 1_000} s"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         allowed_ms, granted_ms = self.placeholder.session_timeout_ms(), self.session.negotiated_timeout_ms
         if allowed_ms is None or allowed_ms > granted_ms + SESSION_MARGIN_MS:
             return StepDone()
@@ -113,7 +113,7 @@ class EnsureSessionTimeouts:
         )
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         self._is_short = True
         self.session.reopen(SHORT_ZOOKEEPER_SESSION_MS)
 
@@ -128,11 +128,11 @@ class WaitForEmptyCoordinatorGroup:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"wait until the modern group {self.placeholder.group} has no members"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         found = self.placeholder.read_occupants()
         if found.others:
             return StepWaiting(f"{found.names} to leave the modern group")
@@ -159,14 +159,14 @@ class JoinPlaceholder:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [
             f"join the modern group {self.placeholder.group} as {self.placeholder.name}, so that nobody else can join "
             "or commit"
         ]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         try:
             if self.placeholder.joined is not None:
                 self.placeholder.heartbeat()
@@ -187,7 +187,7 @@ class JoinPlaceholder:
         )
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         self.placeholder.join()
 
 
@@ -201,13 +201,13 @@ class RemovePlaceholder:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"leave the modern group {self.placeholder.group}, so that others can join"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return StepPending() if self.placeholder.read_occupants().placeholders else StepDone()
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         self.placeholder.leave()

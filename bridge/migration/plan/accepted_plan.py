@@ -3,7 +3,7 @@
 The first plan is the operator's file, or its digest was confirmed.  The accepted one is read from ZooKeeper, and
 believed only as far as it follows from the first: everything that is not an offset is the same, and each start is what
 the decisions of the first one give for what the accepted one saw.  Whether that is still there is looked at after the
-fences are set, in both stores (``accepting.AcceptDrift``).
+fences are set, in both stores (``drift_steps.AcceptDrift``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A plan in a file: written whole or not at all, read strictly.
 
-    write_plan_file   the file that was there, or the whole new one (``whole_file``)
+    write_plan_file   the file that was there, or the whole new one (``atomic_file``)
     read_plan    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
 
 The pieces beside the control znode hold the same bytes (``plan_to_bytes``, ``plan_of``).  The file is the user's alone

@@ -42,10 +42,10 @@ class PlanHeader:
 
 
 def format_plan_header(
-    plan: MigrationPlan, lists: Mapping[tuple[Acl, ...], int], elsewhere: Iterable[str]
+    plan: MigrationPlan, lists: Mapping[tuple[Acl, ...], int], paths_of_rows: Iterable[str]
 ) -> dict[str, JsonValue]:
-    """The members of the first line; the nodes ``elsewhere`` have their list in a line of their own."""
-    seen, own = plan.snapshot, set(elsewhere)
+    """The members of the first line; the nodes ``paths_of_rows`` have their list in a line of their own."""
+    seen, own = plan.snapshot, set(paths_of_rows)
     clusters = {"kafka_cluster": seen.clusters.kafka, "zookeeper_cluster": seen.clusters.zookeeper}
     return {
         "schema": SCHEMA,

@@ -4,7 +4,7 @@
     others      one partition each, in the plan's order
 
 What is read is held against the digest, and every path against the group: an altered or hostile file gives
-``InvalidJsonError``, and no write anywhere else.  ``plan_head`` has the first line.
+``InvalidJsonError``, and no write anywhere else.  ``plan_header`` has the first line.
 """
 
 from __future__ import annotations

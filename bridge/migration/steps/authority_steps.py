@@ -6,7 +6,7 @@
 
 No write to ZooKeeper can depend on what Kafka holds.  A process that is paused between its last heartbeat and its write
 may write the phase after the session of its placeholder member in the coordinator's group has ended, and after a client
-committed there.  So the write alone proves nothing, and the control znode says so (``Control.is_confirmed``): a
+committed there.  So the write alone proves nothing, and the control znode says so (``ControlRecord.is_confirmed``): a
 heartbeat that the coordinator answers after the write, in the generation of the heartbeat before it, proves that
 nobody else was in the group at the moment of the write.  Until then nothing happens that depends on the move.
 

@@ -103,12 +103,12 @@ def _all_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[Migra
     if not moving.has_reached(Phase.SWITCHED):
         yield StorePlan(authority, options.plan_text)
         yield AppendJournal(moving, "apply", {"plan": moving.plan.digest, "seat": moving.placeholder.name})
-        has_sat = moving.has_reached(Phase.FENCED)
-        if has_sat:
+        had_placeholder = moving.has_reached(Phase.FENCED)
+        if had_placeholder:
             yield JoinPlaceholder(moving.placeholder, had_placeholder=True)
         else:
             yield from _fencing_steps(moving)
-        yield from _copying_steps(moving, options, has_sat=has_sat)
+        yield from _copying_steps(moving, options, had_placeholder=had_placeholder)
     else:
         yield from confirm_switch_steps(moving, accept_drift=options.accept_drift)
     yield RemovePlaceholder(moving.placeholder)
@@ -137,10 +137,10 @@ def _fencing_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     yield AdvancePhase(authority, Phase.FENCED)
 
 
-def _copying_steps(moving: MigrationContext, options: CopyOptions, *, has_sat: bool) -> Iterator[MigrationStep]:
+def _copying_steps(moving: MigrationContext, options: CopyOptions, *, had_placeholder: bool) -> Iterator[MigrationStep]:
     authority, stores = moving.control_znode, moving.stores
     yield _check_fences(moving)
-    yield AcceptDrift(moving, options.accept_drift, has_sat)
+    yield AcceptDrift(moving, options.accept_drift, had_placeholder)
     copies = copies_of(moving.plan)
     known = frozenset(moving.plan.snapshot.partitions)
     yield copy_to_kafka_step(moving, copies)

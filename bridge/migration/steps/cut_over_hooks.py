@@ -85,22 +85,22 @@ class RunHooks:
 
     @property
     def name(self) -> str:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return f"hook {self.event}"
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"run {path}" for path in find_hooks(self.folder, self.event)]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         try:
             return StepDone() if self._is_done or not find_hooks(self.folder, self.event) else StepPending()
         except PreconditionFailed as error:
             return StepRefused(error)
 
     def do(self) -> None:
-        """See ``Step``.  Raises ``HookVetoError`` or ``HookFailedError``."""
+        """See ``MigrationStep``.  Raises ``HookVetoError`` or ``HookFailedError``."""
         moving = self.context
         held = moving.control_znode.require_phase(*Phase)
         environment = {
@@ -131,8 +131,10 @@ class RunHooks:
         )
 
 
-def run_hook_program(path: Path, environment: Mapping[str, str], timeout_s: float, beat: Callable[[], None]) -> str:
-    """Run it to its end; empty when all is well, else what is wrong.  ``beat`` is called while it runs.
+def run_hook_program(
+    path: Path, environment: Mapping[str, str], timeout_s: float, heartbeat: Callable[[], None]
+) -> str:
+    """Run it to its end; empty when all is well, else what is wrong.  ``heartbeat`` is called while it runs.
 
     It is a process group of its own, which is ended as a whole when it takes too long or we are interrupted.
     """
@@ -148,7 +150,7 @@ def run_hook_program(path: Path, environment: Mapping[str, str], timeout_s: floa
             try:
                 code = process.wait(HOOK_POLL_INTERVAL_S)
             except subprocess.TimeoutExpired:
-                beat()
+                heartbeat()
                 continue
             return "" if code == 0 else f"ended with {code}"
         return f"did not end within {timeout_s:g} s"

@@ -47,11 +47,11 @@ class CheckPlanCurrent:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["look whether the offsets are what the plan saw"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         session, group, plan = self.context.session, self.context.group, self.context.plan
         if self.accept_drift or registered_members(session, group):
             return StepDone()
@@ -93,11 +93,11 @@ class AcceptDrift:
     changes = True
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["read the offsets again: " + ("what moved is planned anew" if self.accept else "what moved stops it")]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         if not self.context.stores.is_in_phase(*COPY_PHASES):
             return StepPending()
         seen, found = self._read_drift()
@@ -139,7 +139,7 @@ class AcceptDrift:
         )
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         seen, found = self._read_drift()
         untold = unknown_broker_data(seen)
         if untold:
@@ -210,11 +210,11 @@ class CheckStartOffsets:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return ["compute each start again from what is there and the plan's decisions"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         plan, group = self.context.plan, self.context.group
         seen = inspect_group(self.context.session, group, with_acls=False)
         if seen is None:

@@ -71,7 +71,7 @@ class MigrationContext:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether no move of the authority waits for its confirmation (``move_steps``)."""
+        """Whether no move of the authority waits for its confirmation (``authority_steps``)."""
         held = self.control_znode.read()
         is_ours = held is not None and held.control.migration_id == self.control_znode.migration_id
         return held is None or not is_ours or held.control.is_confirmed
@@ -177,18 +177,18 @@ class AppendJournal:
 
     @property
     def name(self) -> str:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return f"journal: {self.entry}"
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"write into the journal: {self.entry}"]
 
     def check(self) -> StepStatus:
-        """See ``Step``: one entry a run."""
+        """See ``MigrationStep``: one entry a run."""
         return StepDone() if self._is_done else StepPending()
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         Journal(self.context.control_znode, self.context.caller).append(self.entry, self.facts)
         self._is_done = True

@@ -76,7 +76,7 @@ class MigrationStep(Protocol):
 
 
 class StepExecutor(Protocol):
-    """Who carries steps out: ``Real``, or ``Explain`` for a dry run."""
+    """Who carries steps out: ``ApplyExecutor``, or ``Explain`` for a dry run."""
 
     @property
     def rechecks_steps(self) -> bool:
@@ -115,14 +115,15 @@ class StepRunner:
     has_changed_in_this_run: bool = False
     _deadline_ms: int | None = None
 
-    def run_with_retry(self, derive: Callable[[], Iterable[MigrationStep]]) -> None:
-        """``carry_out``, once more from the first step on when a store was away meanwhile; ``derive`` gives the steps.
+    def run_with_retry(self, make_steps: Callable[[], Iterable[MigrationStep]]) -> None:
+        """``carry_out``, once more from the first step on when a store was away meanwhile; ``make_steps`` gives the
+        steps.
 
         Raises the same, and like waiting in vain for a store that does not come back before the deadline.
         """
         while True:
             try:
-                self.run_steps(derive())
+                self.run_steps(make_steps())
             except ZkConsumerError as error:
                 if not is_unavailable(error):
                     raise

@@ -41,20 +41,20 @@ class ApplyExecutor:
     rechecks_steps = True
 
     def execute(self, step: MigrationStep) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         self.heartbeat()
         self.report(f"{step.name} …")
         step.do()
         self.executed_steps.append(step.name)
 
     def on_already_done(self, step: MigrationStep) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         if self._reported == step.name:
             self.report(f"{step.name}: so it is")
             self._reported = ""
 
     def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         now_ms = self.clock.now_ms()
         if step.name != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
             self.report(f"{step.name}: waiting for {waiting.waits_for} ({-(-left_ms // 1_000)} s left)")
@@ -64,11 +64,11 @@ class ApplyExecutor:
         return True
 
     def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         raise error
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         words = str(error)
         now_ms = self.clock.now_ms()
         if words != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
@@ -79,7 +79,7 @@ class ApplyExecutor:
 
 @dataclass(slots=True)
 class DryRunStep:
-    """One step of a dry run.  ``standing``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
+    """One step of a dry run.  ``status``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
 
     name: str
     status: str
@@ -104,22 +104,22 @@ class DryRunExecutor:
     rechecks_steps = False
 
     def execute(self, step: MigrationStep) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         self._record(step, "to do", step.describe())
         self.would_change = self.would_change or step.changes
 
     def on_already_done(self, step: MigrationStep) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         self._record(step, "done", [])
 
     def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         self._record(step, "waits", [f"waits for {waiting.waits_for}"])
         self.would_change = self.would_change or step.changes
         return False
 
     def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
-        """See ``Performer``."""
+        """See ``StepExecutor``."""
         if self.would_change:
             self._record(step, "not so now", [str(error)])
             return
@@ -127,7 +127,7 @@ class DryRunExecutor:
         self.error = self.error or error
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
-        """See ``Performer``: what cannot be looked at cannot be explained."""
+        """See ``StepExecutor``: what cannot be looked at cannot be explained."""
         raise error
 
     def _record(self, step: MigrationStep, standing: str, lines: list[str]) -> None:

@@ -210,11 +210,11 @@ class WriteArchive:
     changes = False
 
     def describe(self) -> list[str]:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return [f"write every znode of {paths.group_root(self.control_znode.group)} to {self.path}"]
 
     def check(self) -> StepStatus:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         return StepDone() if self.path.exists() and self._is_ours() else StepPending()
 
     def _is_ours(self) -> bool:
@@ -225,7 +225,7 @@ class WriteArchive:
         return (archive.group, archive.migration_id) == (self.control_znode.group, self.control_znode.migration_id)
 
     def do(self) -> None:
-        """See ``Step``."""
+        """See ``MigrationStep``."""
         authority, before = self.control_znode, acls_before_fence(self.control_znode, self.planned)
         nodes = tuple(
             replace(node, acl=before.get(node.path) or acl_of_parent(authority, node.path, before))

@@ -1,7 +1,7 @@
 """Whether a batch may read a range, from what was seen of one partition.  Pure; every row of this table has a test.
 
-``first``, ``end``: what was planned.  ``cur``: the group's offset.  ``claimed``: the end of this query's own latest
-claim.  The first row that holds decides.
+``first``, ``end``: what was planned.  ``group_offset``: the group's offset.  ``claimed``: the end of this query's own
+latest claim.  The first row that holds decides.
 
     1  the record has a claim of this batch           what it holds, again, whoever owns the partition now (a replay)
     2  the batch is older than all that are kept      refused: what it claimed is forgotten
@@ -35,8 +35,8 @@ that was planned below a claim: that was on purpose (``follow``; or the log lost
 Nothing is skipped for ever as long as the next batch begins where ``next_position`` says, and not at the planned end of
 a batch whose claim may have been refused.
 
-A claim of a topic that was deleted since does not count: ``births`` has the transaction that made each topic, and an
-epoch or an offset from before it belongs to records that are gone.
+A claim of a topic that was deleted since does not count: ``topic_czxids`` has the transaction that made each topic, and
+an epoch or an offset from before it belongs to records that are gone.
 """
 
 from __future__ import annotations
@@ -136,28 +136,32 @@ def decide_claim(batch: int, wanted: RangeToClaim, seen: ClaimSnapshot, on_rewin
         return WriteRefusal(seen.not_owned_reason)
     if seen.unreadable and seen.claimed_end is None:
         return WriteRefusal(f"{seen.unreadable}; write the offset that is meant: 'zkconsumer offsets set'")
-    cur, rewound_from = seen.offset, None
-    if seen.claimed_end is not None and (cur is None or cur < seen.claimed_end) and seen.claimed_end <= wanted.first:
-        rewound_from = NO_OFFSET if cur is None else cur
+    group_offset, rewound_from = seen.offset, None
+    if (
+        seen.claimed_end is not None
+        and (group_offset is None or group_offset < seen.claimed_end)
+        and seen.claimed_end <= wanted.first
+    ):
+        rewound_from = NO_OFFSET if group_offset is None else group_offset
         match on_rewind:
             case OnRewind.FAIL:
                 return RewoundBelowClaim(rewound_from, seen.claimed_end)
             case OnRewind.IGNORE:
-                cur = seen.claimed_end
+                group_offset = seen.claimed_end
             case OnRewind.FOLLOW:
                 pass
-    return _decide_write(wanted, cur, rewound_from)
+    return _decide_write(wanted, group_offset, rewound_from)
 
 
-def _decide_write(wanted: RangeToClaim, cur: int | None, rewound_from: int | None) -> ClaimDecision:
+def _decide_write(wanted: RangeToClaim, group_offset: int | None, rewound_from: int | None) -> ClaimDecision:
     """Rows 8 to 12."""
-    if cur is None or cur == wanted.first:
+    if group_offset is None or group_offset == wanted.first:
         return WriteClaim(wanted.first, wanted.end, rewound_from)
-    if wanted.first < cur < wanted.end:
-        return WriteClaim(cur, wanted.end, rewound_from)
-    if cur >= wanted.end:
-        return WriteRefusal(f"the group stands at {cur}: the range was read by others")
-    return WriteRefusal(f"the group stands at {cur}, before the range: the next batch begins there")
+    if wanted.first < group_offset < wanted.end:
+        return WriteClaim(group_offset, wanted.end, rewound_from)
+    if group_offset >= wanted.end:
+        return WriteRefusal(f"the group stands at {group_offset}: the range was read by others")
+    return WriteRefusal(f"the group stands at {group_offset}, before the range: the next batch begins there")
 
 
 def next_position(stand: GroupOffset, on_rewind: OnRewind) -> int | RewoundBelowClaim:

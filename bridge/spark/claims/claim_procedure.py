@@ -258,7 +258,7 @@ class ClaimProcedure:
         is_last = CheckOp(paths.claims_of_query(self._context.group, self._context.query), self._runs_version)
         plans: list[tuple[MultiPlan, tuple[Op, ...]]] = []
         for ops, checks in ((takes, (is_last, *self._control)), (others, (is_last,))):
-            plans += [(plan, checks) for plan in pack_multis(ops, checks, singly=singly)]
+            plans += [(plan, checks) for plan in pack_multis(ops, checks, one_by_one=singly)]
         answers = yield [multi_of(plan, checks) for plan, checks in plans]
         for (plan, checks), answer in zip(plans, answers, strict=True):
             self._apply_result(plan, checks, answer)

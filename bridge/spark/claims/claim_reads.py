@@ -46,7 +46,7 @@ def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, st
 
 
 def read_group_offsets(
-    group: str, query: str, partitions: Collection[TopicPartition], births: Mapping[str, int] | None = None
+    group: str, query: str, partitions: Collection[TopicPartition], topic_czxids: Mapping[str, int] | None = None
 ) -> Procedure[GroupOffsetsReport]:
     """Where the group stands now, and the end of the query's latest claim: one packet.
 
@@ -65,11 +65,11 @@ def read_group_offsets(
             continue
         try:
             record = record_of(record_node, paths.claims_of_partition(group, query, tp))
-            found = offset_of(offset_node, (births or {}).get(tp.topic, 0))
+            found = offset_of(offset_node, (topic_czxids or {}).get(tp.topic, 0))
         except ZkConsumerError as error:
             report.error = error
             break
-        claimed = latest_claim_end(record, (births or {}).get(tp.topic, 0))
+        claimed = latest_claim_end(record, (topic_czxids or {}).get(tp.topic, 0))
         if found.unreadable and claimed is None:
             report.error = MalformedZnode(f"{paths.offset(group, tp)}: {found.unreadable}; repair or delete it")
             break
@@ -119,14 +119,14 @@ def record_of(node: ZnodeResult, path: str) -> ClaimRecord:
             raise UnavailableError(f"ZooKeeper did not tell about {path}: {describe_result(node)}")
 
 
-def offset_of(node: ZnodeResult, birth: int) -> StoredGroupOffset:
+def offset_of(node: ZnodeResult, topic_czxid: int) -> StoredGroupOffset:
     """The offset; one from before the topic was created does not count.
 
     Raises ``ZkNotAuthorized``, ``UnavailableError``.
     """
     found = stored_offset(node)
     if isinstance(found, StoredOffset):
-        counts = found.offset >= 0 and found.written_zxid >= birth
+        counts = found.offset >= 0 and found.written_zxid >= topic_czxid
         return StoredGroupOffset(found.offset if counts else None, found.version)
     if isinstance(node, ZnodeData):
         return StoredGroupOffset(None, node.stat.version, found)
@@ -135,7 +135,7 @@ def offset_of(node: ZnodeResult, birth: int) -> StoredGroupOffset:
     raise UnavailableError(f"ZooKeeper did not tell about an offset: {found}")
 
 
-def latest_claim_end(record: ClaimRecord, birth: int) -> int | None:
+def latest_claim_end(record: ClaimRecord, topic_czxid: int) -> int | None:
     """The end of the latest claim; None when there is none, or it was of a topic that is gone."""
     latest = record.latest
-    return None if latest is None or latest.epoch < birth else latest.end
+    return None if latest is None or latest.epoch < topic_czxid else latest.end

@@ -26,10 +26,10 @@ from zkconsumer.zk.znode_formats import format_offset
 class ClaimContext:
     """Who claims.
 
-    ``run``: the life of the query in which it claims, the same for all keepers of that life.  ``held``: the partitions
-    that are ours and not on their way out, with the czxid of our owner node.  ``births``: in which transaction each
-    topic's znode was made, where that is known and older offsets do not count (``offsets.older.than.topic``).  ``acl``
-    is for the nodes that are made.  ``wall_ms`` goes into the records.
+    ``run``: identifies one start of the query; every membership of that start has the same.  ``owned``: the partitions
+    that the query owns and does not release now, with the czxid of the owner znode.  ``topic_czxids``: the czxid of
+    each topic's znode, where it is known and ``offsets.older.than.topic`` ignores older offsets.  ``acl``: for new
+    znodes. ``wall_ms``: written into the records.
     """
 
     group: str
@@ -55,7 +55,7 @@ class PlannedClaimWrite:
     claimed_end: int | None
 
 
-def claim_ops(by: ClaimContext, batch: int, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
+def claim_ops(context: ClaimContext, batch: int, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
     """The operations of one partition, which belong into one multi."""
     match planned.decision:
         case WriteRefusal():
@@ -64,22 +64,24 @@ def claim_ops(by: ClaimContext, batch: int, tp: TopicPartition, planned: Planned
             assert planned.record.pending is not None, "only what was begun is finished"
             record = planned.record.with_claim(planned.record.pending)
         case WriteClaim(first, end):
-            record = planned.record.with_claim(BatchClaim(batch, first, end, by.owned[tp], by.wall_ms))
+            record = planned.record.with_claim(BatchClaim(batch, first, end, context.owned[tp], context.wall_ms))
             return [
-                CheckOp(paths.owner(by.group, tp), OUR_OWNER_VERSION),
-                write_op(paths.offset(by.group, tp), format_offset(end), planned.offset_version, by.acl),
-                record_op(by, tp, record, planned.record_version),
+                CheckOp(paths.owner(context.group, tp), OUR_OWNER_VERSION),
+                write_op(paths.offset(context.group, tp), format_offset(end), planned.offset_version, context.acl),
+                record_op(context, tp, record, planned.record_version),
             ]
-    return [record_op(by, tp, record, planned.record_version)]
+    return [record_op(context, tp, record, planned.record_version)]
 
 
-def record_op(by: ClaimContext, tp: TopicPartition, record: ClaimRecord, version: int) -> Op:
+def record_op(context: ClaimContext, tp: TopicPartition, record: ClaimRecord, version: int) -> Op:
     """The write of a record."""
-    return write_op(paths.claims_of_partition(by.group, by.query, tp), format_record(record), version, by.acl)
+    return write_op(
+        paths.claims_of_partition(context.group, context.query, tp), format_record(record), version, context.acl
+    )
 
 
 def missing_parents(
-    by: ClaimContext, planned: Mapping[TopicPartition, PlannedClaimWrite], again: Collection[str]
+    context: ClaimContext, planned: Mapping[TopicPartition, PlannedClaimWrite], again: Collection[str]
 ) -> list[Create]:
     """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
 
@@ -88,7 +90,7 @@ def missing_parents(
     has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING_VERSION}
     without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING_VERSION}
     creates = [
-        Create(paths.claims_of_topic(by.group, by.query, topic), acl=by.acl)
+        Create(paths.claims_of_topic(context.group, context.query, topic), acl=context.acl)
         for topic in sorted(without_record - (has_record - set(again)))
     ]
     without_offset = {
@@ -97,8 +99,10 @@ def missing_parents(
         if one.offset_version == MISSING_VERSION and isinstance(one.decision, WriteClaim)
     }
     if without_offset:
-        creates.append(Create(paths.offsets(by.group), acl=by.acl))
-        creates += [Create(paths.offsets_of_topic(by.group, topic), acl=by.acl) for topic in sorted(without_offset)]
+        creates.append(Create(paths.offsets(context.group), acl=context.acl))
+        creates += [
+            Create(paths.offsets_of_topic(context.group, topic), acl=context.acl) for topic in sorted(without_offset)
+        ]
     return creates
 
 

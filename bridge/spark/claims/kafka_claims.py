@@ -86,14 +86,14 @@ def settle_claims(
     batch: int,
     begun: Mapping[TopicPartition, PendingClaim],
     refused: Mapping[TopicPartition, str],
-    asked_again: Collection[TopicPartition],
+    unconfirmed: Collection[TopicPartition],
     runs_version: int,
 ) -> Procedure[ClaimReport]:
-    """Step 3.  ``refused``: of what Kafka said no, and why; ``asked_again``: of what it said nothing.
+    """Step 3.  ``refused``: of what Kafka said no, and why; ``unconfirmed``: of what it said nothing.
 
     What cannot be written is unknown: claim the same ranges again.
     """
-    report = ClaimReport(unknown=dict.fromkeys(asked_again, "the group's coordinator did not say whether it took it"))
+    report = ClaimReport(unknown=dict.fromkeys(unconfirmed, "the group's coordinator did not say whether it took it"))
     written = {tp: one for tp, one in begun.items() if tp not in report.unknown}
 
     def record(tp: TopicPartition, one: PendingClaim) -> ClaimRecord:
@@ -101,7 +101,7 @@ def settle_claims(
 
     ops = [(tp, [record_op(claimant, tp, record(tp, one), one.version)]) for tp, one in written.items()]
     checks = (CheckOp(paths.claims_of_query(claimant.group, claimant.query), runs_version),)
-    plans = pack_multis(ops, checks, singly=False)
+    plans = pack_multis(ops, checks, one_by_one=False)
     answers = (yield [multi_of(plan, checks) for plan in plans]) if plans else []
     for plan, answer in zip(plans, answers, strict=True):
         for tp, _ in plan:

@@ -49,7 +49,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 
 
 def read_partition(
-    partition: InputPartition, clusters: ClusterConnectionPool = CONNECTION_POOL
+    partition: InputPartition, pool: ClusterConnectionPool = CONNECTION_POOL
 ) -> Iterator[pa.RecordBatch]:
     """The records of the range, as batches of ``schema_of(partition.columns)``; none when there are no records.
 
@@ -63,7 +63,7 @@ def read_partition(
     warn_if_not_compiled()
     wanted, schema = partition.wanted, schema_of(partition.columns)
     decode = ArrowDecoder(ArrowBatchSpec(wanted.tp.topic, wanted.tp.partition, schema)).batches
-    with clusters.borrow(ClusterAddress(partition.brokers, partition.security, partition.client_id)) as cluster:
+    with pool.borrow(ClusterAddress(partition.brokers, partition.security, partition.client_id)) as cluster:
         batches = read_range(cluster, wanted, partition.settings, StopSignal().wait, decode, on_lost=_warn)
         with closing(batches):
             yield from batches

@@ -80,9 +80,9 @@ class SparkCheckpoint:
 # --- the folder -------------------------------------------------------------------------------------------------
 
 
-def read_checkpoint(place: str | Path) -> SparkCheckpoint:
+def read_checkpoint(folder: str | Path) -> SparkCheckpoint:
     """Read the checkpoint in a local folder, or at a ``file:`` URI.  Raises ``BadCheckpoint``."""
-    root = local_path(place)
+    root = local_path(folder)
     if not root.is_dir():
         raise BadCheckpoint(f"there is no folder {root}; give the checkpointLocation of the query")
     query_id = _query_id(root)
@@ -100,9 +100,9 @@ def read_checkpoint(place: str | Path) -> SparkCheckpoint:
     return SparkCheckpoint(root, query_id, _batch(root, last) if done else None, pending)
 
 
-def local_path(place: str | Path) -> Path:
+def local_path(folder: str | Path) -> Path:
     """The folder that a path or a ``file:`` URI names.  Raises ``BadCheckpoint`` for what is not on this machine."""
-    text = str(place)
+    text = str(folder)
     try:
         parts = urlsplit(text)
     except ValueError:  # no URI at all, as a path with brackets may be

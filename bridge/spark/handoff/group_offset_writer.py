@@ -58,10 +58,10 @@ class GroupOffsetWriter:
         group: str,
         stores: Collection[OffsetStoreName],
         config_file: Path | None = None,
-        doors: AdminDependencies | None = None,
+        dependencies: AdminDependencies | None = None,
     ) -> None:
         """Connects to nothing.  Raises ``InvalidNameError``."""
-        self._open: Callable[[], AdminSession] = lambda: AdminSession.open(zookeeper, config_file, doors)
+        self._open: Callable[[], AdminSession] = lambda: AdminSession.open(zookeeper, config_file, dependencies)
         self._group = paths.check_group(group)
         self._stores = stores
         self._session: AdminSession | None = None

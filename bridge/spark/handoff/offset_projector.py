@@ -67,7 +67,7 @@ class GroupOffsetProjector(TrackingQueryListener):
     None: the first one of the session that reads what is meant, and no other after it.  ``source``: a part of Spark's
     description of the source, where topics do not tell.  ``store``: zookeeper, kafka (``__consumer_offsets``), or both.
     Nothing is written while members live in the group, and that is a failure like any other: logged once, counted, and
-    tried again.  ``sink``: writes instead of ``store``.
+    tried again.  ``writer``: writes instead of ``store``.
 
     Nothing that goes wrong here harms the query.  ``settle`` and ``run_available_now`` raise what stayed undone.
     """
@@ -82,8 +82,8 @@ class GroupOffsetProjector(TrackingQueryListener):
         query: str | None = None,
         source: str | None = None,
         config_file: str | Path | None = None,
-        sink: OffsetWriter | None = None,
-        doors: AdminDependencies | None = None,
+        writer: OffsetWriter | None = None,
+        dependencies: AdminDependencies | None = None,
     ) -> None:
         """Connects to nothing.  Raises ``UsageError``."""
         super().__init__()
@@ -95,7 +95,7 @@ class GroupOffsetProjector(TrackingQueryListener):
         self._query = query
         self._source = source
         file = None if config_file is None else Path(config_file)
-        self._sink = sink or GroupOffsetWriter(zookeeper, group, STORES_BY_OPTION[store], file, doors)
+        self._sink = writer or GroupOffsetWriter(zookeeper, group, STORES_BY_OPTION[store], file, dependencies)
         self._followed_query_id: str | None = None
         self._logged_queries: set[str] = set()
         self._pending: dict[TopicPartition, int] = {}

@@ -47,7 +47,7 @@ from zkconsumer.zk.zk_security import SECURE_ACL
 class ReconcileReport:
     """What was found and what was done; ``rows`` one a partition and store.
 
-    ``in_the_way``: why nothing may be written now, empty when it may.  ``reports``: how far the writing got.
+    ``blocked_by``: why nothing may be written now, empty when it may.  ``reports``: how far the writing got.
     """
 
     group: str
@@ -83,7 +83,7 @@ def reconcile(
     source: str | None = None,
     allow_members: bool = False,
     config_file: str | Path | None = None,
-    doors: AdminDependencies | None = None,
+    dependencies: AdminDependencies | None = None,
 ) -> ReconcileReport:
     """Look, and with ``execute`` write; the help of ``zkconsumer spark reconcile`` says what each word means.
 
@@ -92,7 +92,7 @@ def reconcile(
     the rest).
     """
     file = None if config_file is None else Path(config_file)
-    with AdminSession.open(zookeeper, file, doors) as session:
+    with AdminSession.open(zookeeper, file, dependencies) as session:
         report = plan_reconcile(
             session,
             group,
@@ -154,10 +154,10 @@ def plan_reconcile(
     # A group that has moved has fences there, and no owners; that it has no members was looked at.
     owners = _owners(session, group, changed) if arbiter == "zookeeper" else {}
     rows = with_refusals(rows, group_stores.log_ranges(changed), owners)
-    in_the_way = (
+    blocked_by = (
         "" if allow_members and not seen.control_problem and seen.control is None else seen.rejection_reason(stores)
     )
-    return ReconcileReport(group, Path(checkpoint), found, stores, rows, in_the_way, records, seen)
+    return ReconcileReport(group, Path(checkpoint), found, stores, rows, blocked_by, records, seen)
 
 
 def claim_authority_of(seen: GroupOffsetsSnapshot) -> OffsetStoreName:

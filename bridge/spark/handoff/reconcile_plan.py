@@ -158,32 +158,36 @@ def plan_forward(
     store: OffsetStoreName,
     current: CurrentOffsets,
     records: Mapping[TopicPartition, ClaimRecord],
-    arbiter: OffsetStoreName = "zookeeper",
+    authority: OffsetStoreName = "zookeeper",
 ) -> list[ReconcileRow]:
-    """The first table.  ``current``: of the ``arbiter`` too where a query claims: the store that claims move."""
+    """The first table.  ``current``: of the ``authority`` too where a query claims: the store that claims move."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
-        cur, committed = current[store].get(tp), found.committed.get(tp)
+        group_offset, committed = current[store].get(tp), found.committed.get(tp)
         record = records.get(tp, ClaimRecord())
         claim = unfinished_claim(record, found)
         new: int | None = None
         if records:
-            in_zookeeper = current[arbiter].get(tp)
+            in_zookeeper = current[authority].get(tp)
             decision = _of_a_claiming_query(in_zookeeper, record, claim)
-            if store != arbiter and in_zookeeper is not None and (cur is None or cur < in_zookeeper):
+            if (
+                store != authority
+                and in_zookeeper is not None
+                and (group_offset is None or group_offset < in_zookeeper)
+            ):
                 new, decision = in_zookeeper, "forward, as in zookeeper"
         elif tp not in found.batch_partitions:
             decision = "not of the last batch: left"
-        elif committed is not None and (cur is None or cur < committed):
+        elif committed is not None and (group_offset is None or group_offset < committed):
             new, decision = committed, "forward"
         else:
-            decision = "as committed" if cur == committed else "ahead: left"
-        rows.append(ReconcileRow(tp, store, cur, committed, claim, new, decision))
+            decision = "as committed" if group_offset == committed else "ahead: left"
+        rows.append(ReconcileRow(tp, store, group_offset, committed, claim, new, decision))
     return rows
 
 
-def _of_a_claiming_query(cur: int | None, record: ClaimRecord, claim: BatchClaim | None) -> str:
-    if record.latest is not None and (cur is None or cur < record.latest.end):
+def _of_a_claiming_query(group_offset: int | None, record: ClaimRecord, claim: BatchClaim | None) -> str:
+    if record.latest is not None and (group_offset is None or group_offset < record.latest.end):
         return f"set back by somebody below the claim of {record.latest.end}: left"
     if claim is not None:
         return "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
@@ -195,26 +199,26 @@ def plan_rewind(
     store: OffsetStoreName,
     current: CurrentOffsets,
     records: Mapping[TopicPartition, ClaimRecord],
-    arbiter: OffsetStoreName = "zookeeper",
+    authority: OffsetStoreName = "zookeeper",
 ) -> list[ReconcileRow]:
-    """The second table, the same for every ``arbiter``."""
+    """The second table, the same for every ``authority``."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
-        cur, claim = current[store].get(tp), unfinished_claim(records.get(tp, ClaimRecord()), found)
+        group_offset, claim = current[store].get(tp), unfinished_claim(records.get(tp, ClaimRecord()), found)
         new: int | None = None
         if claim is None:
             decision = "nothing claimed that is not done: left"
-        elif cur == claim.end:
+        elif group_offset == claim.end:
             number = found.spark_batches.get(claim.batch)
             batch = "the claimed batch" if number is None else f"batch {number}"
             new, decision = claim.first, f"back before {batch}"
-        elif cur is None or cur < claim.first:
+        elif group_offset is None or group_offset < claim.first:
             decision = "set back by somebody already: left"
-        elif cur == claim.first:
+        elif group_offset == claim.first:
             decision = "stands there already"
         else:
             decision = "others went on: left"
-        rows.append(ReconcileRow(tp, store, cur, found.committed.get(tp), claim, new, decision))
+        rows.append(ReconcileRow(tp, store, group_offset, found.committed.get(tp), claim, new, decision))
     return rows
 
 

@@ -50,7 +50,7 @@ def starting_offsets(
     missing: MissingOffsetPolicy = "earliest",
     out_of_range: OutOfRangePolicy = "refuse",
     allow_members: bool = False,
-    doors: AdminDependencies | None = None,
+    dependencies: AdminDependencies | None = None,
 ) -> str:
     """Where the group stands, as JSON for the option ``startingOffsets`` of ``format("kafka")``.
 
@@ -68,7 +68,7 @@ def starting_offsets(
     without you; ``UnavailableError`` when ZooKeeper, or a broker that is needed, does not answer.
     """
     file = None if config_file is None else Path(config_file)
-    with AdminSession.open(zookeeper, file, doors) as session:
+    with AdminSession.open(zookeeper, file, dependencies) as session:
         starts = read_starts(
             session,
             group,
@@ -100,7 +100,7 @@ def read_starts(
     if convention == "last-consumed" and store == "kafka":
         raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
     stores = GroupOffsetStores(session, group)
-    seen = stores.read(["kafka"] if store in ("kafka", "both") else ["zookeeper"], kafka_too=store == "auto")
+    seen = stores.read(["kafka"] if store in ("kafka", "both") else ["zookeeper"], include_kafka=store == "auto")
     if not seen.kafka:
         _refuse_unknown(session, group)
     if seen.members and not allow_members:

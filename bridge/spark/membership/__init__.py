@@ -13,7 +13,7 @@
     service.py    ... in a group in ZooKeeper; opening.py: how it is joined
     in_kafka.py   ... in a group of Kafka's coordinator; opening_in_kafka.py: how it is joined
     lending.py    which partition is with which batch, and what may be given back; pure
-    holder.py     the same, as the ``Holder`` of a membership
+    holder.py     the same, as the ``PartitionProcessor`` of a membership
     takeover.py   ``consumer.threads=all``
     metrics.py    what it counts, as text for Prometheus
 

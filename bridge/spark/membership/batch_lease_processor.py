@@ -18,7 +18,7 @@ from zkconsumer.types import TopicPartition
 
 
 class BatchLeaseProcessor:
-    """A ``Holder`` without streams or fetchers."""
+    """A ``PartitionProcessor`` without streams or fetchers."""
 
     def __init__(self, lending: BatchLeases, lease: Lease, inbox: MembershipEventLoop) -> None:
         self.leases = lending

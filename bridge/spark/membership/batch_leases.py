@@ -188,12 +188,12 @@ class BatchLeases:
 
     def _newly_drained(self) -> dict[TopicPartition, int]:
         """What leaves and nobody works on, and was not told yet."""
-        rested: dict[TopicPartition, int] = {}
+        drained: dict[TopicPartition, int] = {}
         for tp, owned in sorted(self._owned.items()):
             is_waited_for = (
                 self.waits_for_batch and owned.is_leased and not (owned.is_drain_abandoned or self._is_query_ended)
             )
             if owned.is_draining and not owned.is_reported and not owned.claims_in_progress and not is_waited_for:
                 owned.is_reported = True
-                rested[tp] = owned.position
-        return rested
+                drained[tp] = owned.position
+        return drained

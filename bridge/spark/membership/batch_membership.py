@@ -74,16 +74,16 @@ class BatchMembership(ABC):
     authority: str
     """What confirms the membership, for a log line."""
 
-    def __init__(self, settings: MembershipProcessSettings, opened: MembershipSetup, clock: Clock) -> None:
+    def __init__(self, settings: MembershipProcessSettings, setup: MembershipSetup, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._group_name = opened.group
-        self._setup = opened
-        self._processor = opened.holder
-        self._calls = BlockingCalls(opened, clock)
+        self._group_name = setup.group
+        self._setup = setup
+        self._processor = setup.holder
+        self._calls = BlockingCalls(setup, clock)
         self._leases = self._processor.leases
-        self._meters = opened.meters
-        self._counters = opened.counters
+        self._meters = setup.meters
+        self._counters = setup.counters
         self._is_closed = False
         self._is_confirmed: bool | None = None
         self.should_wait_for_assignment: Callable[[], bool] = lambda: True
@@ -170,9 +170,9 @@ class BatchMembership(ABC):
         lending = self._leases
         gauges = {
             "owned_partitions": len(lending),
-            "lent_partitions": len(lending.leased),
-            "leaving_partitions": len(lending.draining),
-            "share_is_whole": int(self._meters.is_assignment_complete),
+            "leased_partitions": len(lending.leased),
+            "draining_partitions": len(lending.draining),
+            "assignment_complete": int(self._meters.is_assignment_complete),
             "rebalances": self._meters.rebalances,
         }
         return self._counters.snapshot() | gauges
@@ -259,7 +259,7 @@ class BatchMembership(ABC):
         self._counters.add("spark_claims_narrowed", len(narrowed))
         self._counters.add("spark_claims_refused", len(refused))
         self._counters.add("spark_rewinds_ignored", len(report.rewound))
-        self._counters.add("spark_claims_unsure", len(report.ambiguous))
+        self._counters.add("spark_claims_ambiguous", len(report.ambiguous))
         for tp in narrowed:
             log.info("spark-claim-narrowed partition=%s wanted=%s taken=%s", tp, ranges[tp], taken[tp])
         for tp, why in refused.items():

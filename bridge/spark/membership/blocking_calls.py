@@ -143,12 +143,12 @@ class BlockingCalls:
         self.wait_for(done, until_ms, "the membership's own thread")
         return box[0]
 
-    def wait_for(self, done: threading.Event, until_ms: int, whom: str) -> None:
-        """Wait for ``whom``; raises ``ZkTimeoutException``, and what ``check`` raises."""
+    def wait_for(self, done: threading.Event, until_ms: int, server: str) -> None:
+        """Wait for ``server``; raises ``ZkTimeoutException``, and what ``check`` raises."""
         while not done.wait(min(POLL_MS, max(0, self.remaining_ms(until_ms))) / 1000):
             self.check()
             if self.remaining_ms(until_ms) <= 0:
-                raise ZkTimeoutException(f"{whom} did not answer in time: group {self._opened.group}")
+                raise ZkTimeoutException(f"{server} did not answer in time: group {self._opened.group}")
 
     def remaining_ms(self, until_ms: int) -> int:
         """What is left of a call's time; negative when it is over."""

@@ -96,7 +96,7 @@ class MigratedGroupMembership(CoordinatorMembership):
 class CoordinatorMembershipSetup:
     """One query's membership with what it needs.
 
-    ``store``: a session for records of claims, and for nothing else.  ``guest``: what a guest offers; None where
+    ``store``: a session for records of claims, and for nothing else.  ``protocols``: what a guest offers; None where
     the query offers what it is configured to.
     """
 
@@ -106,7 +106,7 @@ class CoordinatorMembershipSetup:
         store: ZkStore,
         clock: Clock,
         connect: ConnectionFactory | None = None,
-        guest: MigrationProtocols | None = None,
+        protocols: MigrationProtocols | None = None,
     ) -> None:
         """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
         self.settings = settings
@@ -119,8 +119,8 @@ class CoordinatorMembershipSetup:
         self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
         self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, CountingHooks()
-        self.offered_protocols = guest
-        make = CoordinatorMembership if guest is None else MigratedGroupMembership
+        self.offered_protocols = protocols
+        make = CoordinatorMembership if protocols is None else MigratedGroupMembership
         self.membership = make(
             GroupMemberConfig(
                 {
@@ -131,7 +131,7 @@ class CoordinatorMembershipSetup:
                     "auto.commit.interval.ms": config.auto_commit_interval_ms,
                 }
             ),
-            [ASSIGNORS[config.partition_assignment_strategy]()] if guest is None else guest.assignors(),
+            [ASSIGNORS[config.partition_assignment_strategy]()] if protocols is None else protocols.assignors(),
             membership_settings_of(config, settings.consumer_id),
             stream_assignor_of(config, settings.consumer_id),
             brokers=self._brokers,
@@ -155,10 +155,10 @@ class CoordinatorMembershipSetup:
         self.is_started = True
         self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
 
-    def update_protocols(self, guest: MigrationProtocols) -> None:
+    def update_protocols(self, protocols: MigrationProtocols) -> None:
         """The group may divide by these from now on."""
-        self.offered_protocols = guest
-        self.membership.event_loop.submit(AssignorsOffered(tuple(guest.assignors())))
+        self.offered_protocols = protocols
+        self.membership.event_loop.submit(AssignorsOffered(tuple(protocols.assignors())))
 
     def brokers(self) -> list[BrokerAddress]:
         """Where the brokers are now; raises ``UnavailableError``."""

@@ -136,25 +136,25 @@ class MembershipProcess:
             result = self._handle(call)
         except ZkConsumerError as error:
             self._pipe.write(msg.encode(msg.ProcessErrorResponse.of(call.request_id, error)))
-            return call.name == "hello"
+            return call.name == "open"
         self._pipe.write(msg.encode(msg.ProcessResponse(call.request_id, result)))
         return call.name == "close"
 
     def _handle(self, call: msg.ProcessRequest) -> object:
         args, until_ms = call.args, SYSTEM_CLOCK.now_ms() + call.within_ms
-        if call.name == "hello":
-            return self._hello(MembershipProcessSettings.from_json(args))
+        if call.name == "open":
+            return self._open(MembershipProcessSettings.from_json(args))
         service = self._membership
         if service is None:
-            raise InternalError(f"{call.name} came before hello")
+            raise InternalError(f"{call.name} came before open")
         match call.name:
             case "begin_batch":
                 ended, wait_ms = msg.decode_batch_ends(args["ended"]), msg.number_of(args["wait_ms"])
                 return msg.encode_batch_assignment(service.begin_batch(ended, wait_ms, until_ms))
-            case "planned":
+            case "batch_planned":
                 service.planned(msg.decode_partitions(args["partitions"]), until_ms)
                 return None
-            case "stands":
+            case "group_offsets":
                 partitions = msg.decode_partitions(args["partitions"])
                 return msg.encode_group_offsets(service.stands(partitions, str(args["query"]), until_ms))
             case "claim":
@@ -165,14 +165,14 @@ class MembershipProcess:
                 return msg.encode_reasons(service.seek(msg.decode_offsets(args["offsets"]), until_ms))
             case "brokers":
                 return msg.encode_brokers(service.brokers())
-            case "observe":
+            case "metrics":
                 return service.observe()
             case "close":
                 self._leave(service.leave)
                 return None
         raise InternalError(f"nothing answers {call.name}")
 
-    def _hello(self, settings: MembershipProcessSettings) -> object:
+    def _open(self, settings: MembershipProcessSettings) -> object:
         configure_process_logging(settings.group, settings.log_level)
         self._membership = service = QueryMembership(settings)
         if self._pipe.is_over:

@@ -49,7 +49,7 @@ log = logging.getLogger("zkconsumer.keeper")
 
 
 class MembershipSwitcher:
-    """All but the calls, which are ``Following``'s."""
+    """All but the calls, which are ``QueryMembership``'s."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class MembershipSwitcher:
     def _read_control(self) -> None:
         self._looked_ms = self._clock.now_ms()
         self._control = self._standby.read_control()
-        self._target = target_of(self._control.control, is_asked_to_leave=self._control.is_rollback_waiting)
+        self._target = target_of(self._control.control, is_rollback_waiting=self._control.is_rollback_waiting)
 
     def _has_target_changed(self) -> bool:
         """Whether the group is wanted elsewhere, read now."""

@@ -61,8 +61,8 @@ _KAFKA_PHASES = (Phase.SWITCHED, Phase.COMPLETED)
 _ROLLBACK_PHASES = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
 
 
-def target_of(control: ControlRecord | None, *, is_asked_to_leave: bool = False) -> MembershipTarget:
-    """The table above; ``is_asked_to_leave``: a rollback waits.
+def target_of(control: ControlRecord | None, *, is_rollback_waiting: bool = False) -> MembershipTarget:
+    """The table above; ``is_rollback_waiting``: a rollback waits.
 
     Raises ``MigrationError`` for a phase or a strategy that this release does not know.
     """
@@ -77,11 +77,11 @@ def target_of(control: ControlRecord | None, *, is_asked_to_leave: bool = False)
         ) from error
     if phase in _ZOOKEEPER_PHASES[strategy]:
         return ZOOKEEPER_TARGET
-    if phase in _KAFKA_PHASES and not is_asked_to_leave:
+    if phase in _KAFKA_PHASES and not is_rollback_waiting:
         return MembershipTarget(
             TargetGroup.KAFKA, protocols=PHASE_RULES[member_phase_of(control)].protocols if strategy == "dual" else ()
         )
-    goal = "undone" if phase in _ROLLBACK_PHASES or is_asked_to_leave else Phase.SWITCHED.value
+    goal = "undone" if phase in _ROLLBACK_PHASES or is_rollback_waiting else Phase.SWITCHED.value
     return MembershipTarget(
         TargetGroup.NONE,
         f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",

@@ -1,4 +1,5 @@
-"""What a keeper counts and shows: ``Meters`` for its membership, numbers for ``observe``, text for Prometheus.
+"""What a keeper counts and shows: ``MembershipMeters`` for its membership, numbers for ``observe``, text for
+Prometheus.
 
 The text is served only where ``metrics.listen`` says so, on one thread, one scrape after the other.
 """
@@ -20,36 +21,36 @@ STOP_MS = 1_000
 
 GAUGES = {
     "owned_partitions": "Partitions that this query owns, what is on its way out included.",
-    "lent_partitions": "Partitions that the present batch works on.",
-    "leaving_partitions": "Partitions that other members wait for.",
-    "share_is_whole": "1 while the group's whole share for this query is held.",
+    "leased_partitions": "Partitions that the present batch works on.",
+    "draining_partitions": "Partitions that other members wait for.",
+    "assignment_complete": "1 while the group's whole share for this query is held.",
     "rebalances": "How often the share changed since the query began.",
-    "in_kafka": "1 while the keeper is a member of the coordinator's group.",
-    "moves": "How often the keeper became a member of the other group.",
-    "waits_for_move": "1 while the keeper is in neither group, because the group is being migrated.",
+    "in_coordinator_group": "1 while the keeper is a member of the coordinator's group.",
+    "group_switches": "How often the keeper became a member of the other group.",
+    "waiting_for_migration": "1 while the keeper is in neither group, because the group is being migrated.",
 }
 
 
 class BatchMembershipMeters:
-    """``Meters``; told on the membership's thread."""
+    """``MembershipMeters``; told on the membership's thread."""
 
-    def __init__(self, clock: Clock, on_change: Callable[[], None], share: Callable[[], object]) -> None:
+    def __init__(self, clock: Clock, on_change: Callable[[], None], assignment: Callable[[], object]) -> None:
         self.zookeeper_commits = Meter(clock)
         self.kafka_commits = Meter(clock)
         self.is_assignment_complete = False
         self.rebalances = 0
         self._on_change = on_change
-        self._assignment = share
+        self._assignment = assignment
         self._last: object = None
 
     def rebalance_started(self) -> None:
         self.is_assignment_complete = False
 
     def rebalance_completed(self) -> None:
-        share = self._assignment()
-        if self._last is not None and share != self._last:
+        assignment = self._assignment()
+        if self._last is not None and assignment != self._last:
             self.rebalances += 1
-        self._last = share
+        self._last = assignment
         self.is_assignment_complete = True
         self._on_change()
 
@@ -73,7 +74,7 @@ def _escaped(text: str) -> str:
 class MetricsServer:
     """Serves ``text()`` under every path at ``listen`` (``host:port``)."""
 
-    def __init__(self, listen: str, text: Callable[[], str], on_death: OnThreadError) -> None:
+    def __init__(self, listen: str, text: Callable[[], str], on_thread_error: OnThreadError) -> None:
         """Raises ``UsageError`` when the address cannot be listened on."""
 
         class Handler(BaseHTTPRequestHandler):
@@ -97,7 +98,7 @@ class MetricsServer:
             raise UsageError(f"metrics.listen={listen}: {error}; give host:port that is free on the driver") from error
         self.port = int(self._server.server_address[1])
         self._worker: WorkerThread = spawn(
-            "membership-metrics-served", lambda _: self._server.serve_forever(poll_interval=0.2), on_death
+            "membership-metrics-served", lambda _: self._server.serve_forever(poll_interval=0.2), on_thread_error
         )
 
     def close(self) -> None:

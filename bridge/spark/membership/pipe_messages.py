@@ -1,7 +1,7 @@
 """What a query and its keeper say to each other: one JSON object a line, read strictly.  Pure.
 
     -> {"id": 7, "call": "begin_batch", "within_ms": 15000, "args": {"ended": {"t": {"0": [epoch, 9]}}, "wait_ms": 0}}
-    <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "words": "..."}
+    <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "message": "..."}
 
 Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the keeper's deadline;
 the caller waits somewhat longer.  Both ends are of one release, so whatever cannot be read is a ``InternalError``.
@@ -31,7 +31,17 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """Of one message: some hundred thousand partitions."""
 
-REQUEST_NAMES = ("hello", "begin_batch", "planned", "stands", "claim", "seek", "brokers", "observe", "close")
+REQUEST_NAMES = (
+    "open",
+    "begin_batch",
+    "batch_planned",
+    "group_offsets",
+    "claim",
+    "seek",
+    "brokers",
+    "metrics",
+    "close",
+)
 
 T = TypeVar("T")
 
@@ -95,8 +105,8 @@ def encode(message: ProcessRequest | ProcessResponse | ProcessErrorResponse) -> 
             found: dict[str, Any] = {"id": number, "call": name, "within_ms": within_ms, "args": args}
         case ProcessResponse(number, result):
             found = {"id": number, "done": result}
-        case ProcessErrorResponse(number, kind, words):
-            found = {"id": number, "failed": kind, "words": words}
+        case ProcessErrorResponse(number, kind, text):
+            found = {"id": number, "failed": kind, "message": text}
     return json.dumps(found, separators=(",", ":")).encode() + b"\n"
 
 
@@ -117,8 +127,8 @@ def decode_process_response(line: bytes) -> ProcessResponse | ProcessErrorRespon
     match found:
         case {"id": int(number), "done": result} if len(found) == 2:
             return ProcessResponse(number, result)
-        case {"id": int(number), "failed": str(kind), "words": str(words)} if len(found) == 3:
-            return ProcessErrorResponse(number, kind, words)
+        case {"id": int(number), "failed": str(kind), "message": str(message)} if len(found) == 3:
+            return ProcessErrorResponse(number, kind, message)
         case _:
             raise _unreadable(line)
 

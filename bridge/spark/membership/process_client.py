@@ -79,11 +79,11 @@ class MembershipProcessClient:
         return msg.decode_batch_assignment(self._ask("begin_batch", args, CALL_MS + COORDINATOR_MS + wait_ms))
 
     def batch_planned(self, partitions: Collection[TopicPartition]) -> None:
-        self._ask("planned", {"partitions": msg.encode_partitions(partitions)}, CALL_MS)
+        self._ask("batch_planned", {"partitions": msg.encode_partitions(partitions)}, CALL_MS)
 
     def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
         args = {"partitions": msg.encode_partitions(partitions), "query": query}
-        return msg.decode_group_offsets(self._ask("stands", args, CALL_MS + COORDINATOR_MS))
+        return msg.decode_group_offsets(self._ask("group_offsets", args, CALL_MS + COORDINATOR_MS))
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
@@ -98,7 +98,7 @@ class MembershipProcessClient:
         return msg.decode_brokers(self._ask("brokers", {}, CALL_MS))
 
     def metrics(self) -> dict[str, int]:
-        found = self._ask("observe", {}, CALL_MS)
+        found = self._ask("metrics", {}, CALL_MS)
         return {str(name): msg.number_of(value) for name, value in found.items()}
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class MembershipProcessClient:
             self._started_ms.append(now_ms)
             process = _ChildProcess(self._python)
             try:
-                process.ask("hello", self.settings.to_json(), self._start_ms, self._clock)
+                process.ask("open", self.settings.to_json(), self._start_ms, self._clock)
             except _ProcessEnded as died:
                 process.end()
                 log.warning(

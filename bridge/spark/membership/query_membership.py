@@ -180,10 +180,10 @@ class QueryMembership(MembershipSwitcher):
         for name, number in ({} if side is None else side.observe()).items():
             found[name] = found.get(name, 0) + number
         gauges = {
-            "in_kafka": int(self._current_group is TargetGroup.KAFKA),
-            "waits_for_move": int(self._membership is None),
+            "in_coordinator_group": int(self._current_group is TargetGroup.KAFKA),
+            "waiting_for_migration": int(self._membership is None),
         }
-        return found | gauges | {"moves": self._switches}
+        return found | gauges | {"group_switches": self._switches}
 
     # --- asking a side ------------------------------------------------------------------------------------------
 

@@ -28,7 +28,10 @@ GAUGES = {
     "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, most of all."),
     "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
     "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
-    "waitsForMove": ("waits_for_move", "1 while the query has nothing because its group is being migrated."),
+    "waitingForMigration": (
+        "waiting_for_migration",
+        "1 while the query has nothing because its group is being migrated.",
+    ),
     "pythonDecoder": ("python_decoder", "1 where the compiled decoder is missing, so that records are decoded slowly."),
 }
 COUNTERS = {

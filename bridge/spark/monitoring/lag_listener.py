@@ -104,7 +104,7 @@ class ZkConsumerListener(TrackingQueryListener):
         numbers = found.metrics
         log.info(
             "query-lag query=%s batch=%d group_lag=%s max_behind=%s owned_partitions=%s rebalances=%s lost_offsets=%s "
-            "skipped_offsets=%s waits_for_move=%s sources=%r",
+            "skipped_offsets=%s waiting_for_migration=%s sources=%r",
             name,
             found.batch,
             numbers.get("groupLag", "?"),
@@ -113,7 +113,7 @@ class ZkConsumerListener(TrackingQueryListener):
             numbers.get("rebalances", "-"),
             numbers.get("lostOffsets", "-"),
             numbers.get("skippedOffsets", "-"),
-            numbers.get("waitsForMove", "-"),
+            numbers.get("waitingForMigration", "-"),
             "; ".join(source.description for source in found.sources),
         )
 

@@ -86,7 +86,7 @@ class Lag:
         ``groupLag``: the sum over what this query owns (other members' partitions are not in it: ``zkconsumer lag``).
         ``rebalances``, ``lostOffsets`` and ``skippedOffsets`` are counted by ``format("zkconsumer")`` since the query
         began, the last one up to the batch before;
-        ``waitsForMove``: how many of its sources have nothing because their group is being migrated;
+        ``waitingForMigration``: how many of its sources have nothing because their group is being migrated;
         ``pythonDecoder``: of how many the planning process has no compiled decoder, so that their records are decoded
         slowly in Python.
         """
@@ -104,7 +104,7 @@ class Lag:
             found["rebalances"] = sum(stats.rebalances for stats in ours)
             found["lostOffsets"] = sum(stats.lost_offsets for stats in ours)
             found["skippedOffsets"] = sum(stats.skipped_offsets for stats in ours)
-            found["waitsForMove"] = sum(stats.waiting_for_migration for stats in ours)
+            found["waitingForMigration"] = sum(stats.waiting_for_migration for stats in ours)
             found["pythonDecoder"] = sum(stats.python_decoder for stats in ours)
         return found
 

@@ -28,7 +28,7 @@ ENDED_RUNS_MAX = 1_000
 
 
 class TrackingQueryListener(StreamingQueryListener):  # type: ignore[misc]
-    """Remembers which runs are over.  What a subclass does with events it does in ``progressed`` and ``terminated``."""
+    """Remembers which runs are over.  Subclasses override ``on_progress`` and ``on_terminated``."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

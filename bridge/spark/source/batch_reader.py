@@ -58,7 +58,7 @@ class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ign
 
 
 def plan_batch(
-    options: SourceOptions, columns: tuple[str, ...], doors: AdminDependencies | None = None
+    options: SourceOptions, columns: tuple[str, ...], dependencies: AdminDependencies | None = None
 ) -> list[RangePartition]:
     """What is to be read, as tasks.
 
@@ -69,7 +69,7 @@ def plan_batch(
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s reason=%s", option, why)
     warn_if_not_compiled()
-    with _session(options, doors) as session:
+    with _session(options, dependencies) as session:
         partitions = _partitions(options, session)
 
         def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
@@ -99,9 +99,9 @@ def plan_batch(
 
 
 @contextmanager
-def _session(options: SourceOptions, doors: AdminDependencies | None) -> Iterator[AdminSession]:
+def _session(options: SourceOptions, dependencies: AdminDependencies | None) -> Iterator[AdminSession]:
     """A session with the brokers, and with ZooKeeper if it was given."""
-    session = AdminSession(options.config, doors)
+    session = AdminSession(options.config, dependencies)
     if options.has_zookeeper:
         session.start(options.config.zookeeper_connection_timeout_ms)
     try:
@@ -160,7 +160,7 @@ def _group_start(
     storage = configured_storage(session)
     in_kafka = storage in ("kafka", "dual")
     stores = GroupOffsetStores(session, group)
-    seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], kafka_too=storage == "unknown")
+    seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], include_kafka=storage == "unknown")
     if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
         seen = stores.read(["kafka"])  # it has moved there since the options were written
     topics: dict[str, list[int]] = {}

@@ -81,7 +81,7 @@ class BrokerLogReader:
             if config.bootstrap_servers is not None
             else no_endpoint_message(config.security_protocol)
         )
-        self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, nobody=nobody)
+        self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, no_broker_message=nobody)
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]

@@ -105,7 +105,7 @@ def start_positions(
     start: BatchOffsets | None,
     holding: BatchAssignment,
     rules: PositionRules,
-    stands: Mapping[TopicPartition, GroupOffset],
+    group_offsets: Mapping[TopicPartition, GroupOffset],
     refused: Collection[TopicPartition] = (),
 ) -> StartPositions:
     """Where each held partition goes on.  ``refused``: whose claim of the last batch was refused or narrowed away."""
@@ -117,7 +117,7 @@ def start_positions(
         elif start.claims.get(tp) == held.epoch and tp not in refused:
             known[tp] = OffsetPosition(start.end[tp])
         elif rules.mode is CommitMode.CLAIM:
-            found = next_position(stands[tp], rules.on_rewind)
+            found = next_position(group_offsets[tp], rules.on_rewind)
             if isinstance(found, RewoundBelowClaim):
                 rewound[tp] = found
             else:
@@ -313,7 +313,7 @@ class BatchIdentity:
 
 
 def next_batch(
-    who: BatchIdentity,
+    identity: BatchIdentity,
     start: BatchOffsets | None,
     holding: BatchAssignment,
     resolved: ResolvedPositions,
@@ -336,13 +336,13 @@ def next_batch(
     taken = apply_limits(available, limits)
     end = {tp: offset + taken[tp] for tp, offset in first.items()}
     return BatchOffsets(
-        who.group,
-        who.query,
+        identity.group,
+        identity.query,
         0 if start is None else start.batch + 1,
         first,
         {**(start.end if start is not None else {}), **end},
         {tp: holding.partitions[tp].epoch for tp in first},
         stats,
-        who.mode,
+        identity.mode,
         holding.partition_counts if start is None else start.topics,
     )

@@ -2,7 +2,8 @@
 
 Spark pickles the data source's class and its readers by name: a worker that lacks this package meets a name that it
 does not know, deep in a stack trace.  Classes with the metaclass ``LoaderPickledMeta`` travel as a call of
-``load_in_worker``, which travels with its code (``by_value``), and names the interpreter, the machine and the cure.
+``load_in_worker``, which travels with its code (``pickled_by_value``), and names the interpreter, the machine and the
+cure.
 
 A reader travels to executors alone, and all that it does there is to read: ``ExecutorReaderMixin`` leaves the rest
 (options, plans, the membership, and every package that those need) on the driver.

@@ -69,10 +69,10 @@ log = logging.getLogger("zkconsumer.spark")
 class StreamPlanner:
     """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
 
-    def __init__(self, options: SourceOptions, doors: SourceDependencies) -> None:
+    def __init__(self, options: SourceOptions, dependencies: SourceDependencies) -> None:
         self.log_ends: Mapping[TopicPartition, int] = {}
         self._options = options
-        self._dependencies = doors
+        self._dependencies = dependencies
         self._membership: GroupMembership | None = None
         self._logs: RetryingLogReader | None = None
         self._is_available_now = False
@@ -82,7 +82,7 @@ class StreamPlanner:
         self._refused: frozenset[TopicPartition] = frozenset()
         # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
         self._skipped = 0
-        self._rate_limiter = RateLimiter(options, doors.clock)
+        self._rate_limiter = RateLimiter(options, dependencies.clock)
         self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
         self._rules = micro_batch_plan.PositionRules(
@@ -95,15 +95,15 @@ class StreamPlanner:
         """The ends that the first ``next`` finds are those of the query (Trigger.AvailableNow)."""
         self._is_available_now = True
 
-    def plan_next_batch(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
-        """The batch after ``began``, which is over; None when nothing is new."""
+    def plan_next_batch(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+        """The batch after ``last_batch``, which is over; None when nothing is new."""
         until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         while True:
             try:
-                return self._planned(began, is_unlimited=is_unlimited)
+                return self._planned(last_batch, is_unlimited=is_unlimited)
             except GroupMigratingError as moves:
                 if not self._is_available_now:
-                    return self._paused_batch(began, moves)
+                    return self._paused_batch(last_batch, moves)
                 if self._dependencies.clock.now_ms() >= until_ms:
                     raise UnavailableError(
                         f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
@@ -112,24 +112,26 @@ class StreamPlanner:
                     ) from moves
                 self._dependencies.pause(MIGRATION_POLL_MS)
 
-    def _paused_batch(self, began: BatchOffsets | None, moves: GroupMigratingError) -> BatchOffsets | None:
+    def _paused_batch(self, last_batch: BatchOffsets | None, moves: GroupMigratingError) -> BatchOffsets | None:
         """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
         progress, and that it owns nothing; how far the logs go on being known."""
         if self._is_first_time(str(moves)):
             log.warning("query-paused reason=%r", str(moves))
         self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
-        if began is None or began.stats.waiting_for_migration:
+        if last_batch is None or last_batch.stats.waiting_for_migration:
             return None
         stats = replace(
-            began.stats, waiting_for_migration=True, skipped_offsets=began.stats.skipped_offsets + self._skipped
+            last_batch.stats,
+            waiting_for_migration=True,
+            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped,
         )
         self._skipped = 0
-        return replace(began, batch=began.batch + 1, first={}, claims={}, stats=stats)
+        return replace(last_batch, batch=last_batch.batch + 1, first={}, claims={}, stats=stats)
 
-    def _planned(self, began: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
+    def _planned(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         member = self._member()
-        holding = self._begin(member, began)
-        batch, lent = self._next(member, began, holding, is_unlimited)
+        holding = self._begin(member, last_batch)
+        batch, lent = self._next(member, last_batch, holding, is_unlimited)
         member.batch_planned(lent)
         if batch is not None:
             self._refused = frozenset()
@@ -164,20 +166,20 @@ class StreamPlanner:
 
     # --- planning -----------------------------------------------------------------------------------------------
 
-    def _begin(self, member: GroupMembership, began: BatchOffsets | None) -> BatchAssignment:
+    def _begin(self, member: GroupMembership, last_batch: BatchOffsets | None) -> BatchAssignment:
         """What was read is over; what may be planned now."""
         ended: dict[TopicPartition, BatchEnd] = {}
-        if began is not None:
-            ended = {tp: BatchEnd(epoch, began.end[tp]) for tp, epoch in began.claims.items()}
+        if last_batch is not None:
+            ended = {tp: BatchEnd(epoch, last_batch.end[tp]) for tp, epoch in last_batch.claims.items()}
         if self._is_available_now:
             # In the middle of a run as well: an assignment that shrinks would end it early.
             wait_ms = AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         else:
             wait_ms = 0 if self._has_begun else FIRST_ASSIGNMENT_WAIT_MS
         holding = member.begin_batch(ended, wait_ms)
-        if began is None and not holding.is_complete and not any(holding.partition_counts.values()):
+        if last_batch is None and not holding.is_complete and not any(holding.partition_counts.values()):
             self._raise_topics_unknown(wait_ms)
-        self._check_topics(began, holding)
+        self._check_topics(last_batch, holding)
         if not holding.is_complete and (self._is_available_now or not self._has_begun):
             self._report_incomplete_assignment(holding, wait_ms)
         self._has_begun = True
@@ -209,7 +211,7 @@ class StreamPlanner:
             group, len(holding.partitions), wait_ms,
         )  # fmt: skip
 
-    def _check_topics(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
+    def _check_topics(self, last_batch: BatchOffsets | None, holding: BatchAssignment) -> None:
         """Topics that are not there, and topics that are not there any more."""
         there = {topic for topic, count in holding.partition_counts.items() if count}
         subscribed = self._options.topic_selection
@@ -218,12 +220,12 @@ class StreamPlanner:
             if isinstance(subscribed, SubscribedTopics)
             else []
         )
-        if missing and began is None:
+        if missing and last_batch is None:
             raise UsageError(
                 f"there is no topic {', '.join(missing)} in the cluster of {self._options.config.zookeeper_connect}: "
                 "create it, correct the name in subscribe, or use subscribePattern for topics that come later"
             )
-        gone = sorted({tp.topic for tp in (began.claims if began is not None else ())} - there)
+        gone = sorted({tp.topic for tp in (last_batch.claims if last_batch is not None else ())} - there)
         # A keeper that was started again, or has lost its session, has not read yet which topics there are.
         if not gone or not holding.is_complete:
             return
@@ -249,11 +251,11 @@ class StreamPlanner:
         )
 
     def _next(
-        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment, is_unlimited: bool
+        self, member: GroupMembership, last_batch: BatchOffsets | None, holding: BatchAssignment, is_unlimited: bool
     ) -> tuple[BatchOffsets | None, list[TopicPartition]]:
         """The next batch, or None; and what it has of the group."""
-        self._check_starting(began, holding)
-        resolved, logs = self._resolved(member, began, holding)
+        self._check_starting(last_batch, holding)
+        resolved, logs = self._resolved(member, last_batch, holding)
         ends = self._ends(logs, holding)
         kept = {tp: at for tp, at in resolved.positions.items() if tp in ends}
         for tp, why in self._seek(member, {tp: at for tp, at in resolved.seeks.items() if tp in kept}).items():
@@ -266,39 +268,39 @@ class StreamPlanner:
             del kept[tp]
         self.log_ends = {tp: ends[tp] for tp in kept}
         limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
-        before = began.stats if began is not None else Stats()
+        before = last_batch.stats if last_batch is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
         stats = Stats(
             holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
             python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
-        name = began.query if began is not None else self._dependencies.new_query()
+        name = last_batch.query if last_batch is not None else self._dependencies.new_query()
         who = micro_batch_plan.BatchIdentity(self._options.config.group_id, name, self._options.commit_mode)
         resolved = micro_batch_plan.ResolvedPositions(kept, {}, resolved.lost, {}, resolved.waiting)
-        batch = micro_batch_plan.next_batch(who, began, holding, resolved, ends, limits, stats)
+        batch = micro_batch_plan.next_batch(who, last_batch, holding, resolved, ends, limits, stats)
         if batch is None:
             return None, []
         return batch, [tp for tp, at in kept.items() if at.must_be_checkpointed or batch.end[tp] > at.offset]
 
-    def _check_starting(self, began: BatchOffsets | None, holding: BatchAssignment) -> None:
+    def _check_starting(self, last_batch: BatchOffsets | None, holding: BatchAssignment) -> None:
         """JSON names every partition and no other, as Spark's Kafka source wants it."""
         starting = self._options.starting_limit
         problem = ""
-        if began is None and isinstance(starting, SpecificOffsetRangeLimit):
+        if last_batch is None and isinstance(starting, SpecificOffsetRangeLimit):
             problem = check_all_partitions_named("startingOffsets", starting.offsets, _every(holding))
-        elif began is None and isinstance(starting, SpecificTimestampRangeLimit):
+        elif last_batch is None and isinstance(starting, SpecificTimestampRangeLimit):
             problem = check_all_partitions_named("startingOffsetsByTimestamp", starting.times_ms, _every(holding))
         if problem:
             raise UsageError(problem)
 
     def _resolved(
-        self, member: GroupMembership, began: BatchOffsets | None, holding: BatchAssignment
+        self, member: GroupMembership, last_batch: BatchOffsets | None, holding: BatchAssignment
     ) -> tuple[micro_batch_plan.ResolvedPositions, dict[TopicPartition, micro_batch_plan.LogBounds]]:
         """Where each partition goes on, and its log."""
-        asked = micro_batch_plan.needs_group_offsets(began, holding, self._rules, self._refused)
-        query = began.query if began is not None else ""
+        asked = micro_batch_plan.needs_group_offsets(last_batch, holding, self._rules, self._refused)
+        query = last_batch.query if last_batch is not None else ""
         stands = member.group_offsets(asked, query) if asked else {}
-        found = micro_batch_plan.start_positions(began, holding, self._rules, stands, self._refused)
+        found = micro_batch_plan.start_positions(last_batch, holding, self._rules, stands, self._refused)
         for tp, rewound in found.rewound.items():
             raise GroupRewound(
                 group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed)
@@ -309,7 +311,7 @@ class StreamPlanner:
             if isinstance(rule, micro_batch_plan.PositionByTimestamp) and rule.timestamp >= 0
         }
         logs = self._ask(list(found.known), times)
-        self._log_offset_resets(began, found, holding)
+        self._log_offset_resets(last_batch, found, holding)
         resolved = micro_batch_plan.resolve_positions(found, logs, holding, self._rules)
         for _ in range(BEYOND_END_TRIES - 1):
             beyond = micro_batch_plan.beyond_end(found, logs)
@@ -318,14 +320,14 @@ class StreamPlanner:
             self._dependencies.pause(BEYOND_END_PAUSE_MS)
             logs |= self._ask(beyond, times)
             resolved = micro_batch_plan.resolve_positions(found, logs, holding, self._rules)
-        self._check_resolved(began, resolved)
+        self._check_resolved(last_batch, resolved)
         return resolved, logs
 
     def _log_offset_resets(
-        self, began: BatchOffsets | None, found: micro_batch_plan.StartPositions, holding: BatchAssignment
+        self, last_batch: BatchOffsets | None, found: micro_batch_plan.StartPositions, holding: BatchAssignment
     ) -> None:
         """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
-        if began is not None or not isinstance(self._options.starting_limit, GroupOffsetRangeLimit):
+        if last_batch is not None or not isinstance(self._options.starting_limit, GroupOffsetRangeLimit):
             return
         without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
         if not without:
@@ -346,13 +348,13 @@ class StreamPlanner:
         """The logs of these; those of which nothing is known are left out of the batch."""
         return self._log_reader().read_bounds(partitions, times, needs_all=self._is_available_now and are_held)
 
-    def _check_resolved(self, began: BatchOffsets | None, resolved: micro_batch_plan.ResolvedPositions) -> None:
+    def _check_resolved(self, last_batch: BatchOffsets | None, resolved: micro_batch_plan.ResolvedPositions) -> None:
         """Raises for what ``failOnDataLoss`` and ``startingOffsetsByTimestampStrategy`` do not allow."""
         if resolved.late:
             raise UsageError(late_timestamp_message(resolved.late))
         for lost in resolved.lost:
             if self._options.fail_on_data_loss:
-                named = self._options.starting_limit if began is None else None
+                named = self._options.starting_limit if last_batch is None else None
                 raise _data_lost(lost, is_named=isinstance(named, SpecificOffsetRangeLimit))
         for lost in resolved.lost:
             told = lost.tp, lost.wanted, lost.log.first, lost.log.end

@@ -43,11 +43,11 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
     """The stream of one query.  Nothing is opened before Spark asks for something; one thread."""
 
     def __init__(
-        self, options: SourceOptions, columns: tuple[str, ...], doors: SourceDependencies | None = None
+        self, options: SourceOptions, columns: tuple[str, ...], dependencies: SourceDependencies | None = None
     ) -> None:
         self._options = options
         self._columns = columns
-        self._doors = doors or SourceDependencies()
+        self._doors = dependencies or SourceDependencies()
         self._planner = StreamPlanner(options, self._doors)
         self._faults: fault_injection.FaultPoint | None = None
 

@@ -108,7 +108,7 @@ class Process:
         invariants.check_invariants(self.group)
         invariants.check_command_order(commands)
         for command in commands:
-            self.perform(command)
+            self.execute(command)
         world.check_process(self)
 
     def watch_fired(self, path: str) -> None:
@@ -176,7 +176,7 @@ class Process:
 
     # --- commands ---
 
-    def perform(self, command: do.Command) -> None:
+    def execute(self, command: do.Command) -> None:
         world = self.world
         session_id = getattr(command, "session_id", None)
         if session_id is not None:

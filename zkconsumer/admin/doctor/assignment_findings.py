@@ -3,8 +3,8 @@
 The strategy stands nowhere in ZooKeeper, so it is told from the owners: each member's claims are compared with its
 share under range and the three forms of roundrobin.
 
-    strategies-differ       no form explains all owners, and the group is at rest
-    topic-hash-collision             topics whose names have equal hashes: with roundrobin members may disagree on them
+    strategies-differ      no form explains all owners, and the group is at rest
+    topic-hash-collision   topics whose names have equal hashes: with roundrobin members may disagree on them
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gets the facts: the only part of the doctor that asks anybody.
 
-    look --> samples of the offsets --> look      ``look_for_ms`` apart
+    look --> samples of the offsets --> look      ``interval_ms`` apart
     newest batches of each topic, for their codecs
     the coordinator, about a modern group of the same name
     each broker, about what it speaks
@@ -57,7 +57,7 @@ TOTAL_LIMIT_FROM = 3
 def collect_facts(
     session: AdminSession,
     group: str,
-    look_for_ms: int,
+    interval_ms: int,
     commit_interval_ms: int = COMMIT_INTERVAL_MS,
     *,
     stores_in_kafka: bool = False,
@@ -65,24 +65,24 @@ def collect_facts(
 ) -> GroupFacts | None:
     """Everything about a group, None when it does not exist.
 
-    Takes ``look_for_ms`` and what the servers take to answer.  Raises ``InvalidNameError``, and ``UnavailableError``
+    Takes ``interval_ms`` and what the servers take to answer.  Raises ``InvalidNameError``, and ``UnavailableError``
     when ZooKeeper does not answer or does not tell.
     """
     wait = pause or StopSignal().wait
     first = read_group_snapshot(session, group)
     if first is None:
         return None
-    samples = list(_samples(session, first, look_for_ms, wait))
-    second = read_group_snapshot(session, group) if look_for_ms else first
+    samples = list(_samples(session, first, interval_ms, wait))
+    second = read_group_snapshot(session, group) if interval_ms else first
     if second is None:
         return None
     unknown = list(dict.fromkeys((*first.not_known, *second.not_known)))
     codecs: dict[str, dict[str, str]] = {}
-    modern: CoordinatorGroup | None = None
+    coordinator_group: CoordinatorGroup | None = None
     old: tuple[str, ...] = ()
     if second.log_ranges:
         codecs = _codecs(session, second, unknown)
-        modern = _coordinator_group(session, second, unknown)
+        coordinator_group = _coordinator_group(session, second, unknown)
         old = _old_brokers(session, unknown)
     return GroupFacts(
         first,
@@ -90,7 +90,7 @@ def collect_facts(
         max(session.clock.wall_ms(), _newest_ms(second)),
         tuple(samples),
         codecs,
-        modern,
+        coordinator_group,
         old,
         commit_interval_ms,
         stores_in_kafka,
@@ -108,11 +108,11 @@ def _newest_ms(look: ZooKeeperGroupSnapshot) -> int:
 
 
 def _samples(
-    session: AdminSession, first: ZooKeeperGroupSnapshot, look_for_ms: int, wait: Callable[[int], object]
+    session: AdminSession, first: ZooKeeperGroupSnapshot, interval_ms: int, wait: Callable[[int], object]
 ) -> Iterator[OffsetSample]:
     """Wait, and read the stored offsets meanwhile: an offset that was lowered may be right again at the second look."""
-    end_ms = session.clock.now_ms() + look_for_ms
-    every_ms = max(SAMPLE_EVERY_MS, look_for_ms // SAMPLES_MAX)
+    end_ms = session.clock.now_ms() + interval_ms
+    every_ms = max(SAMPLE_EVERY_MS, interval_ms // SAMPLES_MAX)
     group = first.state.group
     where = {paths.offset(group, tp): tp for tp in first.state.offsets}
     while (left_ms := end_ms - session.clock.now_ms()) > 0:
@@ -158,11 +158,11 @@ def _codecs(session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[s
 def _partitions_to_sample(look: ZooKeeperGroupSnapshot) -> list[TopicPartition]:
     """Partitions with something in them: first one of every topic, then a second of each, and so on."""
     with_records = [tp for tp, log in sorted(look.log_ranges.items()) if log.latest > log.earliest]
-    turn: dict[str, int] = {}
+    rank: dict[str, int] = {}
     ranked: list[tuple[int, TopicPartition]] = []
     for tp in with_records:
-        turn[tp.topic] = turn.get(tp.topic, 0) + 1
-        ranked.append((turn[tp.topic], tp))
+        rank[tp.topic] = rank.get(tp.topic, 0) + 1
+        ranked.append((rank[tp.topic], tp))
     return [tp for _, tp in sorted(ranked)][:CODEC_PARTITIONS_MAX]
 
 

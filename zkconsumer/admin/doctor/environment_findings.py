@@ -1,9 +1,9 @@
 """What stops a whole group from outside.  Pure.
 
-topic-with-zstd          one such topic stops all topics of an old member
-coordinator-group-active       consumers of the modern kind have the same group id
-client-too-new           the brokers are older than the client can speak to: it owns, and reads nothing
-group-on-the-move        a control znode takes the authority away from ZooKeeper, or cannot be read
+topic-with-zstd             one such topic stops all topics of an old member
+coordinator-group-active    consumers of the modern kind have the same group id
+client-newer-than-brokers   the brokers are older than the client can speak to: it owns, and reads nothing
+group-migrating             a control znode takes the authority away from ZooKeeper, or cannot be read
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ZSTD = "zstd"
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What comes from outside."""
     yield from _zstd(facts)
-    yield from _modern(facts)
-    yield from _too_new(facts)
-    yield from _migrating(facts)
+    yield from _coordinator_group_active(facts)
+    yield from _client_newer_than_brokers(facts)
+    yield from _group_migrating(facts)
 
 
 def _zstd(facts: GroupFacts) -> Iterator[DoctorFinding]:
@@ -52,17 +52,17 @@ def _zstd(facts: GroupFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def _modern(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    modern = facts.coordinator_group
-    if modern is None or not modern.has_members or not facts.zookeeper_only_members:
+def _coordinator_group_active(facts: GroupFacts) -> Iterator[DoctorFinding]:
+    group = facts.coordinator_group
+    if group is None or not group.has_members or not facts.zookeeper_only_members:
         return
-    members = [f"{each.client_id or each.member_id} on {each.host}" for each in modern.members]
+    members = [f"{each.client_id or each.member_id} on {each.host}" for each in group.members]
     yield DoctorFinding(
         "coordinator-group-active",
         "consumers of the modern kind have joined a group with this id at the coordinator. They and the members in "
         "ZooKeeper never see each other: both read everything. Commits of old members to Kafka are refused (error 25, "
         "logged at DEBUG), and with dual commit their offsets in ZooKeeper stop as well",
-        (f"the coordinator says: {modern.state}, {count_text(len(modern.members), 'member')}", *members[:5]),
+        (f"the coordinator says: {group.state}, {count_text(len(group.members), 'member')}", *members[:5]),
         (
             "stop one kind, or give it another group id; commits go on by themselves when the last modern one has gone",
             f"zkconsumer groups describe {facts.group}",
@@ -70,7 +70,7 @@ def _modern(facts: GroupFacts) -> Iterator[DoctorFinding]:
     )
 
 
-def _too_new(facts: GroupFacts) -> Iterator[DoctorFinding]:
+def _client_newer_than_brokers(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """Brokers of 0.8 and 0.9 close, or pass over, the requests of later clients; nothing tells the client's user."""
     if not facts.brokers_before_0_10:
         return
@@ -83,7 +83,7 @@ def _too_new(facts: GroupFacts) -> Iterator[DoctorFinding]:
         ]
         if unread and len(unread) == len(with_records):
             yield DoctorFinding(
-                "client-too-new",
+                "client-newer-than-brokers",
                 f"{name} owns {count_text(len(owned), 'partition')} and has never committed anything beyond the start: "
                 "the brokers are of 0.8 or 0.9, and an original client of a later release registers, owns, even writes "
                 "offset 0, and reads silently nothing from them",
@@ -101,11 +101,11 @@ def _is_at_its_start(node: OffsetNode | None) -> bool:
     return node is None or not node.offset or not node.stat.version
 
 
-def _migrating(facts: GroupFacts) -> Iterator[DoctorFinding]:
+def _group_migrating(facts: GroupFacts) -> Iterator[DoctorFinding]:
     state = facts.state
     if state.control_problem:
         yield DoctorFinding(
-            "group-on-the-move",
+            "group-migrating",
             "the control znode of the group cannot be read: members of ours stop, because they cannot tell where the "
             "authority is",
             (f"{paths.control(facts.group)}: {state.control_problem}",),
@@ -113,7 +113,7 @@ def _migrating(facts: GroupFacts) -> Iterator[DoctorFinding]:
         )
     elif state.control is not None and state.control.authority != "zookeeper" and facts.zookeeper_only_members:
         yield DoctorFinding(
-            "group-on-the-move",
+            "group-migrating",
             f"the group's offsets are kept in {state.control.authority} now, and members are registered in ZooKeeper: "
             "original members among them read what the others read as well",
             (

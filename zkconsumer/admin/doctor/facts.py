@@ -38,8 +38,8 @@ REBALANCE_ATTEMPTS_MS = 8_000
 class DoctorFinding:
     """One thing that is wrong.
 
-    ``name`` is for programs and never changes; ``what`` is a sentence.  ``evidence``: paths, values and ages that show
-    it.  ``next_steps``: commands, or who must do what.
+    ``name`` is for programs and never changes; ``description`` is a sentence.  ``evidence``: paths, values and ages
+    that show it.  ``next_steps``: commands, or who must do what.
     """
 
     name: str
@@ -61,9 +61,9 @@ class GroupFacts:
     """``first`` and ``second`` are the two looks (the same one when there was no time for two).
 
     ``now_ms`` is ZooKeeper's time as far as it is known.  ``samples`` lie between the looks, oldest first.  ``codecs``:
-    topic → names of the codecs in its newest batches, with the place of one batch each.  ``modern``: the modern group
-    of the same name, None when unknown.  ``brokers_before_0_10``: those that could not be asked what they speak.
-    ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
+    topic → names of the codecs in its newest batches, with the place of one batch each.  ``coordinator_group``: the
+    group of the same name at the coordinator, None when unknown.  ``brokers_before_0_10``: those that could not be
+    asked what they speak.  ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
     """
 
     first_snapshot: ZooKeeperGroupSnapshot

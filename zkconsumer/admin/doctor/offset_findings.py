@@ -1,11 +1,11 @@
 """Stored offsets that cannot be what they should be.  Pure.
 
-offset-unreadable        no number: every original member fails in every rebalance that gives it the partition
-offset-of-missing-topic  the topic, or the partition, does not exist
-offset-of-former-topic   older than the topic: of one that had the same name
-offsets-stale            nobody has committed for long, and there is something to read
-offset-convention-last   every idle partition is one below its log's end: a client that stores the last offset
-node-odd                 something under owners or offsets that is no topic or no partition
+offset-unreadable         no number: every original member fails in every rebalance that gives it the partition
+offset-of-missing-topic   the topic, or the partition, does not exist
+offset-older-than-topic   older than the topic: of one that had the same name
+offsets-stale             nobody has committed for long, and there is something to read
+offset-convention-last    every idle partition is one below its log's end: a client that stores the last offset
+unexpected-znode          something under owners or offsets that is no topic or no partition
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What is wrong with stored offsets."""
     yield from _unreadable(facts)
     yield from _missing(facts)
-    yield from _former(facts)
+    yield from _older_than_topic(facts)
     yield from _stale(facts)
     yield from _convention(facts)
     if facts.state.unexpected_nodes:
         yield DoctorFinding(
-            "node-odd",
+            "unexpected-znode",
             f"{count_text(len(facts.state.unexpected_nodes), 'znode')} that no consumer of the original's kind makes",
             (list_text(facts.state.unexpected_nodes),),
             ("find the program that writes there; old tools stumble over them",),
@@ -83,7 +83,7 @@ def _missing(facts: GroupFacts) -> Iterator[DoctorFinding]:
         )
 
 
-def _former(facts: GroupFacts) -> Iterator[DoctorFinding]:
+def _older_than_topic(facts: GroupFacts) -> Iterator[DoctorFinding]:
     state = facts.state
     stats = {topic: one.stat for topic, one in state.topics.items() if one.stat is not None}
     found = [
@@ -94,7 +94,7 @@ def _former(facts: GroupFacts) -> Iterator[DoctorFinding]:
         topics = sorted({node.tp.topic for node in found})
         made = {topic: duration_text(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
         yield DoctorFinding(
-            "offset-of-former-topic",
+            "offset-older-than-topic",
             f"{count_text(len(found), 'offset')} written before the topic was made: of a deleted topic that had the "
             "same "
             "name. Members begin in the middle of the new one, or reset",

@@ -1,12 +1,12 @@
 """Claims of nobody, partitions without an owner, members without their share.  Pure.
 
-owner-without-member     an owner node of a consumer that is not registered
-owner-of-other-session   the owner node is an older session's than the registration of the same name
-owner-persistent         a persistent owner node: a fence, or made by hand; nobody can claim that partition
-owner-foreign            the text is no thread of the member that it names, or the node was written over
-owner-of-nothing         a claim on a partition that does not exist
-partitions-unowned       nobody owns them, in both looks
-member-idle              registered for longer than the original's four tries, and without its share
+owner-without-member         an owner node of a consumer that is not registered
+owner-of-other-session       the owner node is an older session's than the registration of the same name
+owner-persistent             a persistent owner node: a fence, or made by hand; nobody can claim that partition
+owner-foreign                the text is no thread of the member that it names, or the node was written over
+owner-of-missing-partition   a claim on a partition that does not exist
+partitions-unowned           nobody owns them, in both looks
+member-idle                  registered for longer than the original's four tries, and without its share
 """
 
 from __future__ import annotations
@@ -101,16 +101,20 @@ def _persistent(facts: GroupFacts) -> Iterator[DoctorFinding]:
         return
     fences = [one for one in found if one.stat.num_children]
     if fences and facts.state.control is not None:
-        what = f"{count_text(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
+        description = (
+            f"{count_text(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
+        )
         step = f"zkconsumer migrate status {facts.group}"
     else:
-        what = (
+        description = (
             f"{count_text(len(found), 'owner node')} persistent: no session ends them, so nobody can ever claim these "
             "partitions"
         )
         path = paths.owner(facts.group, found[0].tp)
         step = f"make sure that nobody fences on purpose; then delete {path} with zkCli.sh"
-    yield DoctorFinding("owner-persistent", what, tuple(_node(facts, one) for one in found[:5]) + _more(found), (step,))
+    yield DoctorFinding(
+        "owner-persistent", description, tuple(_node(facts, one) for one in found[:5]) + _more(found), (step,)
+    )
 
 
 def _foreign(facts: GroupFacts) -> Iterator[DoctorFinding]:
@@ -135,7 +139,7 @@ def _foreign(facts: GroupFacts) -> Iterator[DoctorFinding]:
     ]  # fmt: skip
     if gone:
         yield DoctorFinding(
-            "owner-of-nothing",
+            "owner-of-missing-partition",
             f"{count_text(len(gone), 'claim')} on partitions that do not exist: the topic was deleted and made anew",
             tuple(_node(facts, one) for one in gone[:5]) + _more(gone),
             ("restart the owners",),

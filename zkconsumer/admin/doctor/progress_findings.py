@@ -1,9 +1,9 @@
 """Partitions that stand still, and offsets that went back.  Pure.
 
-partition-stands       owned, something to read, and the stored offset does not move
-offset-went-back       a stored offset was lowered while we looked
-offset-beyond-end      the stored offset is behind the end of the log
-offset-before-start    the stored offset was deleted from the log already
+partition-stalled     owned, something to read, and the stored offset does not move
+offset-rewound        a stored offset was lowered while we looked
+offset-beyond-end     the stored offset is behind the end of the log
+offset-before-start   the stored offset was deleted from the log already
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _stalled(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if not found:
         return
     yield DoctorFinding(
-        "partition-stands",
+        "partition-stalled",
         f"{count_text(len(found), 'partition')} owned, with something to read, and without a commit for longer than "
         f"{STALLED_COMMIT_INTERVALS} commit intervals ({duration_text(facts.commit_interval_ms)} each): the owner "
         "does not read, or does not "
@@ -117,7 +117,7 @@ def _rewound(facts: GroupFacts) -> Iterator[DoctorFinding]:
                 break
     if words:
         yield DoctorFinding(
-            "offset-went-back",
+            "offset-rewound",
             f"{count_text(len(words), 'stored offset')} lowered while we looked: somebody who does not own the "
             "partition "
             "wrote it, as an original member does that was paused beyond its session, or a tool while the group runs. "

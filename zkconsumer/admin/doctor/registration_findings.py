@@ -1,11 +1,11 @@
 """Registrations that stop or mislead other members.  Pure.
 
-registration-unusable         no release can use it: every original member fails in every rebalance
-registration-of-some          members of some releases fail, the others do not
-registration-not-evaluable    members of ours cannot tell what it means, so they leave
-registration-persistent       it is no ephemeral node: it will never go by itself
-registration-double-escaped   written by 1.0.1 or later: its filter matches nothing that has a backslash
-subscription-to-nothing       it takes no topic that exists
+registration-invalid             no release can use it: every original member fails in every rebalance
+registration-partly-unreadable   members of some releases fail, the others do not
+registration-not-evaluable       members of ours cannot tell what it means, so they leave
+registration-persistent          it is no ephemeral node: it will never go by itself
+registration-double-escaped      written by 1.0.1 or later: its filter matches nothing that has a backslash
+subscription-without-topics      it takes no topic that exists
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DATA_SHOWN_MAX = 200
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """What is wrong with registrations."""
     for name, member in facts.state.members.items():
-        yield from _unusable(facts, name, member)
+        yield from _invalid(facts, name, member)
         if not member.session_id:
             yield DoctorFinding(
                 "registration-persistent",
@@ -40,10 +40,10 @@ def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
         if member.registration is not None and not member.problem:
             yield from _partly_unreadable(facts, name, member)
             yield from _double_escaped(facts, name, member)
-            yield from _matches_no_topic(facts, name, member)
+            yield from _without_topics(facts, name, member)
 
 
-def _unusable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
+def _invalid(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     if not member.problem:
         return
     if "cannot be evaluated here" in member.problem:
@@ -56,7 +56,7 @@ def _unusable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterato
         )
         return
     yield DoctorFinding(
-        "registration-unusable",
+        "registration-invalid",
         f"the registration of {name} can be used by no release: every original member of the group gives up its "
         "partitions and fails in every rebalance until this node is gone. Members of ours leave it out",
         (member.problem, *_evidence(facts, name, member)),
@@ -67,7 +67,7 @@ def _unusable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterato
 def _partly_unreadable(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     for releases, why in incompatible_releases(member.data).items():
         yield DoctorFinding(
-            "registration-of-some",
+            "registration-partly-unreadable",
             f"original members of release {releases} cannot read the registration of {name}: if there are any in the "
             "group, they give up their partitions and fail in every rebalance until it is gone",
             (why, *_evidence(facts, name, member)),
@@ -93,18 +93,18 @@ def _double_escaped(facts: GroupFacts, name: str, member: RegisteredMember) -> I
         )
 
 
-def _matches_no_topic(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
+def _without_topics(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator[DoctorFinding]:
     assert member.registration is not None, "it was read"
     missing = [topic for topic in member.registration.subscription if topic not in facts.state.topics]
     is_static = member.registration.pattern == "static"
     if is_static and missing:
-        what = f"{name} subscribes to topics that do not exist: {list_text(missing)}"
+        description = f"{name} subscribes to topics that do not exist: {list_text(missing)}"
     elif not is_static and not member.threads:
-        what = f"the filter of {name} takes no topic that exists: {list_text(member.registration.subscription)}"
+        description = f"the filter of {name} takes no topic that exists: {list_text(member.registration.subscription)}"
     else:
         return
     yield DoctorFinding(
-        "subscription-to-nothing", what, _evidence(facts, name, member),
+        "subscription-without-topics", description, _evidence(facts, name, member),
         ("correct the name, create the topic, or check the chroot: ls /brokers/topics",),
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The judge: a history in, a verdict out.  Pure.
 
 The history is read twice: first for what holds throughout (logs, members, policy: ``bench``), then line by line.
-Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored``, ``endings``, and for a
-migration in ``migration`` and ``migration_end``.
+Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored``, ``final_checks``, and
+for a migration in ``migration`` and ``end_state_check``.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from zkconsumer.testing.checker.verdict import Allowance, CheckerCounts, Finding
 
 
 def check_history(
-    history: Iterable[h.HistoryEvent], policy: Policy | None = None, *, as_if: h.StateSnapshot | None = None
+    history: Iterable[h.HistoryEvent], policy: Policy | None = None, *, expected_end: h.StateSnapshot | None = None
 ) -> Verdict:
     """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
 
-    ``as_if``: the end (``end_state``) of the same migration without a kill, which this one must come to or be undone.
+    ``expected_end``: the end (``end_state``) of the same migration without a kill, which this one must come to or be
+    undone.
 
     Raises ``HistoryError`` when a line speaks of a member that no ``member`` line introduces, or contradicts another.
     """
-    return _Checker(h.in_order(history), policy or Policy(), as_if).verdict()
+    return _Checker(h.in_order(history), policy or Policy(), expected_end).verdict()
 
 
 class _Checker:
-    def __init__(self, events: list[h.HistoryEvent], policy: Policy, as_if: h.StateSnapshot | None) -> None:
+    def __init__(self, events: list[h.HistoryEvent], policy: Policy, expected_end: h.StateSnapshot | None) -> None:
         self._bench = CheckerState(events, policy)
         self._migration = MigrationCheck(self._bench)
-        self._end = EndStateCheck(self._bench, as_if)
+        self._end = EndStateCheck(self._bench, expected_end)
         self._ownership = OwnershipCheck(self._bench)
         self._repeats = RedeliveryCheck(self._bench, self._ownership)
         self._stored = CommitCheck(self._bench, self._repeats)
         self._checkpoints = AssignmentChecks(self._bench)
-        self._hand_overs: Counter[str] = Counter()
-        self._handed = 0
+        self._ownership_transfers: Counter[str] = Counter()
+        self._delivered = 0
         # Lines without a handler (log, started_at, policy, note) were read ahead, or are for people.
         self._handlers: dict[type[h.HistoryEvent], Callable[[Any], None]] = {
             h.MemberDeclared: self._introduced,
@@ -107,11 +108,11 @@ class _Checker:
             members=len(self._bench.members),
             partitions=sum(partition.log.is_known for partition in partitions),
             records=sum(p.log.count(p.base, p.log.end) for p in partitions if p.log.is_known),
-            delivered=self._handed,
+            delivered=self._delivered,
             delivered_distinct=sum(partition.delivered.distinct for partition in partitions),
             commits=self._stored.commits,
             duplicates=dict(self._repeats.counts),
-            ownership_transfers=dict(self._hand_overs),
+            ownership_transfers=dict(self._ownership_transfers),
             authority_changes=self._migration.authority_changes,
         )
 
@@ -233,7 +234,7 @@ class _Checker:
 
     def _hand(self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int) -> None:
         position = self._bench.position
-        self._handed += last - first + 1
+        self._delivered += last - first + 1
         partition.was_used = True
         member.was_seen = True
         self._check_life_and_log(member, partition, first, last, t)
@@ -245,7 +246,7 @@ class _Checker:
         is_zombie = member.zombie_t is not None and partition.is_zombie(member)
         before = partition.add_delivery_span(member, is_zombie, position)
         if before is not None and before[0] is not member and not is_zombie and not before[1]:
-            self._hand_overs[f"{before[0].kind}_to_{member.kind}"] += 1
+            self._ownership_transfers[f"{before[0].kind}_to_{member.kind}"] += 1
         for offset in range(first, last + 1):
             earlier = partition.delivered.put(offset, position)
             if not earlier and partition.is_base_stored and offset < partition.base:
@@ -272,7 +273,7 @@ class _Checker:
             text = f"{member.name} handed out after it {closed.how} (line {closed.line})"
             self._bench.findings.add(
                 (member, closed.line),
-                "after_close",
+                "delivered_after_close",
                 text,
                 t,
                 (closed.line, line),

@@ -1,4 +1,4 @@
-"""The stored offset: commit_ahead and commit_back.  Pure.
+"""The stored offset: commit_ahead and commit_rewound.  Pure.
 
 A stored offset may be seen late, never early.  So it must not pass what has been handed out by the time it is seen
 (for Scala members a moment later, because their programs write a record down after the commit thread has counted it).
@@ -151,7 +151,7 @@ class CommitCheck:
         writer = commit.by or commit.partition.last_member
         self._bench.findings.add(
             commit.position,
-            "commit_back",
+            "commit_rewound",
             f"the stored offset went back from {stored} to {commit.offset}; "
             f"the partition was with {writer.name if writer else 'nobody'}",
             commit.t,

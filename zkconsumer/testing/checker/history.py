@@ -221,13 +221,13 @@ class HistoryWriter:
         """The time for an event that is being made."""
         return self._clock.wall_ms()
 
-    def write_offsets(self, event: HistoryEvent) -> None:
+    def write(self, event: HistoryEvent) -> None:
         """Append one event."""
         os.write(self._file, f"{dump_line(event)}\n".encode())
 
     def delivered(self, member: str, topic: str, partition: int, offset: int) -> None:
         """Append that this record was returned to user code just now; call it before asking for the next."""
-        self.write_offsets(RecordDelivered(self._clock.wall_ms(), member, topic, partition, offset))
+        self.write(RecordDelivered(self._clock.wall_ms(), member, topic, partition, offset))
 
     def close(self) -> None:
         os.close(self._file)

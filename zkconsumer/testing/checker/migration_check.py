@@ -1,11 +1,11 @@
 """The promises M1 to M4 and M6 of a migration, over what both stores say that they accepted.  Pure.
 
-    M1  at most one member can have a commit accepted     not_the_owner, commit_fenced
-    M2  at most one member is given records               handed_fenced; ``ownership`` has two_owners and the like
-    M3  the next owner starts at the last commit          started_elsewhere
-    M4  exactly one store has the authority               wrong_store, overwritten, stale_epoch, moved_unfenced,
-                                                          moved_unequal
-    M6  a way back loses nothing                          lost_in_return, left_fenced
+    M1  at most one member can have a commit accepted     commit_by_non_owner, commit_while_fenced
+    M2  at most one member is given records               delivered_while_fenced; ``ownership_check`` has two_owners
+    M3  the next owner starts at the last commit          started_at_wrong_offset
+    M4  exactly one store has the authority               commit_in_wrong_store, offset_overwritten, stale_epoch,
+                                                          authority_moved_unfenced, authority_moved_stale
+    M6  a way back loses nothing                          commit_lost_on_return, fence_not_removed
 
 Only lines of the stores themselves are judged here (``committed`` with ``store``, ``control``, ``fenced``): they are
 neither early nor late, so each of these findings is certain.  ``due`` of a partition is where its next owner must
@@ -109,7 +109,7 @@ class MigrationCheck:
         if self._former_authority is not None and event.store == "zookeeper":
             whose = None if event.topic is None else TopicPartition(event.topic, event.partition or 0)
             text = "a fence in ZooKeeper was lifted before the move of the authority was confirmed"
-            self._add_finding("moved_unfenced", text, event, (self.last_control,), tp=whose)
+            self._add_finding("authority_moved_unfenced", text, event, (self.last_control,), tp=whose)
 
     def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.HistoryStore, int]:
         if event.topic is None and event.partition is None:
@@ -150,7 +150,7 @@ class MigrationCheck:
                     f"{by.name} wrote {now.offset} into {STORE_NAMES[store]}, which has the authority, and {due} counts"
                 )
                 self._add_finding(
-                    "overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by
+                    "offset_overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by
                 )
             return False
         self._check_writer(event, standing, by)
@@ -173,7 +173,7 @@ class MigrationCheck:
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
                 self._add_finding("scala_zombie", text, event, (fence,), by)
             else:
-                self._add_finding("commit_fenced", text, event, (fence,), by)
+                self._add_finding("commit_while_fenced", text, event, (fence,), by)
         holder = standing.last_owner
         if holder is None or (name == holder.member) != holder.has_released:
             return  # Nobody's so far, or its own; what somebody else had given up is anybody's.
@@ -182,7 +182,7 @@ class MigrationCheck:
         if is_scala:
             self._add_finding("scala_zombie", text, event, (holder.position,), by)
         else:
-            self._add_finding("not_the_owner", text, event, (holder.position,), by)
+            self._add_finding("commit_by_non_owner", text, event, (holder.position,), by)
 
     def _check_mirror(self, event: h.OffsetCommitted, by: TrackedMember | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
@@ -195,7 +195,7 @@ class MigrationCheck:
             f"{STORE_NAMES[event.store]} took {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
             "authority"
         )
-        self._add_finding("wrong_store", text, event, (self.last_control,), by)
+        self._add_finding("commit_in_wrong_store", text, event, (self.last_control,), by)
 
     # --- owners -------------------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class MigrationCheck:
         due = standing.expected_offset
         if event.offset is not None and due is not None and event.offset != due.offset:
             text = f"{event.member} starts at {event.offset}, and the last commit that counts is {due.offset}"
-            self._add_finding("started_elsewhere", text, event, (due.position,), self._bench.member(event.member))
+            self._add_finding("started_at_wrong_offset", text, event, (due.position,), self._bench.member(event.member))
 
     def released(self, event: h.MemberReleasedPartition) -> None:
         standing = self._store_state(event)
@@ -223,7 +223,7 @@ class MigrationCheck:
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
             text = f"{event.member} was handed a record although it was fenced in {STORE_NAMES[self.authority]}"
-            self._add_finding("handed_fenced", text, event, (fence,), self._bench.member(event.member))
+            self._add_finding("delivered_while_fenced", text, event, (fence,), self._bench.member(event.member))
 
     # --- the control znode --------------------------------------------------------------------------------------
 
@@ -269,19 +269,19 @@ class MigrationCheck:
             open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
             if open_:
                 text = f"the authority moved to {STORE_NAMES[event.authority]} without a fence in {' and '.join(open_)}"
-                self._add_finding("moved_unfenced", text, event, (), tp=tp)
+                self._add_finding("authority_moved_unfenced", text, event, (), tp=tp)
             standing.late = None
-            code = "moved_unequal" if event.authority == "kafka" else "lost_in_return"
+            code = "authority_moved_stale" if event.authority == "kafka" else "commit_lost_on_return"
             self._check_has(event, tp, standing, standing.expected_offset, code)
 
     def _check_undone(self, event: h.ControlWritten) -> None:
         for tp, standing in self._standings.items():
-            self._check_has(event, tp, standing, standing.expected_offset, "lost_in_return")
+            self._check_has(event, tp, standing, standing.expected_offset, "commit_lost_on_return")
             for store in STORES:
                 fence = self._fence(standing, store)
                 if fence is not None:
                     text = f"the migration was undone, and it is still fenced in {STORE_NAMES[store]}"
-                    self._add_finding("left_fenced", text, event, (fence,), tp=tp)
+                    self._add_finding("fence_not_removed", text, event, (fence,), tp=tp)
 
     def _check_has(
         self,

@@ -1,4 +1,6 @@
-"""Who owns a partition, and whether its records follow on: skipped, reordered, two_owners, handed_without_owner.  Pure.
+"""Who owns a partition, and whether its records follow on.  Pure.
+
+Its codes are skipped, reordered, two_owners and delivered_without_owner.
 
 Two views of one thing: the members' own ``claimed`` and ``released`` lines, exact, and the owner nodes as the observer
 saw them, late.  A member that writes its own lines is judged by them.
@@ -332,7 +334,9 @@ class OwnershipCheck:
         line = self._bench.line_number()
         text = f"{member.name} handed out after it had released the partition itself"
         key = (member, "released")
-        self._bench.findings.add(key, "handed_without_owner", text, t, (line,), partition.name, (member.name,), (span,))
+        self._bench.findings.add(
+            key, "delivered_without_owner", text, t, (line,), partition.name, (member.name,), (span,)
+        )
 
     def _without_owner(
         self,
@@ -348,7 +352,7 @@ class OwnershipCheck:
         seen = f"owned by {sight.owner}" if sight.owner is not None else "owned by nobody"
         self._bench.findings.add(
             (member, sight.line),
-            "handed_without_owner",
+            "delivered_without_owner",
             f"{member.name} handed out although the partition was seen {seen} (line {sight.line})",
             t,
             (sight.line, self._bench.line_number(position)),

@@ -128,7 +128,7 @@ class RedeliveryCheck:
         if previous is None:
             return None
         if is_last_look and self._is_left_over(member, partition, tenure):
-            return "scala_left_over"
+            return "scala_stale_chunk"
         pair = f"{previous[0].kind}_to_{member.kind}"
         limit = self._bench.policy.limit(pair)
         if not can_have_read or (limit is not None and tenure.repeats >= limit):

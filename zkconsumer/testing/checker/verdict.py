@@ -19,25 +19,25 @@ FINDING_CODES: Mapping[str, str] = {
     "reordered": "within one ownership the offsets went back",
     "duplicated": "a record was handed out again and nothing in the history allows it",
     "two_owners": "a member of ours handed out after another member of ours had claimed the partition",
-    "handed_without_owner": "a member of ours handed out what it had released, or what was seen to be another's",
+    "delivered_without_owner": "a member of ours handed out what it had released, or what was seen to be another's",
     "commit_ahead": "the stored offset passed what had been handed out (or consumed)",
-    "commit_back": "the stored offset went back",
+    "commit_rewound": "the stored offset went back",
     "wrong_owner": "the owners of a settled group are not the expected ones",
-    "after_close": "a member handed out after it had left or was killed",
+    "delivered_after_close": "a member handed out after it had left or was killed",
     "not_in_log": "a record was handed out that the log does not hold",
     "no_log": "the history does not say what the log held, so nothing can be judged lost",
-    "not_the_owner": "M1: a store took the commit of a member although the partition was another's, or given up",
-    "commit_fenced": "M1: a store took the commit of a member although the partition was fenced there",
-    "handed_fenced": "M2: a member was handed a record although the store with the authority was fenced",
-    "started_elsewhere": "M3: an owner started elsewhere than at the last commit that counts",
-    "wrong_store": "M4: a store without the authority took the commit of a member, in another strategy than `dual`",
-    "overwritten": "M4: a run of the tool changed an offset in the store that had the authority",
+    "commit_by_non_owner": "M1: a store took the commit of a member although the partition was another's, or given up",
+    "commit_while_fenced": "M1: a store took the commit of a member although the partition was fenced there",
+    "delivered_while_fenced": "M2: a member was handed a record although the store with the authority was fenced",
+    "started_at_wrong_offset": "M3: an owner started elsewhere than at the last commit that counts",
+    "commit_in_wrong_store": "M4: without `dual`, a store without the authority took the commit of a member",
+    "offset_overwritten": "M4: a run of the tool changed an offset in the store that had the authority",
     "stale_epoch": "M4: the epoch went back, the authority moved within one, or two migrations were under way",
-    "moved_unfenced": "M4: the authority moved while somebody could claim or commit",
-    "moved_unequal": "M4: Kafka got the authority without the last commit that counts, or what the plan decided",
-    "ended_otherwise": "M5: killed and run again, a migration neither ended as without a kill nor was cleanly undone",
-    "lost_in_return": "M6: ZooKeeper got the authority back, or had it in the end, without the last commit that counts",
-    "left_fenced": "M6: a migration was undone and left a fence",
+    "authority_moved_unfenced": "M4: the authority moved while somebody could claim or commit",
+    "authority_moved_stale": "M4: Kafka got the authority without the last commit that counts, or the plan's offset",
+    "end_state_differs": "M5: killed and run again, a migration neither ended as without a kill nor was cleanly undone",
+    "commit_lost_on_return": "M6: ZooKeeper got or had the authority in the end, without the last commit that counts",
+    "fence_not_removed": "M6: a migration was undone and left a fence",
 }
 """Every code of a finding, and what it means."""
 
@@ -53,7 +53,7 @@ ALLOWANCE_REASONS: Mapping[str, str] = {
     "ours_to_scala": "repeated by a Scala member that read the offset before our last commit",
     "scala_to_ours": "repeated by ours: a Scala member had handed it out after its last commit",
     "scala_to_scala": "repeated between Scala members, or by one over a rebalance",
-    "scala_left_over": "a Scala member delivered a chunk that it took before it gave the partition up",
+    "scala_stale_chunk": "a Scala member delivered a chunk that it took before it gave the partition up",
     "scala_zombie": "a Scala member that had slept or lost its session went on, or put the stored offset back",
     "scala_commit": "a Scala member that started below the last commit stored its own position",
     "scala_in_flight": "a Scala member was stopped between counting a record and writing it down",
@@ -219,21 +219,21 @@ def render_text(verdict: Verdict) -> Iterator[str]:
         found = "1 finding" if len(verdict.findings) == 1 else f"{len(verdict.findings)} findings"
         yield f"NOT OK: {found} in {counts.lines} lines of history"
     for finding in verdict.findings[:TEXT_FINDINGS_MAX]:
-        yield f"{finding.code:<20} {_sentence(finding.text, finding.evidence)}"
+        yield f"{finding.code:<24} {_sentence(finding.text, finding.evidence)}"
     if len(verdict.findings) > TEXT_FINDINGS_MAX:
         yield f"... and {len(verdict.findings) - TEXT_FINDINGS_MAX} more findings (all of them: -o json)"
     for allowance in verdict.allowances[:TEXT_FINDINGS_MAX]:
         yield f"allowed: {_sentence(f'{allowance.reason}: {allowance.text}', allowance.evidence)}"
     if len(verdict.allowances) > TEXT_FINDINGS_MAX:
         yield f"... and {len(verdict.allowances) - TEXT_FINDINGS_MAX} more allowances (all of them: -o json)"
-    yield f"records in log   {counts.records}"
-    yield f"handed out       {counts.delivered} ({counts.delivered_distinct} different records)"
-    yield f"duplicates       {_tally(counts.duplicates)}"
-    yield f"hand-overs       {_tally(counts.ownership_transfers)}"
+    yield f"records in log       {counts.records}"
+    yield f"delivered            {counts.delivered} ({counts.delivered_distinct} different records)"
+    yield f"duplicates           {_tally(counts.duplicates)}"
+    yield f"ownership transfers  {_tally(counts.ownership_transfers)}"
     if counts.authority_changes:
-        yield f"authority moved  {counts.authority_changes}"
-    yield f"commits seen     {counts.commits}"
-    yield f"members          {counts.members}"
+        yield f"authority changes    {counts.authority_changes}"
+    yield f"commits seen         {counts.commits}"
+    yield f"members              {counts.members}"
 
 
 def format_time(t: int) -> str:

@@ -211,7 +211,7 @@ class CoordinatorGroupLab:
         if self.verdict is None:
             return f"{self.group}: not judged"
         counts = self.verdict.counts
-        return f"{self.group}: {counts.delivered} handed out of {counts.records}, duplicates {dict(counts.duplicates)}"
+        return f"{self.group}: {counts.delivered} delivered of {counts.records}, duplicates {dict(counts.duplicates)}"
 
     def _wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
         def missing() -> dict[tuple[str, int], int]:
@@ -242,4 +242,4 @@ class CoordinatorGroupLab:
         return self._writer.now_ms()
 
     def _write(self, event: HistoryEvent) -> None:
-        self._writer.write_offsets(event)
+        self._writer.write(event)

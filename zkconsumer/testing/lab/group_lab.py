@@ -433,7 +433,8 @@ class GroupLab:
         if self.verdict is not None:
             counts = self.verdict.counts
             lines.append(
-                f"  {counts.delivered} handed out of {counts.records}, hand-overs {dict(counts.ownership_transfers)}"
+                f"  {counts.delivered} delivered of {counts.records}, "
+                f"ownership transfers {dict(counts.ownership_transfers)}"
             )
             lines.append(f"  duplicates {dict(counts.duplicates)}")
         return "\n".join(lines)
@@ -490,7 +491,7 @@ class GroupLab:
         return self._writer.now_ms()
 
     def _write(self, event: HistoryEvent) -> None:
-        self._writer.write_offsets(event)
+        self._writer.write(event)
 
 
 def _streams(threads: int | Mapping[str, int]) -> int:

@@ -223,7 +223,7 @@ class GroupObserver:
 
     def _write(self, events: list[HistoryEvent]) -> None:
         for event in events:
-            self._writer.write_offsets(event)
+            self._writer.write(event)
 
     def _died(self, _: str, error: BaseException) -> None:
         self._error = error

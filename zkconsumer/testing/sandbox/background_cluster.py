@@ -113,7 +113,7 @@ def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chro
             raise SandboxError("a sandbox is up already; see 'zkconsumer sandbox status', or take it down first")
         if present is not None:
             _forget(present)
-        sandbox = Sandbox(unguarded=True)
+        sandbox = Sandbox(outlives_parent=True)
         try:
             cluster = _started(sandbox, kafka, zookeeper, brokers, topics, chroot)
             text = json.dumps(asdict(cluster), indent=1)

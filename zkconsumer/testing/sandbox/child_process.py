@@ -69,19 +69,19 @@ class ProcessFiles:
 
 
 class ChildProcess:
-    """A process with a folder, a record in its run, and, if ``listens``, a pipe that we hold at its standard input.
+    """A process with a folder, a record in its run, and, if ``has_input``, a pipe that we hold at its standard input.
 
     ``run.marker`` must be a word of ``arguments``.
     """
 
     def __init__(
-        self, run: SandboxRun, kind: str, name: str, arguments: Sequence[str], *, listens: bool = True
+        self, run: SandboxRun, kind: str, name: str, arguments: Sequence[str], *, has_input: bool = True
     ) -> None:
         self.name = name
         self._run = run
         folder = _folder(run, name)
         self.files = ProcessFiles(folder / "out.log", folder / "log.txt")
-        stdin = subprocess.PIPE if listens else subprocess.DEVNULL
+        stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
         with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
             self._log_start = self.files.log.stat().st_size
             self._popen = subprocess.Popen(
@@ -182,8 +182,8 @@ class ChildProcess:
 class JavaProcess(ChildProcess):
     """A process that was started from a JavaCommand.
 
-    ``guarded`` is for servers that do not read their standard input: they end when we do.  ``talking`` is for programs
-    of ours that take commands there.
+    ``ends_with_parent`` is for servers that do not read their standard input: they end when we do.  ``reads_commands``
+    is for programs of ours that take commands there.
     """
 
     def __init__(
@@ -193,11 +193,13 @@ class JavaProcess(ChildProcess):
         name: str,
         command: JavaCommand,
         *,
-        guarded: bool = True,
-        talking: bool = False,
+        ends_with_parent: bool = True,
+        reads_commands: bool = False,
     ) -> None:
-        arguments = _arguments(run, _folder(run, name), command, guarded=guarded and not talking)
-        super().__init__(run, kind, name, arguments, listens=guarded or talking)
+        arguments = _arguments(
+            run, _folder(run, name), command, ends_with_parent=ends_with_parent and not reads_commands
+        )
+        super().__init__(run, kind, name, arguments, has_input=ends_with_parent or reads_commands)
 
 
 class PythonProcess(ChildProcess):
@@ -225,13 +227,13 @@ def _folder(run: SandboxRun, name: str) -> Path:
     return folder
 
 
-def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, guarded: bool) -> list[str]:
+def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, ends_with_parent: bool) -> list[str]:
     jars = artifacts.ensure_artifact_set(command.release)
     path = [f"{jars}/*"]
     if command.programs:
         path.insert(0, str(java.compiled(command.programs, jars)))
     words = [command.main, *command.arguments]
-    if guarded:
+    if ends_with_parent:
         path.append(str(java.compiled(("Guard",), None)))
         words.insert(0, "Guard")
     return [

@@ -19,7 +19,7 @@ class CommandProgram:
 
     def __init__(self, run: SandboxRun, kind: str, name: str, command: JavaCommand) -> None:
         self._file = EventFile(run.root / name / "out.log")
-        self._process = JavaProcess(run, kind, name, command, talking=True)
+        self._process = JavaProcess(run, kind, name, command, reads_commands=True)
         self._reading = threading.Lock()
         self._asking = threading.Lock()
         self._last_id = 0

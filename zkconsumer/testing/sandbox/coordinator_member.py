@@ -134,7 +134,7 @@ class CoordinatorMember(MemberProcess):
             programs=("ModernMember", "Poll", "Lines"),
             heap_mb=self._heap_mb,
         )
-        return JavaProcess(self.run, "member", self.name, command, talking=True)
+        return JavaProcess(self.run, "member", self.name, command, reads_commands=True)
 
     def _translate(self, line: JsonEvent) -> JsonEvent:
         return translate_event(line)

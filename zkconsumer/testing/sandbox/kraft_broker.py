@@ -33,10 +33,10 @@ class KraftBroker(ServerProcess):
         name: str | None = None,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
-        unguarded: bool = False,
+        outlives_parent: bool = False,
         security: SandboxSecurity | None = None,
     ) -> None:
-        super().__init__(run, name or f"broker-{broker_id}", unguarded=unguarded)
+        super().__init__(run, name or f"broker-{broker_id}", outlives_parent=outlives_parent)
         self.artifacts = artifact_set(release)
         if self.artifacts.version < KRAFT_FROM:
             raise SandboxError(f"Kafka {release} is run with ZooKeeper here; take Broker")

@@ -225,8 +225,8 @@ class ScalaMember(ZooKeeperMember):
     """Give ``topics`` (name -> threads), or one of ``whitelist`` and ``blacklist`` (a Java regular expression).
 
     ``settings`` are the consumer's own.  ``listener`` reports releases and claims (from 0.9 on), ``values`` keeps the
-    values of the messages, ``handle_ms`` is the time that one message takes.  ``survives``: it stays in the group when
-    its streams could not be made, as programs do that pass over the error.  Nothing runs before ``start``.
+    values of the messages, ``handle_ms`` is the time that one message takes.  ``ignores_start_errors``: it stays in the
+    group when its streams could not be made, as programs do that pass over the error.  Nothing runs before ``start``.
     ``options`` go to its Java.
     """
 
@@ -248,7 +248,7 @@ class ScalaMember(ZooKeeperMember):
         values: bool = False,
         handle_ms: int = 0,
         heap_mb: int = 128,
-        survives: bool = False,
+        ignores_start_errors: bool = False,
         options: tuple[str, ...] = (),
     ) -> None:
         if not artifact_set(release).has_scala_consumer:
@@ -273,7 +273,7 @@ class ScalaMember(ZooKeeperMember):
             "member.listener": str(listener).lower(),
             "member.values": str(values).lower(),
             "member.handle.ms": str(handle_ms),
-            "member.survives": str(survives).lower(),
+            "member.survives": str(ignores_start_errors).lower(),
         }
 
     def _launch(self) -> ChildProcess:
@@ -288,4 +288,4 @@ class ScalaMember(ZooKeeperMember):
             heap_mb=self._heap_mb,
             options=self._options,
         )
-        return JavaProcess(self.zookeeper.run, "member", self.name, command, talking=True)
+        return JavaProcess(self.zookeeper.run, "member", self.name, command, reads_commands=True)

@@ -33,19 +33,19 @@ class Sandbox:
             sandbox.create_topic("clicks", 4)
             sandbox.produce("clicks", 0, 100)
             member = sandbox.start_member("1.1.1", "group", {"clicks": 2})
-            member.wait_handed(100)
+            member.wait_delivered(100)
 
-    With ``unguarded`` the servers do not end with this process; ``run.detach()`` then keeps the next run from reaping
-    them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
+    With ``outlives_parent`` the servers do not end with this process; ``run.detach()`` then keeps the next run from
+    reaping them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
     environment has ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
     """
 
-    def __init__(self, root: Path | None = None, *, unguarded: bool = False) -> None:
+    def __init__(self, root: Path | None = None, *, outlives_parent: bool = False) -> None:
         self.reaped = reap()
         self.run = SandboxRun.create(root)
         self.brokers: list[ZooKeeperModeBroker | KraftBroker] = []
         self.members: list[ScalaMember] = []
-        self._unguarded = unguarded
+        self._outlives_parent = outlives_parent
         self._zookeeper: ZooKeeperServer | None = None
         self._load: ProducerProcess | None = None
 
@@ -91,7 +91,7 @@ class Sandbox:
         """``settings`` go into the server's file, ``options`` to its Java."""
         assert self._zookeeper is None, "one ZooKeeper for each sandbox"
         self._zookeeper = ZooKeeperServer(
-            self.run, version, settings=settings, options=options, unguarded=self._unguarded
+            self.run, version, settings=settings, options=options, outlives_parent=self._outlives_parent
         )
         self._zookeeper.start()
         return self._zookeeper
@@ -114,7 +114,7 @@ class Sandbox:
             len(self.brokers) if broker_id is None else broker_id,
             settings=settings,
             heap_mb=heap_mb,
-            unguarded=self._unguarded,
+            outlives_parent=self._outlives_parent,
             security=security,
         )
         self.brokers.append(broker)
@@ -132,7 +132,12 @@ class Sandbox:
         """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
         assert not self.brokers, "a KRaft broker is a cluster of its own"
         broker = KraftBroker(
-            self.run, release, settings=settings, heap_mb=heap_mb, unguarded=self._unguarded, security=security
+            self.run,
+            release,
+            settings=settings,
+            heap_mb=heap_mb,
+            outlives_parent=self._outlives_parent,
+            security=security,
         )
         self.brokers.append(broker)
         broker.start()

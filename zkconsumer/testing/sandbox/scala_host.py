@@ -30,7 +30,7 @@ class ScalaHost:
         self._name = f"scala-host-{release}"
         command = JavaCommand(release, "ScalaHost", programs=("ScalaHost", "Lines"), heap_mb=heap_mb)
         self._file = EventFile(run.root / self._name / "out.log")
-        self._process = JavaProcess(run, "member", self._name, command, talking=True)
+        self._process = JavaProcess(run, "member", self._name, command, reads_commands=True)
         self._numbers: dict[str, int] = {}
         self._events: dict[str, dict[str, str]] = defaultdict(dict)
         self._handed: dict[str, list[DeliveredMessage]] = defaultdict(list)

@@ -29,12 +29,12 @@ class ServerProcess(ABC):
     start_timeout_ms = 60_000
     stop_timeout_ms = 15_000
 
-    def __init__(self, run: SandboxRun, name: str, *, unguarded: bool = False) -> None:
+    def __init__(self, run: SandboxRun, name: str, *, outlives_parent: bool = False) -> None:
         self.run = run
         self.name = name
         self.port = 0
         self.start_ms = 0  # how long the latest start took
-        self._unguarded = unguarded
+        self._outlives_parent = outlives_parent
         self._process: JavaProcess | None = None
 
     @property
@@ -106,7 +106,9 @@ class ServerProcess(ABC):
 
     def _start_on(self, port: int) -> None:
         began_ms = SYSTEM_CLOCK.now_ms()
-        process = JavaProcess(self.run, self.kind, self.name, self.command(port), guarded=not self._unguarded)
+        process = JavaProcess(
+            self.run, self.kind, self.name, self.command(port), ends_with_parent=not self._outlives_parent
+        )
         self._process = process
 
         def is_up() -> bool:

@@ -41,7 +41,7 @@ def run_tool(
     """
     name = f"tool-{next(_numbers)}-{main.rpartition('.')[2]}"
     command = JavaCommand(release, main, tuple(str(word) for word in arguments), heap_mb=heap_mb)
-    process = JavaProcess(run, "tool", name, command, talking=True)
+    process = JavaProcess(run, "tool", name, command, reads_commands=True)
     process.close_input(stdin)
     code = process.wait(timeout_ms)
     out = process.files.out.read_text(errors="replace")

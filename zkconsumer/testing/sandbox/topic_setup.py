@@ -21,7 +21,7 @@ def assign_replicas(partitions: int, broker_ids: Sequence[int]) -> dict[int, lis
 
 def create_topic(
     admin: ZooKeeperAdmin,
-    answers: MetadataQuery,
+    query_metadata: MetadataQuery,
     topic: str,
     replicas: Mapping[int, Sequence[int]],
     config: Mapping[str, str] | None = None,
@@ -29,12 +29,12 @@ def create_topic(
 ) -> None:
     """Create a topic, and wait until every broker knows its leaders."""
     admin.put_topic(topic, replicas, config)
-    wait_leaders(answers, topic, len(replicas), timeout_ms)
+    wait_leaders(query_metadata, topic, len(replicas), timeout_ms)
 
 
 def grow_topic(
     admin: ZooKeeperAdmin,
-    answers: MetadataQuery,
+    query_metadata: MetadataQuery,
     topic: str,
     replicas: Mapping[int, Sequence[int]],
     timeout_ms: int = LEADERS_TIMEOUT_MS,
@@ -42,13 +42,17 @@ def grow_topic(
     """Add the partitions of ``replicas`` that the topic does not have; the others stay where they are."""
     grown = {**replicas, **admin.topic_replicas(topic)}
     admin.put_topic(topic, grown)
-    wait_leaders(answers, topic, len(grown), timeout_ms)
+    wait_leaders(query_metadata, topic, len(grown), timeout_ms)
 
 
-def wait_leaders(answers: MetadataQuery, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
+def wait_leaders(
+    query_metadata: MetadataQuery, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS
+) -> None:
     """Until every broker that is asked answers Metadata with a leader for each of so many partitions."""
 
     def all_know() -> bool:
-        return all(answer is not None and len(answer.leaders.get(topic, {})) == partitions for answer in answers())
+        return all(
+            answer is not None and len(answer.leaders.get(topic, {})) == partitions for answer in query_metadata()
+        )
 
     wait_until(all_know, f"topic {topic} has leaders for {partitions} partitions", timeout_ms)

@@ -34,10 +34,10 @@ class ZooKeeperModeBroker(ServerProcess):
         name: str | None = None,
         settings: dict[str, str] | None = None,
         heap_mb: int = 256,
-        unguarded: bool = False,
+        outlives_parent: bool = False,
         security: SandboxSecurity | None = None,
     ) -> None:
-        super().__init__(zookeeper.run, name or f"broker-{broker_id}", unguarded=unguarded)
+        super().__init__(zookeeper.run, name or f"broker-{broker_id}", outlives_parent=outlives_parent)
         self.artifacts = artifact_set(release)
         if not self.artifacts.has_zookeeper_mode:
             raise SandboxError(f"a broker of Kafka {release} does not know ZooKeeper; take KraftBroker")

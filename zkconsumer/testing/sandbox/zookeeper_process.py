@@ -32,9 +32,9 @@ class ZooKeeperServer(ServerProcess):
         settings: dict[str, str] | None = None,
         options: tuple[str, ...] = (),
         heap_mb: int = 128,
-        unguarded: bool = False,
+        outlives_parent: bool = False,
     ) -> None:
-        super().__init__(run, name, unguarded=unguarded)
+        super().__init__(run, name, outlives_parent=outlives_parent)
         self.version = version
         self._release = zookeeper_release(version)
         self._settings = settings or {}

@@ -69,7 +69,7 @@ class Api(Generic[Q, R]):
     ``client_max``: clients that do not say more ask in no higher version.  It stands before the version in which an
     API changes its meaning: topics by id instead of by name, an error where there was none.
 
-    ``coder``: for an API whose messages have no tables.
+    ``codec``: for an API whose messages have no tables.
     """
 
     key: int

@@ -59,11 +59,11 @@ class ActiveSideListener(ListenerCalls):
         self,
         member: str,
         control: ListenerEventSink,
-        on_death: OnThreadError,
+        on_thread_error: OnThreadError,
         holds: Callable[[], bool],
         turn: threading.Lock,
     ) -> None:
-        super().__init__(member, control, on_death)
+        super().__init__(member, control, on_thread_error)
         self.other_listeners: list[ActiveSideListener] = []
         """Who else calls the same one."""
         self._is_active = holds

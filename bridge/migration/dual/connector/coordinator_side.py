@@ -3,7 +3,7 @@
     MigratingMembership --offer, write, read--> CoordinatorSide
                         <--told: generation, commits that Kafka took, answers to write and read--
 
-``told`` may be called on this side's control thread only; it never waits.
+``on_event`` may be called on this side's control thread only; it never waits.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ class CoordinatorSide(CoordinatorMembership):
     def __init__(
         self,
         *what: Any,
-        told: Callable[[val.MigratingMemberEvent], None],
-        on_share: Callable[[], None],
+        on_event: Callable[[val.MigratingMemberEvent], None],
+        on_assignment: Callable[[], None],
         make_listener: Callable[[str, CoordinatorEventLoop, OnThreadError], ActiveSideListener],
         **how: Any,
     ) -> None:
-        self._on_event = told
-        self._on_assignment = on_share
+        self._on_event = on_event
+        self._on_assignment = on_assignment
         self._create_listener = make_listener
         super().__init__(*what, **how)
         self._writes = UrgentWrites(
             # The numbers of these commits are negative: the program's own commits have positive numbers.
             lambda number, offsets: self.event_loop.dispatch(cev.CommitAsked(-number, offsets, retried=False)),
-            lambda number, taken: told(val.KafkaWriteFinished(number, taken)),
+            lambda number, taken: on_event(val.KafkaWriteFinished(number, taken)),
             self._clock,
         )
         self._offset_reader = CommittedOffsetReader(
             lambda: self._questions.open().number,
             lambda number, partitions: self.event_loop.dispatch(cev.FetchAsked(number, partitions)),
-            lambda offsets: told(val.KafkaOffsetsRead(offsets)),
+            lambda offsets: on_event(val.KafkaOffsetsRead(offsets)),
             self._clock,
         )
         self.every(SIDE_RETRY_INTERVAL_MS, self._retry_pending)
@@ -104,14 +104,14 @@ class CoordinatorSide(CoordinatorMembership):
             self._offset_reader.poll(self.assignment_executor.running)
 
     def commit_done(self, command: cmd.CommitDone) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         if command.number > 0:
             super().commit_done(command)
         else:
             self._writes.handle_response(-command.number, command)
 
     def fetched(self, command: cmd.FetchDone) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         super().fetched(command)
         found = {tp: NO_COMMITTED_OFFSET if at is None else at.offset for tp, at in command.offsets.items()}
         is_ours = self._offset_reader.handle_response(command.number, None if command.error else found)
@@ -126,7 +126,7 @@ class CoordinatorSide(CoordinatorMembership):
         self._on_assignment()
 
     def noted(self, command: cmd.LogMemberEvent) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         super().noted(command)
         match command.name:
             case "assigned":
@@ -137,7 +137,7 @@ class CoordinatorSide(CoordinatorMembership):
                 pass
 
     def answered(self, answer: NetworkAnswer) -> None:
-        """See ``Concerned``."""
+        """See ``MachineObserver``."""
         super().answered(answer)
         said = commit_results(answer)
         if said is not None:

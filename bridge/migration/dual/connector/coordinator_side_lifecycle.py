@@ -145,8 +145,8 @@ class CoordinatorSideLifecycle:
             meters=ActiveSideMeters(self._meters, holds),
             hooks=ActiveSideHooks(member.hooks, holds),
             counters=member.counters,
-            told=lambda event: self._post_event(side, event),
-            on_share=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
+            on_event=lambda event: self._post_event(side, event),
+            on_assignment=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
             make_listener=partial(member.make_listener, COORDINATOR_SIDE),
         )
         side.listener.listener = member.listener.listener

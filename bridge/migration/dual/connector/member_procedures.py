@@ -94,7 +94,7 @@ def write_mirrored_offsets(
         plans.append((tp, [CreateOp(path, data, acl=acl) if tp in missing else SetOp(path, data)]))
     written = 0
     for singly in (False, True):
-        chunks = pack_multis(plans, control, singly=singly)
+        chunks = pack_multis(plans, control, one_by_one=singly)
         answers = (yield [multi_of(chunk, control) for chunk in chunks]) if chunks else []
         plans = []
         for chunk, answer in zip(chunks, answers, strict=True):

@@ -96,7 +96,11 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
         brokers = BrokerAccess.from_config(
             config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
         )
-        modern = self.group_config, membership_settings_of(config, consumer_id), stream_assignor_of(config, consumer_id)
+        coordinator_settings = (
+            self.group_config,
+            membership_settings_of(config, consumer_id),
+            stream_assignor_of(config, consumer_id),
+        )
         member = ConnectorMember(
             consumer_id,
             config.group_id,
@@ -108,7 +112,7 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
                 config.group_id,
                 replace(group_settings_of(config, consumer_id), follows_control_znode=True),
                 assignment_planner_of(config, consumer_id),
-                modern,
+                coordinator_settings,
                 store=self.store, brokers=brokers, clock=clock, lease=lease, meters=meters, security=security,
                 hooks=hooks,
             ),

@@ -88,7 +88,7 @@ class MigratingMembership:
     ) -> None:
         self.id = settings.member_id
         self.lease = lease
-        self.machine = MigratingMember(commits_by_itself=settings.auto_commit)
+        self.machine = MigratingMember(auto_commit=settings.auto_commit)
         self.clock = clock
         self._active_lease = ActiveLease(lease)
         self._active = ZOOKEEPER, clock.now_ms()
@@ -149,10 +149,10 @@ class MigratingMembership:
         return self._coordinator_side_lifecycle.side
 
     def make_listener(
-        self, side: MembershipSide, member: str, control: ListenerEventSink, on_death: OnThreadError
+        self, side: MembershipSide, member: str, control: ListenerEventSink, on_thread_error: OnThreadError
     ) -> ActiveSideListener:
         """The program's rebalance listener, for one of the sides."""
-        return ActiveSideListener(member, control, on_death, partial(self.is_active, side), self._listener_lock)
+        return ActiveSideListener(member, control, on_thread_error, partial(self.is_active, side), self._listener_lock)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Run something on the control thread again and again, not exactly; before ``attach_processor``."""

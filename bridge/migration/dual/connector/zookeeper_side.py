@@ -35,11 +35,11 @@ class ZooKeeperSide(ZooKeeperMembership):
         super().__init__(*what, **how)
 
     def control_changed(self, command: do.AnnounceControl) -> None:
-        """See ``Outcomes``."""
+        """See ``MembershipCallbacks``."""
         self._on_control(None if command.control is None else _to_znode_control(command.control))
 
     def assignment_complete(self, command: do.AnnounceAssignment) -> None:
-        """See ``Outcomes``."""
+        """See ``MembershipCallbacks``."""
         super().assignment_complete(command)
         self._on_assignment()
 

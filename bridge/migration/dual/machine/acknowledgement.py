@@ -47,14 +47,14 @@ def acknowledgement_path(group: str, consumer: str) -> str:
     return f"{paths.control(group)}/{MEMBERS_CHILD}/{consumer}"
 
 
-def format_acknowledgement(said: Acknowledgement) -> bytes:
+def format_acknowledgement(acknowledgement: Acknowledgement) -> bytes:
     """The bytes for ZooKeeper: JSON in one line."""
     members = {
-        "id": said.migration_id,
-        "epoch": said.epoch,
-        "phase": said.phase,
-        "generation": said.generation,
-        "behind": said.behind,
+        "id": acknowledgement.migration_id,
+        "epoch": acknowledgement.epoch,
+        "phase": acknowledgement.phase,
+        "generation": acknowledgement.generation,
+        "behind": acknowledgement.behind,
     }
     return json.dumps(members, separators=(",", ":")).encode("ascii")
 

@@ -1,7 +1,7 @@
 """What can happen to a member of both worlds, and what it wants done.  Values only.
 
-Its two memberships speak to it as to a ``Holder`` (``zkconsumer.runtime.membership_protocols``), in the values of
-``core.commands``; it speaks to them as a holder does, in those of ``core.events``.
+Its two memberships speak to it as to a ``PartitionProcessor`` (``zkconsumer.runtime.membership_protocols``), in the
+values of ``core.commands``; it speaks to them as a holder does, in those of ``core.events``.
 """
 
 from __future__ import annotations

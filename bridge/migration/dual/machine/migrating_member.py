@@ -33,8 +33,8 @@ class MigratingMember(SideArbiter):
     Raises ``MigrationError`` for a control znode that this member cannot follow: then it must end.
     """
 
-    def __init__(self, *, commits_by_itself: bool = True) -> None:
-        super().__init__(commits_by_itself=commits_by_itself)
+    def __init__(self, *, auto_commit: bool = True) -> None:
+        super().__init__(commits_by_itself=auto_commit)
         self.control: ControlRecord | None = None
         self._protocols: tuple[str, ...] = ()
         self._acknowledged: Acknowledgement | None = None

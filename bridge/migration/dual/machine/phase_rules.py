@@ -73,7 +73,9 @@ MIGRATION_PROTOCOL, RANGE_PROTOCOL = "private", "range"
 
 @dataclass(frozen=True, slots=True)
 class PhaseRules:
-    """One row of the table.  ``mirrors``: what Kafka took is written to ZooKeeper as well, as far as that goes."""
+    """One row of the table.  ``mirrors_to_zookeeper``: what Kafka took is written to ZooKeeper as well, as far as that
+    goes.
+    """
 
     active_side: MembershipSide
     zookeeper_assignment: ZooKeeperAssignment

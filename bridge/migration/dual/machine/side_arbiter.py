@@ -293,8 +293,8 @@ class SideArbiter:
     def _kafka_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The program's commits, and those that the coordinator's side makes by itself while it holds.
 
-        While ZooKeeper has each commit first, Kafka is told by ``_follow`` alone.  What is answered then began in the
-        phase before, without the provenance of this epoch, so Kafka is told once more: a later migration recognises
+        While ZooKeeper has each commit first, Kafka is told by ``_sync_stores`` alone.  What is answered then began in
+        the phase before, without the provenance of this epoch, so Kafka is told once more: a later migration recognises
         the values of this one by it.
         """
         if self.rules.commit_order is CommitOrder.ZOOKEEPER_FIRST:
