@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.conformance import librdkafka_reader
 from tests.conformance.brokers_under_test import (
@@ -116,6 +116,22 @@ class Written:
         self.sent += zip(offsets, records, strict=True)
         return offsets
 
+    def end_transaction(self, name: str, *, commit: bool) -> None:
+        """Ends it, and waits for its marker: the coordinator answers before the marker is in the partition's log."""
+        before = self.log_end()
+        self.sandbox.producer.end(name, commit=commit)
+        wait_until(lambda: self.log_end() > before, "the marker of the transaction is in the log", TIMEOUT_MS)
+
+    def log_end(self) -> int:
+        """The offset of the next record, from the broker."""
+        consumer = Consumer(
+            {**librdkafka_settings(self.sandbox.bootstrap, self.broker.release.name), "group.id": "end"}
+        )
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(self.topic, 0), TIMEOUT_MS / 1000)[1])
+        finally:
+            consumer.close()
+
     def by_librdkafka(self, records: Sequence[RecordToSend], codec: str = "none") -> None:
         """confluent-kafka; as ``by_java``."""
         release = self.broker.release.name
@@ -180,15 +196,15 @@ def write_transactions(to: Written) -> Written:
     to.by_java(every[:2])
     to.by_librdkafka(every[2:4], "snappy")
     aborted += to.by_java(every[7:8], transaction=one)
-    load.end(one, commit=False)
+    to.end_transaction(one, commit=False)
     to.by_java(every[8:], transaction=other)
-    load.end(other, commit=True)
+    to.end_transaction(other, commit=True)
     load.begin(one)
     to.by_java(every[:3], transaction=one)
-    load.end(one, commit=True)
+    to.end_transaction(one, commit=True)
     load.begin(one)
     aborted += to.by_java(every[3:6], transaction=one)
-    load.end(one, commit=False)
+    to.end_transaction(one, commit=False)
     load.begin(other)
     load.end(other, commit=False)
     to.by_java(every[:1])
