@@ -25,15 +25,18 @@ class RejectingLibrary:
         raise self._error
 
 
-def history_of_revocation(folder: Path, error: Exception) -> list[str]:
-    """The classes of the events that a member writes when its last commit before a release fails."""
+def history_of_revocation(folder: Path, error: Exception, *, before_release: bool = True) -> list[str]:
+    """The classes of the events that a member writes when its last commit before a release, or another one, fails."""
     file = folder / "history.jsonl"
     with HistoryWriter(file) as writer:
         log = CoordinatorMemberEventLog("m", writer)
         log.assigned([PARTITION])
         log.processed[PARTITION] = 7
         log.library = RejectingLibrary(error)  # type: ignore[assignment]
-        log.revoked([PARTITION])
+        if before_release:
+            log.revoked([PARTITION])
+        else:
+            log.commit()
     return [type(event).__name__ for event in read_history(file)][-3:]
 
 
@@ -57,3 +60,8 @@ def test_a_member_that_the_coordinator_has_removed_writes_that_its_session_ended
 def test_another_error_of_a_commit_is_no_end_of_a_session(tmp_path: Path) -> None:
     error = KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT))
     assert Expired.__name__ not in history_of_revocation(tmp_path, error)
+
+
+def test_a_commit_at_an_interval_that_fails_ends_no_session(tmp_path: Path) -> None:
+    """The member reads on: older clients raise the same error when a rebalance is in progress."""
+    assert Expired.__name__ not in history_of_revocation(tmp_path, CommitFailedError(), before_release=False)

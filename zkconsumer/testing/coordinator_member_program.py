@@ -116,7 +116,7 @@ class CoordinatorMemberEventLog:
 
     def revoked(self, places: Iterable[PartitionId]) -> None:
         """These go to somebody else, who waits until this returns."""
-        self.commit()
+        self.commit(before_release=True)
         self.release(places)
 
     def lost(self, places: Iterable[PartitionId]) -> None:
@@ -133,26 +133,28 @@ class CoordinatorMemberEventLog:
                 self._owned.discard(place)
                 self._writer.write(MemberReleasedPartition(self.now_ms(), self.name, *place))
 
-    def commit(self) -> None:
+    def commit(self, *, before_release: bool = False) -> None:
         """What was processed; see ``committing``."""
         assert self.library is not None, "it polls"
-        with self.committing() as offsets:
+        with self.committing(before_release=before_release) as offsets:
             if offsets and not self.library.commit(offsets):
                 offsets.clear()
 
     @contextmanager
-    def committing(self) -> Iterator[dict[PartitionId, int]]:
-        """What was processed is committed inside; an error is told and not raised, as the next try may go well.
+    def committing(self, *, before_release: bool = False) -> Iterator[dict[PartitionId, int]]:
+        """What was processed is committed inside; an error is logged and not raised, as the next attempt may succeed.
 
-        What is left in the dictionary is done with.
+        What is left in the dictionary is committed.  ``before_release``: it is the last commit of these partitions.  An
+        error that says that the member was removed is the end of its session then; at any other time the member keeps
+        its partitions until the library calls ``lost``, and older libraries raise the same error in each rebalance.
         """
         offsets = dict(self.processed)
         try:
             yield offsets
         except Exception as error:  # noqa: BLE001 (each library has errors of its own)
             self.note(f"not-committed {type(error).__name__}: {error}")
-            if _error_name(error) in NOT_A_MEMBER:
-                # The session ended during the callback or the commit, so the library never calls ``on_lost``.
+            if before_release and _error_name(error) in NOT_A_MEMBER:
+                # The session ended during the callback, so the library does not call ``lost``.
                 self._writer.write(Expired(self.now_ms(), self.name))
             return
         for place, offset in offsets.items():
@@ -269,7 +271,7 @@ class KafkaPythonLibrary:
                 diary.assigned([(each.topic, each.partition) for each in assigned])
 
             async def on_partitions_revoked(self, revoked: Any) -> None:
-                with diary.committing() as offsets:
+                with diary.committing(before_release=True) as offsets:
                     if offsets:
                         await commit(offsets)
                 diary.release([(each.topic, each.partition) for each in revoked])

@@ -142,6 +142,11 @@ public final class ModernMember implements ConsumerRebalanceListener {
 
     /** What was processed and is not committed; an error is told and not thrown, since the next try may go well. */
     private void commit() {
+        commit(false);
+    }
+
+    /** beforeRelease: the last commit of these partitions.  Older clients raise the same exception in each rebalance. */
+    private void commit(boolean beforeRelease) {
         if (processed.isEmpty()) {
             return;
         }
@@ -150,11 +155,11 @@ public final class ModernMember implements ConsumerRebalanceListener {
             consumer.commitSync(offsets);
             processed.clear();
         } catch (WakeupException e) {
-            commit();
+            commit(beforeRelease);
         } catch (KafkaException e) {
             lines.event("note", "text", "not-committed " + e);
-            if (e instanceof CommitFailedException) {
-                // The coordinator has removed the member during the callback or the commit.
+            if (beforeRelease && e instanceof CommitFailedException) {
+                // The coordinator has removed the member, so the client does not call onPartitionsLost.
                 lines.event("expired", "member", name);
             }
         }
@@ -175,7 +180,7 @@ public final class ModernMember implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-        commit();
+        commit(true);
         giveUp(partitions);
     }
 
