@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("zkconsumer", "bridge", "pyspark_zkconsumer")
+from tests.figures import PACKAGES, ROOT, modules
+
 GLOSSARY = ROOT / "migration_docs" / "reference" / "glossary.md"
 TERMS_OF_OURS_MAX = 10
 
@@ -58,9 +58,8 @@ LOG_LINE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?: [a-z_]+=|: |\Z)|(?:[a-z
 
 def product() -> Iterator[tuple[Path, ast.Module]]:
     """Each module of the product, parsed."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
+    for path in modules(ROOT):
+        yield path.relative_to(ROOT), ast.parse(path.read_text("utf-8"))
 
 
 def log_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
