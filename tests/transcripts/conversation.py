@@ -345,7 +345,7 @@ class Conversation:
         for tp in command.owners:
             kind, _, why = given.get(tp, "done").partition(":")
             if kind in OUTCOMES:
-                results[tp] = AcquireResult(OUTCOMES[kind], why=why or "another member holds it")
+                results[tp] = AcquireResult(OUTCOMES[kind], why=why or "another member owns it")
             else:
                 self._czxid += 1
                 results[tp] = AcquireResult(WriteOutcome.DONE, self._czxid)

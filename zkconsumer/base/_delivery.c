@@ -1,15 +1,16 @@
-/* The hand-out of records to the thread that iterates a stream, compiled.
+/* The delivery of records to the thread that iterates a stream, compiled.
  *
- * `zkconsumer/kafka/record_delivery.py` has the contract, and the same in Python, for where this module is missing.  What
- * needs no speed (chunks, poison messages, waiting) stays in Python: `zkconsumer/kafka/table_delivery.py` fills one
- * table of rows after the other into a Delivery, and Iterator.__next__ gives one message a row.
+ * `zkconsumer/kafka/record_delivery.py` defines the behaviour and does the same in Python if this module is missing.
+ * What needs no speed (chunks, poison messages, waiting) is in Python: `zkconsumer/kafka/table_delivery.py` puts one
+ * table of rows after the other into a Delivery, and Iterator.__next__ returns one message for each row.
  *
  * Before each record, in this order (`deliver`):
  *   1. the record before it counts as consumed;
- *   2. the message object is made: nothing that can fail, and no Python code, comes after step 4;
- *   3. signal handlers run, which may raise: the record is undelivered, the next call gives it;
- *   4. `unacknowledged_offset` is written, then `is_live` is read.  Another thread that takes the partition away writes `is_live`, then
- *      reads `unacknowledged_offset`.  Both use sequentially consistent atomics: the record is not delivered, or that thread sees it;
+ *   2. the message object is created: after step 4 nothing can fail, and no Python code runs;
+ *   3. signal handlers run, which may raise: then the record is undelivered, and the next call returns it;
+ *   4. `unacknowledged_offset` is written, then `is_live` is read.  Another thread that revokes the partition writes
+ *      `is_live`, then reads `unacknowledged_offset`.  Both use sequentially consistent atomics: either the record is
+ *      not delivered, or that thread reads its offset;
  *   5. the clock is read (CLOCK_BOOTTIME, which counts while the machine sleeps) and compared with the end of the lease;
  *   6. the record is delivered.
  *
@@ -91,7 +92,7 @@ static bool is_deleted(PyObject *value) {
     return !value;
 }
 
-/* --- LeaseState: until when records may be handed out ------------------------------------------------------------- */
+/* --- LeaseState: until when records may be delivered -------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
@@ -188,11 +189,11 @@ static PyType_Spec lease_spec = {
     .slots = lease_slots,
 };
 
-/* --- QueueState: what a stream's queue shares with the hand-out ---------------------------------------------------- */
+/* --- QueueState: the state that a stream's queue shares with the delivery ------------------------------------------ */
 
 typedef struct {
     PyObject_HEAD
-    bool is_ended;           /* the marker behind which nothing comes is in */
+    bool is_ended;           /* the end marker is in the queue */
     int64_t unacknowledged_since_ms; /* NO_TIME: the program has no record */
 } queue;
 
@@ -253,7 +254,7 @@ typedef struct {
     int64_t reset_to;
     int64_t consumed_in; /* the number of resets that `consumed` belongs to */
     int64_t consumed;
-    PyObject *on_drained; /* called once nothing is in hand any more, when the partition was stopped; NULL: not stopped */
+    PyObject *on_drained; /* called when no record is unacknowledged any more, after a revocation; NULL: not revoked */
     module_state *state;
 } ownership;
 
@@ -290,7 +291,7 @@ static int64_t consumed_offset(const ownership *self) {
     return self->consumed_in == self->resets ? self->consumed : self->reset_to;
 }
 
-/* Nothing is in hand any more.  May be called twice.  False: the callback raised, and must be called again. */
+/* No record is unacknowledged any more.  May be called twice.  False: the callback raised, and must be called again. */
 static bool undeliver(ownership *self) {
     atomic_store(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET);
     step(self->state);
@@ -307,7 +308,7 @@ static void mark_consumed(ownership *self, int64_t next_offset, int64_t resets) 
     self->consumed_in = resets;
 }
 
-/* The record is about to be handed out.  1: it may be; 0: the partition has left; -1: the callback raised. */
+/* The record is about to be delivered.  1: deliver it; 0: the partition is revoked; -1: the callback raised. */
 static int begin_delivery(ownership *self, int64_t offset) {
     step(self->state);
     atomic_store(&self->unacknowledged_offset, offset);
@@ -318,7 +319,7 @@ static int begin_delivery(ownership *self, int64_t offset) {
     return undeliver(self) ? 0 : -1;
 }
 
-/* The program is done with the record in hand.  False: the callback raised; the call may be repeated. */
+/* The program has processed the delivered record.  False: the callback raised; the call may be repeated. */
 static bool done_with(ownership *self, int64_t next_offset, int64_t resets) {
     mark_consumed(self, next_offset, resets);
     step(self->state);
@@ -473,7 +474,7 @@ static PyType_Spec bytes_spec = {
     .slots = bytes_slots,
 };
 
-/* Where messages come from, and what decodes them. */
+/* The source of messages, and their decoders. */
 typedef struct {
     PyObject_HEAD
     PyObject *topic;
@@ -536,7 +537,7 @@ static origin *make_origin(
 
 /* --- messages -------------------------------------------------------------------------------------------------------- */
 
-/* One record.  Its fields are made when they are read for the first time.
+/* One record.  Its fields are created at the first access.
  *
  * A message that the program keeps must not keep a whole chunk: `held` is NULL once its bytes were copied (`detach`),
  * which happens two records later at the latest. */
@@ -706,7 +707,7 @@ static bool detach(message *self) {
     return true;
 }
 
-/* Attributes that programs read for each record, without a look into dictionaries. */
+/* Attributes that programs read for each record, without a dictionary lookup. */
 static PyObject *message_getattro(message *self, PyObject *name) {
     const module_state *state = self->from->state;
     if (name == state->value) return message_get_value(self, NULL);
@@ -828,7 +829,7 @@ static PyType_Spec message_spec = {
     .slots = message_slots,
 };
 
-/* --- Delivery: which record comes next ------------------------------------------------------------------------------- */
+/* --- Delivery: the next record of a stream --------------------------------------------------------------------------- */
 
 #define RING 2
 
@@ -840,7 +841,7 @@ typedef struct {
     PyObject *key_decoder; /* None: the bytes as they are */
     PyObject *value_decoder;
 
-    /* The table that is being handed out: rows[index] is the next record.  `loads` changes with every table. */
+    /* The table that is being delivered: rows[index] is the next record.  `loads` changes with every table. */
     ownership *owner;
     int64_t resets; /* of the owner, when the chunk was fetched: another number makes the table void */
     origin *from;
@@ -854,8 +855,8 @@ typedef struct {
     bool is_given;
     ownership *delivered_owner;
     int64_t delivered_resets;
-    int64_t delivered_next;   /* the offset behind them, or behind those that acknowledge_through() named */
-    int64_t delivered_behind; /* the offset behind all of them */
+    int64_t delivered_next;   /* the offset after them, or after those that acknowledge_through() named */
+    int64_t delivered_behind; /* the offset after all of them */
     int64_t delivered_rows;   /* how many they are */
     uint64_t delivered_load;  /* `loads` when they were delivered */
     uint64_t deliveries;  /* how many times records were delivered */
@@ -1005,7 +1006,7 @@ static bool is_ready(const delivery *self) {
 
 static const row_t *row_at(const delivery *self, int64_t index) { return (const row_t *)self->rows.buf + index; }
 
-/* Counts the records in hand as consumed.  False: an exception; the call may be repeated. */
+/* Counts the delivered records as consumed.  False: an exception; the call may be repeated. */
 static bool acknowledge(delivery *self) {
     if (!self->is_given) return true;
     self->of->unacknowledged_since_ms = NO_TIME;
@@ -1019,7 +1020,7 @@ static PyObject *delivery_acknowledge(delivery *self, PyObject *Py_UNUSED(ignore
     Py_RETURN_NONE;
 }
 
-/* The records in hand count as not consumed, but for those that acknowledge_through() named: the next call gives the others. */
+/* Counts the delivered records as not consumed, except those that acknowledge_through() named: the next call returns them. */
 static PyObject *delivery_undeliver(delivery *self, PyObject *Py_UNUSED(ignored)) {
     if (!is_made(self)) return NULL;
     if (self->is_given) {
@@ -1057,7 +1058,7 @@ static void *refuse(delivery *self, uint64_t number) {
     return NULL;
 }
 
-/* Calls a method without arguments that gives whether to go on: 1, 0, or -1 with an exception. */
+/* Calls a method without arguments that returns whether to continue: 1, 0, or -1 with an exception. */
 static int ask(delivery *self, const char *method) {
     PyObject *found = PyObject_CallMethod((PyObject *)self, method, NULL);
     int is_true = found ? PyObject_IsTrue(found) : -1;
@@ -1110,7 +1111,7 @@ static void fill(const delivery *self, message *to, const row_t *row) {
     to->row = *row;
 }
 
-/* The records that begin with rows[index] are delivered: step 4 to 6 of the head of this file.  1: they are; 0: look again;
+/* Delivers the records that start with rows[index]: steps 4 to 6 of the head of this file.  1: delivered; 0: check again;
  * -1: an exception. */
 static int give(delivery *self, int64_t rows) {
     ownership *owner = self->owner;
@@ -1152,7 +1153,7 @@ static void *ended(delivery *self) {
     return NULL;
 }
 
-/* The next message, or what `wrap` makes of it (NULL: the message itself). */
+/* The next message, or the result of `wrap` for it (NULL: the message). */
 static PyObject *deliver(delivery *self, PyObject *wrap) {
     uint64_t number = thread_number();
     if (self->inside) return refuse(self, number);
@@ -1199,7 +1200,7 @@ static PyObject *delivery_take(delivery *self, PyObject *wrap) {
     return is_made(self) ? deliver(self, wrap == Py_None ? NULL : wrap) : NULL;
 }
 
-/* peek(is_wanted) -> the message that `take` would give, as an object of its own (True, unless it is wanted); None at the
+/* peek(is_wanted) -> the message that `take` would return, as a separate object (True if it is not wanted); None at the
  * end of the stream */
 static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
     if (!is_made(self)) return NULL;
@@ -1545,7 +1546,7 @@ static void module_free(void *module) {
     module_state *state = PyModule_GetState(module);
     if (!state) return;
     module_clear(module);
-    /* Instances of subclasses compare with these until they are gone, so they stay until the module is. */
+    /* Instances of subclasses compare with these as long as they exist, so these exist as long as the module. */
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);

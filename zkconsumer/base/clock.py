@@ -13,7 +13,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """What the shell asks of a clock; ``zkconsumer.testing`` has one that is moved by hand."""
+    """The clock that ``runtime`` uses; ``zkconsumer.testing`` has one that tests advance."""
 
     def now_ms(self) -> int:
         """Milliseconds that only grow, from an arbitrary start."""

@@ -1,6 +1,6 @@
-"""The lease as the streams see it: one number that the control thread writes and every hand-out compares.
+"""The lease of a member: one number that the control thread writes and every delivery checks.
 
-``core.session`` decides the number; here is only the place where two threads meet.
+``member.session_state_machine`` computes the number; this module only passes it from one thread to the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Lease(LeaseState):
-    """Until when records may be handed out, in ms of the monotonic clock.
+    """Until when records may be delivered, in ms of the monotonic clock.
 
     Invariant: ``_wake_ups`` has one flag for each stream; it only grows, before the streams are read.
     """
@@ -26,13 +26,13 @@ class Lease(LeaseState):
         self._wake_ups: list[WakeUp] = []
 
     def set_until(self, until_ms: int) -> None:
-        """Move the end of the lease; called by the control thread only."""
+        """Set the end of the lease; only the control thread calls it."""
         self.until_ms = until_ms
         self.wake()
 
     @property
     def is_valid(self) -> bool:
-        """Whether a record may be handed out now."""
+        """Whether a record may be delivered now."""
         return self.clock.now_ms() < self.until_ms
 
     def add_wake_up(self, wake_up: WakeUp) -> None:

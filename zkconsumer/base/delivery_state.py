@@ -1,8 +1,8 @@
-"""What the hand-out of records shares with other threads: the lease, the end of a queue, one ownership of a partition.
+"""State that the delivery of records shares with other threads: lease, end of a queue, ownership of a partition.
 
-Each class holds a few numbers and no decision.  The compiled module ``_delivery`` has the same classes: there the
-hand-out reads them without Python.  Where it is missing these classes take their place, and the global interpreter lock
-makes each access atomic.
+Each class has a few numbers and makes no decision.  The compiled module ``_delivery`` has the same classes and reads
+them without Python.  Without that module these classes are used, and the global interpreter lock makes each access
+atomic.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NO_UNACKNOWLEDGED_OFFSET = -1
 
 
 class LeaseState:
-    """Until when records may be handed out: ``until_ms`` of ``clock``.
+    """Until when records may be delivered: ``until_ms`` of ``clock``.
 
-    ``is_system``: ``clock`` is the machine's, which the compiled hand-out reads by itself.
+    ``is_system``: ``clock`` is the system clock, which the compiled delivery reads directly.
     """
 
     __slots__ = ("clock", "until_ms")
@@ -36,8 +36,8 @@ class LeaseState:
 
 
 class QueueState:
-    """``is_ended``: the marker behind which nothing comes is in the queue.  ``unacknowledged_since_ms``: when the
-    program got the record that it has not come back from; None: it has none.
+    """``is_ended``: the end marker is in the queue.  ``unacknowledged_since_ms``: when the program received its
+    unacknowledged record; None: it has none.
     """
 
     __slots__ = ("is_ended", "unacknowledged_since_ms")
@@ -48,14 +48,14 @@ class QueueState:
 
 
 class OwnershipState:
-    """One ownership of one partition: what its stream has handed out, and whether it may hand out more.
+    """One ownership of one partition: what its stream has delivered, and whether it may deliver more.
 
-    ``unacknowledged_offset``: the offset of the record that the program works on, or ``NO_UNACKNOWLEDGED_OFFSET``.
-    ``is_live``: the partition was not taken away.  ``on_drained``: called when nothing is in hand any more; set by the
-    thread that takes the partition away.  ``resets``: how often the reset policy moved the partition.
+    ``unacknowledged_offset``: the offset of the record that the program processes, or ``NO_UNACKNOWLEDGED_OFFSET``.
+    ``is_live``: the partition is not revoked.  ``on_drained``: called when no record is unacknowledged any more; set by
+    the thread that revokes the partition.  ``resets``: how often the reset policy set the position.
 
-    What was consumed is written together with the number of resets that it belongs to, and counts only while that is
-    the last one: a reset on a fetcher's thread cannot be undone by a program that was just coming back.
+    The consumed offset is stored together with its reset count, and is valid only while that is the latest count: so a
+    program that acknowledges a record cannot undo a reset on a fetcher thread.
     """
 
     __slots__ = ("_consumed", "_reset", "is_live", "on_drained", "unacknowledged_offset")
@@ -67,30 +67,30 @@ class OwnershipState:
         self._reset = self._consumed = (0, 0)
 
     def start_at(self, offset: int) -> None:
-        """The first position."""
+        """Set the first position."""
         self._reset = self._consumed = (0, offset)
 
     @property
     def resets(self) -> int:
-        """How often the reset policy moved the partition."""
+        """How often the reset policy set the position."""
         return self._reset[0]
 
     @property
     def consumed_offset(self) -> int:
-        """The next offset that the program has not moved past."""
+        """The offset after the last acknowledged record, or of the latest reset."""
         reset, consumed = self._reset, self._consumed
         return consumed[1] if consumed[0] == reset[0] else reset[1]
 
     def mark_consumed(self, next_offset: int, resets: int) -> None:
-        """The iterating thread is done with everything below; counts for nothing if a reset came in between."""
+        """The iterating thread has processed all records below ``next_offset``; no effect after a later reset."""
         self._consumed = (resets, next_offset)
 
     def apply_reset(self, offset: int) -> None:
-        """The reset policy moved the partition."""
+        """The reset policy set the position."""
         self._reset = (self._reset[0] + 1, offset)
 
     def begin_delivery(self, offset: int) -> bool:
-        """The iterating thread is about to hand out this record; False: the partition has left, do not."""
+        """The iterating thread is about to deliver this record; False: do not, the partition is revoked."""
         self.unacknowledged_offset = offset
         if self.is_live:
             return True
@@ -98,13 +98,13 @@ class OwnershipState:
         return False
 
     def undeliver(self) -> None:
-        """The record was not handed out after all.  May be called twice."""
+        """The record is not delivered, or no longer.  May be called twice."""
         self.unacknowledged_offset = NO_UNACKNOWLEDGED_OFFSET
         if self.on_drained is not None:
             self.on_drained(self)
 
     def acknowledge(self, consumed_offset: int, resets: int) -> None:
-        """The program asked for more: it is done with the record in hand.  May be called twice with the same values."""
+        """The program asked for the next record: the delivered one is consumed.  May be called twice with one value."""
         self.mark_consumed(consumed_offset, resets)
         self.undeliver()
 

@@ -1,4 +1,4 @@
-"""Python's search for garbage in cycles, for whoever holds a great many values at once."""
+"""Tuning of Python's cyclic garbage collector, for programs with very many live objects."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 GC_THRESHOLD = 100_000
-"""Between two searches; Python's own number is 700."""
+"""The allocation threshold between two collections; Python's default is 700."""
 
 
 @contextmanager
 def infrequent_gc() -> Iterator[None]:
-    """For a command on a large group: half of its processor time went into searches that found nothing.
+    """Collect less often, in a command on a large group: half of its CPU time was spent on collections without result.
 
-    Each search of the old generation goes through everything that is held, and a hundred thousand offsets are a million
-    objects, none of which is in a cycle.  The whole process is meant, so this is for programs, not for libraries.
+    Each collection of the old generation visits all live objects; a hundred thousand offsets are a million objects,
+    none of which is in a cycle.  It changes the whole process, so it is for programs, not for libraries.
     """
     before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *before[1:])

@@ -1,7 +1,7 @@
-"""The only maker of threads.
+"""Creates all threads of this package.
 
-Every thread has a name, an owner that can stop it within a deadline, and somebody who is told when it dies: a thread
-that ends by an exception is never just gone.
+Every thread has a name, an owner that can stop it within a deadline, and a callback for an exception that ends it: no
+thread ends with an unreported exception.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _workers_lock = threading.Lock()
 
 
 class StopSignal:
-    """What a thread looks at, or waits on, to learn that it should end."""
+    """The signal that a thread checks, or waits for, to stop."""
 
     __slots__ = ("_event",)
 
@@ -40,7 +40,7 @@ class StopSignal:
 
 
 class WorkerThread:
-    """The owner's handle of a thread; made by ``spawn``."""
+    """A thread with its stop signal; ``spawn`` creates it."""
 
     def __init__(self, name: str, target: ThreadTarget, on_error: OnThreadError, wake: Callable[[], None]) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class WorkerThread:
         self._wake()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the end; False: it still runs.  A thread that asks this of itself is told False at once."""
+        """Wait for the end; False if it still runs.  On the thread itself it returns False at once."""
         if self._thread is threading.current_thread():
             return False
         self._thread.join(timeout_ms / 1000)
@@ -79,7 +79,7 @@ class WorkerThread:
     def _run(self) -> None:
         try:
             self._target(self._signal)
-        except BaseException as error:  # noqa: BLE001 (a thread ends here: whatever ended it must be told)
+        except BaseException as error:  # noqa: BLE001 (a thread ends here: its error must be reported)
             self._on_error(self.name, error)
 
 
@@ -105,7 +105,7 @@ def spawn(
 
 
 def live_threads() -> list[str]:
-    """The names of the threads made here that still run, sorted: what a test of ``close()`` looks at."""
+    """The names of the threads created here that still run, sorted; tests of ``close()`` check them."""
     with _workers_lock:
         workers = list(_workers)
     return sorted(worker.name for worker in workers if worker.is_alive)

@@ -1,5 +1,5 @@
-"""What a group member is: pure state machines.  No IO, no threads, no clock.
+"""One member of a ZooKeeper group: pure state machines.  No I/O, no threads, no clock.
 
-Each machine takes one *event* (past tense) and gives back *commands* (imperative).  ``group`` composes them and
-is the only door from outside.
+Each machine handles one *event* (name in the past tense) and returns *commands* (imperative names).
+``member_state_machine`` combines the machines and is the only entry point.
 """

@@ -1,13 +1,14 @@
-"""From a view of the group to this member's share: the assignor, and what only experience tells about the others.
+"""Computes this member's assignment from a view of the group, and detects the assignment settings of other members.
 
-The strategy stands nowhere in ZooKeeper.  So the owners of a group at rest are compared with ours before this member
-joins: once it has joined a group that is set otherwise, the others own nothing for longer than a moment.  When owners
-and assignment differ for long, ``diagnose`` says which setting the others seem to use.
+ZooKeeper does not contain the assignment strategy.  So before this member joins, it compares the owners of the stable
+group with its own computation: after it has joined a group with another strategy, the other members keep no partition
+for longer than a moment.  When owners and assignment differ for long, ``diagnose`` logs which setting the others seem
+to use.
 
-With ``roundrobin.compatibility=auto`` the form is recognised from the owners.  While they fit several forms (those of
-a lone thread always do) only what all these forms give to this member is claimed: an original member that finds one
-node of ours where it should claim gives up everything, so it must be let show its share first.  When nobody shows
-anything for long the form is that of 0.10.2.
+With ``roundrobin.compatibility=auto`` the variant is detected from the owners.  While they match several variants
+(those of a group with one thread always do), this member acquires only the partitions that all these variants assign
+to it: a Scala consumer that finds our owner node on a partition of its own assignment releases everything, and then
+its owners show nothing.  When the owners do not show a variant for long, the variant of 0.10.2 is used.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ PREFERRED_VARIANTS = (
     AssignorVariant.ROUNDROBIN_1_0,
     AssignorVariant.ROUNDROBIN_0_8_2,
 )
-"""What ``auto`` chooses from, the first that fits.  0.8.2 deals as 0.10.2 does where it deals at all, save for topics
-whose names have equal hashes; so it is taken only when it alone explains the owners.
+"""``auto`` chooses the first of these that matches.  Where 0.8.2 accepts a group, it assigns as 0.10.2 does, except
+for topics whose names have equal hashes; so it is chosen only if no other variant explains the owners.
 """
 OWNERS_COMPARED_MAX = 16
 DISTINCT_VARIANTS = (AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0)
-"""The two orders in which partitions are dealt; as long as both may be the group's, the form is unknown."""
+"""The two orders in which partitions are assigned; while the owners match both, the variant is unknown."""
 
 
 class ZooKeeperAssignmentPlanner:
-    """Computes shares for one member; remembers the recognised form, and what it has said already."""
+    """Computes assignments for one member; remembers the detected variant and what it has logged."""
 
     def __init__(self, member: str, strategy: str, compatibility: str, *, exclude_internal_topics: bool) -> None:
         self._member = member
@@ -67,19 +68,19 @@ class ZooKeeperAssignmentPlanner:
         self._last_owners: Mapping[TopicPartition, str] | None = None
 
     def needs_owners(self) -> bool:
-        """Whether the form of roundrobin is still to be recognised, or the group was never looked at."""
+        """Whether the roundrobin variant is not detected yet, or no preflight was done."""
         return self._is_undecided or not self._has_preflighted
 
     def owners_max(self) -> int | None:
-        """How many owners are enough to see that the others are set otherwise; to recognise a form takes all."""
+        """How many owners are enough to detect another strategy; None: all, to detect the roundrobin variant."""
         return None if self._is_auto else OWNERS_COMPARED_MAX
 
     def needs_whole_group(self) -> bool:
-        """Under roundrobin every topic of the group matters, under range only our own."""
+        """Roundrobin needs every topic of the group, range only our own."""
         return self._strategy == ROUNDROBIN
 
     def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
-        """Whether the group can be joined with this subscription; recognises the form while we own nothing."""
+        """Check whether this subscription can join the group; detect the variant while we own nothing."""
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
@@ -99,7 +100,7 @@ class ZooKeeperAssignmentPlanner:
         return MemberAssignment({}, log_commands=tuple(notes))
 
     def plan(self, view: GroupView) -> MemberAssignment:
-        """Our share of a view in which we are registered."""
+        """Our assignment in a view in which this member is registered."""
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
@@ -120,16 +121,17 @@ class ZooKeeperAssignmentPlanner:
         topics = frozenset(context.my_topic_thread_ids)
         owners = assignment.owners
         if self._strategy != ROUNDROBIN:
-            # The topics that only others subscribe to may be half known here, and are in no assignment of the original.
+            # The view may lack topics that only others subscribe to; the Scala consumer's assignment omits them, too.
             owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
         if not self._is_undecided:
             return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
         return self._undecided_assignment(mine, owners, view, context, notes)
 
     def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
-        """What is given to us, of the topics that our registration takes in this view; for the rest it is waited.
+        """The assignment from outside, limited to topics that our registration matches in this view.
 
-        Nobody else's share is known, so ``assignment`` has ours alone.
+        It is partial until the view has all of them.  The assignments of other members are unknown, so
+        ``group_assignment`` contains only ours.
         """
         wanted = view.members[self._member]
         count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
@@ -146,7 +148,7 @@ class ZooKeeperAssignmentPlanner:
         )
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
-        """Compare the owners with the assignment; under ``auto``, change to a form that explains them."""
+        """Compare the owners with the assignment; with ``auto``, change to a variant that explains them."""
         if view.owners is None:
             return ()
         try:
@@ -158,11 +160,11 @@ class ZooKeeperAssignmentPlanner:
             fitting = self._matching_variants(view, context)
             if fitting and self._compatibility not in {form.compatibility for form in fitting}:
                 self._compatibility = fitting[0].compatibility
-                words = f"form={fitting[0].value}: the owners that are there say so"
+                words = f"form={fitting[0].value}: the existing owners match this variant"
                 return (LogEvent("WARNING", "roundrobin-variant", words),)
             if self._is_undecided:
                 self._compatibility = PREFERRED_VARIANTS[0].compatibility
-                words = f"form={PREFERRED_VARIANTS[0].value}: the owners that are there tell nothing"
+                words = f"form={PREFERRED_VARIANTS[0].value}: the existing owners do not show the variant"
                 return (LogEvent("WARNING", "roundrobin-variant", words),)
         try:
             assignment = self._assign(context)
@@ -177,16 +179,16 @@ class ZooKeeperAssignmentPlanner:
         if not untaken:
             return ()
         words = (
-            f"partitions={len(untaken)} first={untaken[0]}: it falls to {assignment.owners[untaken[0]]}, and nobody "
-            "takes it. That member is set otherwise, or has given up (an original member does so after "
+            f"partitions={len(untaken)} first={untaken[0]}: it is assigned to {assignment.owners[untaken[0]]}, which "
+            "does not acquire it. That member has other settings, or has given up (a Scala consumer does so after "
             "rebalance.max.retries): compare the settings, and restart it"
         )
         return tuple(self._log_once("WARNING", "partitions-orphaned", words))
 
-    # --- inside -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _topic_counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
-        """Every member's subscription; one that no Java can use is left out, named once and counted."""
+        """Every member's subscription; one that is invalid in Java is ignored, logged once and counted."""
         counts: dict[str, TopicCount] = {}
         notes: list[Command] = []
         left_out: set[str] = set()
@@ -243,10 +245,11 @@ class ZooKeeperAssignmentPlanner:
         context: AssignmentContext,
         notes: list[Command],
     ) -> MemberAssignment:
-        """What every form gives to this member; all of it when all others are members of ours that wait like this one.
+        """The partitions that every variant assigns to this member.
 
-        An original member has its whole share or nothing for longer than a moment; exactly the part that is certain,
-        at two looks in a row, is only held by somebody who waits.
+        If in two reads in a row all other members own exactly these partitions of theirs, they are members of this
+        project and undecided, too; then this member chooses the default variant.  (A Scala consumer owns its whole
+        assignment, or nothing for longer than a moment.)
         """
         topics = frozenset(context.my_topic_thread_ids)
         forms = [
@@ -265,28 +268,31 @@ class ZooKeeperAssignmentPlanner:
         is_same_look, self._last_owners = self._last_owners == view.owners, view.owners
         if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
             self._compatibility = PREFERRED_VARIANTS[0].compatibility
-            words = f"form={PREFERRED_VARIANTS[0].value}: nobody here knows better (roundrobin.compatibility=auto)"
+            words = f"form={PREFERRED_VARIANTS[0].value}: no owner shows another (roundrobin.compatibility=auto)"
             notes = [*notes, LogEvent("INFO", "roundrobin-variant", words)]
             return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
-        words = "form=unknown: the owners that are there fit several; claiming what all of them give to this member"
+        words = (
+            "form=unknown: the existing owners match several variants; acquiring only the partitions that all of them "
+            "assign to this member"
+        )
         notes = [*notes, *self._log_once("INFO", "roundrobin-variant", words)]
         return MemberAssignment(
             own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed
         )
 
     def _detect_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
-        """Decide for a form when the owners fit it, and not the other order as well."""
+        """Choose a variant when the owners match it and do not match the other order, too."""
         fitting = self._matching_variants(view, context) if self._is_undecided else []
         if not fitting or all(form in fitting for form in DISTINCT_VARIANTS):
             return []
         self._compatibility = fitting[0].compatibility
-        words = f"form={fitting[0].value}: the owners that are there are as it gives (roundrobin.compatibility=auto)"
+        words = f"form={fitting[0].value}: the existing owners match this variant (roundrobin.compatibility=auto)"
         return [LogEvent("INFO", "roundrobin-variant", words)]
 
     def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[AssignorVariant]:
-        """The forms that no owner contradicts and that give some other member exactly what it owns.
+        """The variants that no owner contradicts, and that assign to some other member exactly what it owns.
 
-        Exactly, because in the middle of a rebalance one or two owners fit many forms.
+        Exactly, because in the middle of a rebalance one or two owners match many variants.
         """
         held = _owned_by_member(view, context)
         fitting: list[AssignorVariant] = []
@@ -298,14 +304,14 @@ class ZooKeeperAssignmentPlanner:
         return fitting
 
     def _log_mismatch(self, view: GroupView, context: AssignmentContext) -> list[Command]:
-        """Say it when all owners, before we come, are as another setting gives, and not as ours."""
+        """Log if all owners, before we join, match another setting and not ours."""
         owners = view.owners or {}
         fitting = detect_variants(owners, context)
         try:
             computed = self._assign(context)
         except AssignmentError:
             return []
-        # Fewer are owned in the middle of a rebalance, and a few of them fit many forms.
+        # In the middle of a rebalance fewer partitions are owned, and a few owners match many variants.
         is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
         if not fitting or computed.variant in fitting or not is_at_rest:
             return []
@@ -319,11 +325,11 @@ class ZooKeeperAssignmentPlanner:
 
 
 OwnersByMember: TypeAlias = "dict[str, dict[TopicPartition, str]]"
-"""Member -> what its threads have."""
+"""Member -> partition -> thread id."""
 
 
 def _assigned_by_member(assignment: GroupAssignment) -> OwnersByMember:
-    """What each member is given."""
+    """What the assignment assigns to each member."""
     found: OwnersByMember = {}
     for tp, thread in assignment.owners.items():
         found.setdefault(thread.consumer_id, {})[tp] = str(thread)

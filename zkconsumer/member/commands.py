@@ -1,13 +1,14 @@
-"""What must now be done: everything that ``core.group`` can ask of the shell.  Imperative; values only.
+"""The commands that ``MemberStateMachine`` returns and ``runtime`` executes.  Imperative names; values only.
 
-The order of a list of commands is a contract, and ``core.group`` is the only maker of such lists:
+The order in a list of commands is a contract; only ``member_state_machine`` makes such lists:
 
-    stop and drain before commit, commit before release, release before claim, claim before position,
-    position before fetch.
+    stop and drain before commit, commit before release, release before acquire, acquire before reading the position,
+    reading the position before fetch.
 
-With a rebalance listener it is told of a release between drain and commit, and of a start between claim and position.
+The rebalance listener is called for released partitions between drain and commit, and for started partitions between
+acquire and reading the position.
 
-A command that writes carries the session in which it was decided; the shell drops it in any other session.
+A command that writes carries the session in which it was decided; ``runtime`` drops it in any other session.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 
-# --- time and telling -------------------------------------------------------------------------------------------
+# --- timers, lease, logs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """Fire ``timer`` once after ``delay_ms``; a running one is replaced."""
+    """Fire ``timer`` once after ``delay_ms``; replaces one that is running."""
 
     timer: MemberTimer
     delay_ms: int
@@ -38,21 +39,21 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True)
 class StopTimer:
-    """Forget ``timer``."""
+    """Cancel ``timer``."""
 
     timer: MemberTimer
 
 
 @dataclass(frozen=True, slots=True)
 class SetLease:
-    """Let the streams hand out records until this time of the monotonic clock."""
+    """Allow the streams to deliver records until this time of the monotonic clock, in ms."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """Write one log line: an event name and its words; ``about`` is what hooks are given of it."""
+    """Write one log line: event name and message; ``hook_arguments`` are passed to the hook of the event."""
 
     level: str
     name: str
@@ -73,7 +74,7 @@ class IncrementCounter:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSession:
-    """Ask ZooKeeper for a sign of life, noting when it was asked."""
+    """Send a request to ZooKeeper that only shows that the session lives, and record when it was sent."""
 
     session_id: int
 
@@ -100,10 +101,10 @@ class Deregister:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """Read members and topics, leaving watches; the owners too when asked.
+    """Read members and topics and set watches; with ``with_owners`` also read the owner nodes.
 
-    Those topics that our own ``subscription`` takes; with ``whole_group`` those that only others subscribe to as well.
-    Of the owners ``owners_max`` are read, spread evenly; None: all of them.
+    It reads the topics of our own ``subscription``; with ``whole_group`` also those of the other members only.
+    ``owners_max``: how many owner nodes are read, spread evenly; None: all of them.
     """
 
     ticket: int
@@ -116,9 +117,10 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ListOwners:
-    """List which partitions of these topics have an owner node, leaving watches.
+    """List which partitions of these topics have an owner node, and set watches.
 
-    Of ``mine`` only nodes of this session count: one that somebody deleted and another member made anew is not there.
+    For ``own_partitions`` only a node of this session counts: a node that another member created is reported as
+    missing.
     """
 
     ticket: int
@@ -138,7 +140,7 @@ class ReadPositions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """Ask the group's coordinator for the offsets of these partitions, for at most so long."""
+    """Fetch the committed offsets of these partitions from the group coordinator, within ``timeout_ms``."""
 
     ticket: int
     session_id: int
@@ -151,7 +153,7 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """One offset to be written, at the version that this ownership last read or wrote."""
+    """One offset to write; ``stored`` has the version of the offset znode that this owner last read or wrote."""
 
     offset: int
     stored: StoredOffset
@@ -160,10 +162,10 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True)
 class PartitionToRelease:
-    """One partition to be given back: commit ``offset`` if there is something to commit, then delete the owner node.
+    """One partition to release: commit ``offset`` unless it is None, then delete the owner node.
 
-    With ``next_owner`` the node is made again, for another thread of this member.  ``verify`` asks to look first
-    whether the node is of this session: the outcome of an earlier write is not known.
+    With ``next_owner`` the node is created again, for another thread of this member.  ``verify_owner``: first check
+    whether the node belongs to this session, because the outcome of an earlier write is unknown.
     """
 
     offset: int | None
@@ -177,8 +179,8 @@ class PartitionToRelease:
 class AcquireOwnership:
     """Create the owner nodes of these partitions with these thread ids.
 
-    ``look_first``: list the owners and claim what is free, instead of claiming blindly.  ``look_closely``: read
-    the nodes that refuse us, to say who holds them.
+    ``list_owners_first``: list the owners and create only the missing nodes, instead of trying all.
+    ``identify_owners``: read the nodes that conflict with ours, to report their owners.
     """
 
     ticket: int
@@ -191,7 +193,7 @@ class AcquireOwnership:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOwnership:
-    """Commit and give back; with ``next_owner``, hand over to another thread of this member in one step."""
+    """Commit and delete the owner nodes; with ``next_owner``, replace the node by that thread's in the same write."""
 
     ticket: int
     session_id: int
@@ -201,7 +203,7 @@ class ReleaseOwnership:
 
 @dataclass(frozen=True, slots=True)
 class CommitToZooKeeper:
-    """Write offsets of partitions that we own, and go on owning them."""
+    """Write offsets of partitions that this member owns and keeps."""
 
     ticket: int
     session_id: int
@@ -211,9 +213,10 @@ class CommitToZooKeeper:
 
 @dataclass(frozen=True, slots=True)
 class CommitToKafka:
-    """Tell the group's coordinator these offsets of partitions that we own, in so many attempts at most.
+    """Commit offsets of owned partitions to the group coordinator, in at most ``attempts`` attempts.
 
-    Kafka knows no condition: lease, owner nodes and control znode are looked at immediately before each request.
+    A commit to Kafka cannot have a condition.  So the lease, the owner nodes and the control znode are checked
+    immediately before each request.
     """
 
     ticket: int
@@ -225,7 +228,7 @@ class CommitToKafka:
 
 @dataclass(frozen=True, slots=True)
 class CancelKafkaRequest:
-    """Nobody waits any more for what was asked with this ticket: send nothing of it from now on."""
+    """The result of the request with this ticket is no longer needed: send no more requests for it."""
 
     cancelled_ticket: int
 
@@ -235,36 +238,36 @@ class CancelKafkaRequest:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Stop fetching and handing out these partitions; tell when each caller has come back for more."""
+    """Stop fetching and delivering these partitions; report ``PartitionsDrained`` when all records are acknowledged."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ForceDrain:
-    """Tell the positions of these partitions as they are; a message in hand counts as not consumed."""
+    """Report the positions of these partitions now; a delivered, unacknowledged record counts as not consumed."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
-    """Stop these partitions and forget them: they are not ours any more."""
+    """Stop these partitions and discard their state: this member does not own them any more."""
 
     partitions: tuple[TopicPartition, ...]
     why: str
 
 
 BEGINNING = -2
-"""The position of a partition that is to be read from its beginning, whatever the reset policy says."""
+"""The start position of a partition that is read from its beginning, regardless of the reset policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartFetching:
     """Fetch these partitions for these threads from these offsets (-1: ask the reset policy; or ``BEGINNING``).
 
-    ``sources`` says which store told each offset.  ``epochs`` names each ownership: while it is the same, nobody else
-    had the partition (in ZooKeeper the czxid of our owner node).
+    ``sources``: from which store each offset was read.  ``epochs`` identifies each ownership: while it is the same, no
+    other member owned the partition (in ZooKeeper it is the czxid of our owner node).
     """
 
     positions: Mapping[TopicPartition, int]
@@ -275,9 +278,9 @@ class StartFetching:
 
 @dataclass(frozen=True, slots=True)
 class MoveToThread:
-    """Give a drained partition, with what was not handed out, to another stream of this member.
+    """Move a drained partition, with its undelivered records, to another stream of this member.
 
-    ``epochs``: what the ownership is called from here on, see ``StartFetching``.  Nobody else had it in between.
+    ``epochs``: the new ids of the ownership, see ``StartFetching``.  No other member owned it in between.
     """
 
     threads: Mapping[TopicPartition, str]
@@ -286,7 +289,7 @@ class MoveToThread:
 
 @dataclass(frozen=True, slots=True)
 class CollectPositions:
-    """Tell the consumed positions of everything that is being fetched."""
+    """Report the consumed positions of all partitions that are fetched (``PositionsCollected``)."""
 
 
 # --- the rebalance listener -------------------------------------------------------------------------------------
@@ -294,7 +297,7 @@ class CollectPositions:
 
 @dataclass(frozen=True, slots=True)
 class CallBeforeReleasing:
-    """Tell the program's listener that these partitions are about to be given back."""
+    """Call the program's listener: these partitions will be released."""
 
     ticket: int
     partitions: tuple[TopicPartition, ...]
@@ -302,7 +305,7 @@ class CallBeforeReleasing:
 
 @dataclass(frozen=True, slots=True)
 class CallBeforeStarting:
-    """Tell the program's listener who has what in the group, before anything new is fetched."""
+    """Call the program's listener with the assignment of the group, before a new partition is fetched."""
 
     ticket: int
     assignment: Mapping[TopicPartition, ConsumerThreadId]
@@ -310,7 +313,7 @@ class CallBeforeStarting:
 
 @dataclass(frozen=True, slots=True)
 class CallPartitionsLost:
-    """Call the program's listener: these partitions are not ours any more, and were not given back."""
+    """Call the program's listener: this member lost these partitions; it did not release them."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -320,7 +323,7 @@ class CallPartitionsLost:
 
 @dataclass(frozen=True, slots=True)
 class CompleteCommit:
-    """Answer a call of ``commit_offsets()``: what was not written, with the reason."""
+    """Complete a call of ``commit_offsets()``: the partitions whose offset was not written, with the reason."""
 
     call_id: int
     failures: Mapping[TopicPartition, CommitFailure]
@@ -328,28 +331,28 @@ class CompleteCommit:
 
 @dataclass(frozen=True, slots=True)
 class AnnounceAssignment:
-    """The member holds its whole share."""
+    """The member owns all partitions of its assignment."""
 
     partition_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnnounceLeft:
-    """Everything was given back and the registration is gone."""
+    """The member has left the group; ``unreleased``: partitions whose owner node could not be deleted."""
 
     unreleased: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnnounceControl:
-    """The control znode is another than was said last; None: there is none.  For members that follow it."""
+    """The control znode changed since the last announcement; None: it does not exist.  For migrating members."""
 
     control: GroupControl | None
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """End every stream with an error: ``kind`` names its class."""
+    """End every stream with an error; ``error_class`` is the name of its class."""
 
     error_class: str
     message: str

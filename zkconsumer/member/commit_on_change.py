@@ -1,15 +1,17 @@
 """The commit that a change of the group causes, before the group is read.
 
-    change --> collect --> CollectPositions --> PositionsCollected --> Commit --> ReadGroup
-                  \\---- COLLECT timer: the positions do not come --------------> ReadGroup
+    change --> collect --> CollectPositions --> PositionsCollected --> commit --> ReadGroup
+                  \\---- COLLECT_POSITIONS timer: no positions in time ----------> ReadGroup
 
 The Scala consumer reads the offset of a partition before it takes the owner node, and its commit is the first thing
-that it does in a rebalance (``closeFetchersForQueues``, all releases).  So a Scala member that takes a partition over
-from us may read the offset while we still read the group.  What it finds then is what we consumed until the change.
+that it does in a rebalance (``closeFetchersForQueues``, all releases).  So a Scala consumer that takes over a
+partition from us may read the offset while we still read the group.  It then finds the offset that we had consumed at
+the time of the change.
 
-One commit belongs to the change after a quiet time, and one to each further reading that changes cause: so a storm of
-changes costs no more commits than readings.  A commit that finds another one under way waits for it, and the reading
-does not.  Once the group is read, what leaves this member is committed with its release, and nothing is owed any more.
+The first change after a quiet time causes one commit, and each further read of the group that changes cause another
+one; so many changes cause no more commits than reads.  If a commit is under way already, the new one waits for it; the
+read of the group does not wait.  After the read, released partitions are committed with their release, and no commit
+is due any more.
 """
 
 from __future__ import annotations
@@ -23,22 +25,22 @@ if TYPE_CHECKING:
     from zkconsumer.member.commands import Command
 
 COLLECT_TIMEOUT_MS = 50
-"""How long a reading waits for the positions.  The streams of this process give them at once; the holder of a member
-that migrates commits them to Kafka first, and a slow coordinator must not delay a rebalance.
+"""How long the read of the group waits for the positions.  The streams of this process report them at once; a
+migrating member commits them to Kafka first, and a slow coordinator must not delay a rebalance.
 """
 
 
 class CommitOnChange:
-    """At most one commit is owed, and one question for positions is open.  ``is_enabled``: auto commit is on."""
+    """At most one commit is due, and one request for positions is open.  ``is_enabled``: auto commit is on."""
 
     def __init__(self, *, is_enabled: bool) -> None:
         self._is_enabled = is_enabled
         self._has_changed = False
-        """A change was seen, and ``begin`` was not called since."""
+        """The group changed, and ``begin`` was not called since."""
         self._is_commit_due = False
-        """What was consumed until a change is to be committed, and that commit is not decided yet."""
+        """The offsets consumed until a change must be committed, and that commit is not decided yet."""
         self.is_collecting = False
-        """``CollectPositions`` was sent for that commit and is not answered; the group is not read meanwhile."""
+        """``CollectPositions`` was sent for that commit and has no answer yet; the group is not read meanwhile."""
 
     def on_change(self) -> None:
         """Members or topics changed, or may have changed while the connection was broken."""
@@ -50,7 +52,7 @@ class CommitOnChange:
         self._has_changed = False
 
     def collect(self, *, is_fetching: bool, is_busy: bool) -> list[Command]:
-        """Ask for the positions, unless a commit is under way (``is_busy``); without partitions nothing is owed."""
+        """Request the positions, unless a commit is under way (``is_busy``); without partitions no commit is due."""
         self._is_commit_due = self._is_commit_due and is_fetching
         if not self._is_commit_due or self.is_collecting or is_busy:
             return []
@@ -58,19 +60,19 @@ class CommitOnChange:
         return [do.CollectPositions(), do.StartTimer(MemberTimer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
 
     def on_collected(self) -> list[Command]:
-        """The positions are here."""
+        """The positions have arrived."""
         was_collecting, self.is_collecting = self.is_collecting, False
         return [do.StopTimer(MemberTimer.COLLECT_POSITIONS)] if was_collecting else []
 
     def on_timeout(self) -> None:
-        """Do not wait for the positions any longer; when they come they are committed like those of the interval."""
+        """Stop waiting for the positions; when they arrive they are committed like those of the interval."""
         self.is_collecting = self._is_commit_due = False
 
     def commit_done(self) -> None:
-        """The commit is decided, or what leaves this member is known: nothing is owed."""
+        """The commit is decided, or the partitions to release are known: no commit is due."""
         self._is_commit_due = False
 
     def reset(self) -> list[Command]:
-        """The session is gone, or the member leaves."""
+        """The session ended, or the member leaves."""
         self._has_changed = self._is_commit_due = False
         return self.on_collected()

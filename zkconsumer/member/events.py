@@ -1,7 +1,7 @@
-"""What happened: everything that can come into ``core.group``.  Past tense; values only.
+"""The events that ``MemberStateMachine`` handles.  Names in the past tense; values only.
 
-An answer carries the ``ticket`` of the command that asked, so that an answer to a question of an earlier session
-or attempt can be told from the one that is waited for.
+An answer carries the ``ticket`` of its command, so that an answer that belongs to an earlier session or attempt can be
+distinguished from the expected one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionConnected:
-    """ZooKeeper answers, in this session, with this negotiated time-out."""
+    """The connection is established, in this session, with this negotiated timeout."""
 
     session_id: int
     timeout_ms: int
@@ -50,37 +50,37 @@ class SessionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """We ended the session ourselves."""
+    """This member closed the session."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipEnded:
-    """The membership ends for a reason outside of the core, and nothing more can be done in it."""
+    """The membership ended for a reason outside of this package; ``why`` is that reason."""
 
     why: str
 
 
-# --- what the program asks for ----------------------------------------------------------------------------------
+# --- requests of the program ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequested:
-    """Streams were created: be a member with this subscription, topics by name or a filter."""
+    """Streams were created: join with this subscription, which names topics or has a topic filter."""
 
     subscription: TopicSubscription
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSet:
-    """The program gave a rebalance listener."""
+    """The program set a rebalance listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalAssignmentSet:
-    """Somebody else divides the group: this is our share from now on, partition -> our thread id; None: computed again.
+    """The assignment comes from outside from now on: partition -> our thread id; None: this member computes it again.
 
-    ``new``: what of it came into being while whoever divides was looking; it is read from its beginning.
-    The owner nodes stay the lock: what is given is claimed like any other share.
+    ``new``: the newly created partitions in it; they are read from their beginning.
+    Owner nodes remain the lock: the member acquires these partitions like any other assignment.
     """
 
     threads: Mapping[TopicPartition, str] | None
@@ -89,14 +89,14 @@ class ExternalAssignmentSet:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequested:
-    """The connector is being closed, or gave up."""
+    """The connector is being closed, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """``commit_offsets()`` was called; ``call`` is answered by a ``CompleteCommit``.
+    """``commit_offsets()`` was called; a ``CompleteCommit`` with ``call_id`` answers it.
 
-    ``until_ms``: how long the caller waits; what has not begun by then is not written any more.  None: for ever.
+    ``until_ms``: until when the caller waits; a commit that has not started by then is not made.  None: no limit.
     """
 
     call_id: int
@@ -116,7 +116,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationConflict:
-    """Another session holds a registration with our id; ``age_ms`` since it was made."""
+    """Another session has a registration with our id, created ``age_ms`` ago."""
 
     ticket: int
     session_id: int
@@ -126,7 +126,7 @@ class RegistrationConflict:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationFailed:
-    """The registration could not be written, or its outcome is not known."""
+    """The registration could not be written, or its outcome is unknown."""
 
     ticket: int
     why: str
@@ -134,7 +134,7 @@ class RegistrationFailed:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """Our registration znode is gone; with ``why``, it may still be there, and why."""
+    """Our registration znode is deleted; with ``why``, the delete failed for that reason and it may still exist."""
 
     ticket: int
     why: str = ""
@@ -154,7 +154,7 @@ class GroupChanged:
 
 @dataclass(frozen=True, slots=True)
 class OwnersChanged:
-    """A watch fired: an owner node of this topic came or went."""
+    """A watch fired: an owner node of this topic was created or deleted."""
 
     topic: str
 
@@ -190,15 +190,15 @@ class WriteOutcome(Enum):
     """How one write for one partition ended."""
 
     DONE = "done"
-    CONFLICT = "refused"  # someone else's node is there
-    NOT_OWNER = "not ours"  # our owner node is gone, or is not ours any more
+    CONFLICT = "refused"  # another member's node exists
+    NOT_OWNER = "not ours"  # our owner node does not exist, or is not ours any more
     FAILED = "failed"  # an error, with its reason; may be tried again
-    UNKNOWN = "unknown"  # it may have happened: the connection broke, or the coordinator cannot say
+    UNKNOWN = "unknown"  # it may have happened: the connection broke, or the coordinator's answer leaves it open
 
 
 @dataclass(frozen=True, slots=True)
 class AcquireResult:
-    """How the claim of one partition ended; ``czxid`` names our node when it was won."""
+    """The result of acquiring one partition; ``czxid`` identifies our owner node when it was created."""
 
     outcome: WriteOutcome
     czxid: int = 0
@@ -207,7 +207,7 @@ class AcquireResult:
 
 @dataclass(frozen=True, slots=True)
 class AcquireOwnershipCompleted:
-    """The claims came back; ``unwatched`` names the topics whose owners could not be listed with a watch."""
+    """The results of ``AcquireOwnership``; ``unwatched``: topics whose owners could not be listed with a watch."""
 
     ticket: int
     results: Mapping[TopicPartition, AcquireResult]
@@ -216,9 +216,9 @@ class AcquireOwnershipCompleted:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """An offset znode: ``offset`` -1 when there is none, ``version`` -1 when the znode is missing.
+    """An offset znode: ``offset`` is -1 without an offset, ``version`` is -1 when the znode does not exist.
 
-    ``written_zxid``: in which transaction of ZooKeeper it was written last; 0 when that is not known.
+    ``written_zxid``: the ZooKeeper transaction that wrote it last; 0 if unknown.
     """
 
     offset: int = -1
@@ -231,7 +231,7 @@ class StoredOffset:
 class PositionsRead:
     """The stored offsets of partitions that we own.
 
-    A partition in neither map was not answered, because the connection broke: it is asked for again.
+    A partition in neither map has no answer because the connection broke; it is read again.
     """
 
     ticket: int
@@ -241,10 +241,10 @@ class PositionsRead:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsFetched:
-    """What the group's coordinator said of partitions that we own; -1 where it keeps no offset.
+    """The committed offsets of owned partitions at the group coordinator; -1: no committed offset.
 
-    ``failed`` has the reason for every partition that it did not tell.  ``unsupported``: no broker of the cluster
-    keeps offsets, and why that is so.
+    ``failed``: partition -> why its offset is unknown.  ``unsupported``: why no broker of the cluster stores offsets;
+    "" if brokers do.
     """
 
     ticket: int
@@ -255,11 +255,11 @@ class OffsetsFetched:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperWriteResult:
-    """How a commit or a release of one partition ended, and what the offset znode is known to hold now.
+    """The result of a commit or a release of one partition; ``stored``: the known content of the offset znode now.
 
-    ``rewound_from`` is the lower value that somebody else had written over ours, and that we wrote over again.
-    ``handed_over`` says that the owner node now names the other thread that the release asked for; ``czxid`` names
-    that node.  ``why`` beside ``DONE``: the partition was given back, and its offset could not be written.
+    ``rewound_from``: the smaller offset that another client had written over ours, and that we overwrote again.
+    ``is_thread_changed``: the owner node now names the ``next_owner`` of the release; ``czxid`` identifies that node.
+    ``why`` with ``DONE``: the partition was released, but its offset could not be written.
     """
 
     outcome: WriteOutcome
@@ -272,7 +272,7 @@ class ZooKeeperWriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOwnershipCompleted:
-    """The releases came back."""
+    """The results of ``ReleaseOwnership``."""
 
     ticket: int
     results: Mapping[TopicPartition, ZooKeeperWriteResult]
@@ -280,7 +280,7 @@ class ReleaseOwnershipCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CommitToZooKeeperCompleted:
-    """The commits came back."""
+    """The results of ``CommitToZooKeeper``."""
 
     ticket: int
     results: Mapping[TopicPartition, ZooKeeperWriteResult]
@@ -288,10 +288,10 @@ class CommitToZooKeeperCompleted:
 
 @dataclass(frozen=True, slots=True)
 class KafkaCommitResult:
-    """How a commit of one partition to Kafka ended.
+    """The result of a commit of one partition to Kafka.
 
-    ``is_final``: trying again cannot help.  ``is_coordinator_group_active``: members of the modern kind are alive in a
-    group of this name, and the broker takes offsets from nobody else.
+    ``is_permanent``: a retry cannot succeed.  ``is_coordinator_group_active``: the coordinator group of this name has
+    live members, and the broker accepts offsets only from them.
     """
 
     outcome: WriteOutcome
@@ -302,7 +302,7 @@ class KafkaCommitResult:
 
 @dataclass(frozen=True, slots=True)
 class CommitToKafkaCompleted:
-    """The coordinator's answer to a commit, or what became of it."""
+    """The results of ``CommitToKafka``."""
 
     ticket: int
     results: Mapping[TopicPartition, KafkaCommitResult]
@@ -313,21 +313,21 @@ class CommitToKafkaCompleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDrained:
-    """Nothing more is handed out of these; ``positions`` are the next offsets to consume (-1: not known yet)."""
+    """These partitions deliver no more records; ``positions``: the next offsets to consume (-1: not known yet)."""
 
     positions: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class PositionsCollected:
-    """The consumed positions of everything that is being fetched, for an automatic commit."""
+    """The consumed positions of all partitions that are fetched, for an automatic commit."""
 
     positions: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """The reset policy moved a partition: there was no stored offset, or it was out of range."""
+    """The reset policy set the position of a partition: it had no stored offset, or one that was out of range."""
 
     partition: TopicPartition
     offset: int
@@ -335,8 +335,9 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsOverwritten:
-    """Somebody of ours put these offsets into their znodes, under our ownership, and not by a commit; they may be less
-    than before.  What is committed from here on is bound to them."""
+    """This process wrote these offsets to their znodes while we own the partitions, but not by a commit.
+
+    They may be smaller than before.  Later commits check the versions of these znodes."""
 
     stored: Mapping[TopicPartition, StoredOffset]
 
@@ -346,7 +347,7 @@ class OffsetsOverwritten:
 
 @dataclass(frozen=True, slots=True)
 class ListenerReturned:
-    """The listener came back from this call; with ``why``, by an exception."""
+    """The listener returned from this call; with ``why``, by an exception."""
 
     ticket: int
     method_name: str
@@ -357,7 +358,7 @@ class ListenerReturned:
 
 
 class MemberTimer(Enum):
-    """The timers that the core may start."""
+    """The timers that ``MemberStateMachine`` starts."""
 
     PROBE = "probe"
     DEBOUNCE = "debounce"
@@ -376,7 +377,7 @@ class MemberTimer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer that was started ran out."""
+    """A timer expired."""
 
     timer: MemberTimer
 

@@ -1,17 +1,17 @@
-"""Which thread of which member owns which partition: range and roundrobin.  Pure.
+"""The assignors ``range`` and ``roundrobin``: which thread of which member owns which partition.  Pure.
 
-Nobody hands partitions out: each member computes the whole group's assignment from the same registrations and takes
-its own part.  So the result must be the original's to the last partition.
+No server assigns partitions: each member computes the assignment of the whole group from the same registrations and
+takes its own part.  So the result must equal the Scala consumer's for every partition.
 
-The strategy stands nowhere in ZooKeeper, and roundrobin has three forms that do not agree:
+ZooKeeper does not contain the strategy, and roundrobin has three variants with different results:
 
-    form                hash text   precondition    releases
+    variant             hash text   precondition    releases
     range               -           -               all
     roundrobin/0.8.2    [t,p]       equal threads   0.8.2 to 0.10.1
     roundrobin/0.10.2   [t,p]       -               0.10.2 to 0.11
     roundrobin/1.0      t-p         -               1.0 and 1.1
 
-``detect_variants`` and ``explain_mismatch`` tell from the owners that are there which form the others use.
+``detect_variants`` and ``explain_mismatch`` find from the existing owners which variant the other members use.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ __all__ = [
 
 
 CACHED_HASHES_MAX = 8_192
-"""Hashes of partition numbers that are kept from one rebalance to the next."""
+"""How many hashes of partition numbers are cached between rebalances."""
 
 
 class AssignorVariant(Enum):
-    """The four ways to assign that exist among members; roundrobin's are named by the first release that has them."""
+    """The four variants that members use; a roundrobin variant is named after the first release that has it."""
 
     RANGE = "range"
     ROUNDROBIN_0_8_2 = "roundrobin/0.8.2"
@@ -66,29 +66,29 @@ class AssignorVariant(Enum):
 
     @property
     def strategy(self) -> str:
-        """What ``partition.assignment.strategy`` says: ``range`` or ``roundrobin``."""
+        """The value of ``partition.assignment.strategy``: ``range`` or ``roundrobin``."""
         return self.value.partition("/")[0]
 
     @property
     def compatibility(self) -> str:
-        """What ``roundrobin.compatibility`` says; empty for range."""
+        """The value of ``roundrobin.compatibility``; empty for range."""
         return self.value.partition("/")[2]
 
 
 class AssignmentError(PeerError):
-    """Up to 0.10.1 roundrobin wants the same topics and thread counts in every member; make the members alike."""
+    """Roundrobin up to 0.10.1 requires the same topics and thread counts in every member: configure them alike."""
 
 
 class AssignmentContext:
-    """What one member knows of its group when it computes the assignment.
+    """The input from which one member computes the assignment of its group.
 
     ``registrations``: consumer id -> subscription, in ZooKeeper's child order (it decides ties between topics).
-    ``partitions``: topic -> partition numbers, for every topic that has a znode and somebody subscribes to.
-    ``topics``: all children of ``/brokers/topics`` in ZooKeeper's child order, which filters choose from; left out,
-    the keys of ``partitions``.  ``exclude_internal_topics`` is this member's own setting, applied to every filter.
-    ``consumer_id`` need not be registered: then the context is the view of somebody who looks on.
+    ``partitions``: topic -> partition numbers, for every subscribed topic that has a znode.
+    ``topics``: all children of ``/brokers/topics`` in ZooKeeper's child order, to which filters are applied; None: the
+    keys of ``partitions``.  ``exclude_internal_topics``: this member's own setting, applied to every filter.
+    ``consumer_id`` need not be registered: then the context describes the group without this member.
 
-    Raises ``MalformedZnode`` when a registration asks for an impossible number of threads.
+    Raises ``MalformedZnode`` when a registration has an impossible number of threads.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class AssignmentContext:
         self.consumers = sorted(registrations, key=java_string_sort_key)
         """All members, also those without topics, in the order of Java's strings."""
         self.ordered_threads = _ordered_threads(self._threads_of.values())
-        """All threads of the group in the order in which partitions are dealt."""
+        """All threads of the group in the order in which roundrobin assigns partitions to them."""
         self.positions_for_topic = _positions(self.ordered_threads, self._threads_of.values())
-        """Topic -> ascending positions in ``ring`` of the threads that subscribe to it."""
+        """Topic -> ascending positions in ``ordered_threads`` of the threads that subscribe to it."""
         self.partitions_for_topic: dict[str, list[int]] = {
             topic: sorted(partitions.get(topic, ())) for topic in self.positions_for_topic
         }
@@ -121,13 +121,13 @@ class AssignmentContext:
         self._hash_orders: dict[tuple[str, str, str], list[tuple[int, TopicPartition]]] = {}
 
     def cached_assignment(self, form: AssignorVariant, compute: Callable[[], GroupAssignment]) -> GroupAssignment:
-        """The assignment in this form, computed once: to recognise a form, each of them is asked for several times."""
+        """The assignment of this variant, computed once: detecting the variant needs each of them several times."""
         if form not in self._computed:
             self._computed[form] = compute()
         return self._computed[form]
 
     def partitions_in_hash_order(self, before: str, between: str, after: str) -> list[tuple[int, TopicPartition]]:
-        """All partitions by the hash of this text of theirs, see ``_in_hash_order``; two forms share one text."""
+        """All partitions sorted by the hash of this text, see ``_in_hash_order``; two variants use the same text."""
         text = (before, between, after)
         if text not in self._hash_orders:
             of_topic = self.partitions_for_topic
@@ -144,7 +144,7 @@ class AssignmentContext:
 
     @cached_property
     def group_topic_order(self) -> list[str]:
-        """The group's topics as the maps of releases from 0.10.2 on walk them; see ``scala_maps``."""
+        """The group's topics in the iteration order of the maps of releases from 0.10.2 on; see ``scala_maps``."""
         filled = [
             topic for topics in self._threads_of.values() for topic in mutable_map_order(immutable_map_order(topics))
         ]
@@ -153,17 +153,17 @@ class AssignmentContext:
 
     @cached_property
     def own_topic_order(self) -> list[str]:
-        """The same for releases up to 0.10.1, which start from the member's own map; others' topics follow."""
+        """The same for releases up to 0.10.1, which start with the member's own map; other topics follow."""
         own = _partition_map_order(mutable_map_order(immutable_map_order(self.my_topic_thread_ids)))
         return own + [topic for topic in self.group_topic_order if topic not in self.my_topic_thread_ids]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment:
-    """Who owns what, as one form computes it.
+    """The assignment of a group as one variant computes it.
 
-    ``owners`` holds every partition of every topic of the group; ``mine`` what falls to ``consumer_id``.
-    ``idle`` are own threads that get nothing.  ``tied`` are topics whose order was decided by a tie.
+    ``owners``: every partition of every topic of the group -> thread; ``own``: the part of ``consumer_id``.
+    ``topics_with_hash_collision``: topics with partitions of equal hash, whose order the map order decided.
     """
 
     variant: AssignorVariant
@@ -178,12 +178,12 @@ class GroupAssignment:
         )
 
     def of_member(self, consumer: str) -> dict[TopicPartition, ConsumerThreadId]:
-        """The part of another member."""
+        """The assignment of one member."""
         return {tp: owner for tp, owner in self.owners.items() if owner.consumer_id == consumer}
 
 
 class PartitionAssignor(Protocol):
-    """Computes the assignment of a group from what one member knows of it."""
+    """Computes the assignment of a group from one member's ``AssignmentContext``."""
 
     variant: AssignorVariant
 
@@ -192,7 +192,7 @@ class PartitionAssignor(Protocol):
 
 
 class RangeAssignor:
-    """``range``: each topic on its own, its partitions in runs, the surplus to the first threads (all releases)."""
+    """``range``: for each topic, contiguous ranges of partitions; the first threads get one more (all releases)."""
 
     variant = AssignorVariant.RANGE
 
@@ -217,9 +217,9 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """``roundrobin``: all partitions in the order of a hash, dealt to all threads in turn (0.8.2 and later).
+    """``roundrobin``: all partitions in the order of a hash, assigned to all threads cyclically (0.8.2 and later).
 
-    ``compatibility`` names the first release that deals so: ``0.8.2``, ``0.10.2`` or ``1.0``.
+    ``compatibility`` is the first release with this variant: ``0.8.2``, ``0.10.2`` or ``1.0``.
     """
 
     def __init__(self, compatibility: str) -> None:
@@ -239,7 +239,7 @@ class RoundRobinAssignor:
         if strict:
             _require_equal_threads(context)
         text = ("", "-", "") if self.variant is AssignorVariant.ROUNDROBIN_1_0 else ("[", ",", "]")
-        # The order of topics matters for ties only, and is dear to find out.
+        # The order of topics matters only for equal hashes, and is expensive to compute.
         in_order = context.partitions_in_hash_order(*text)
         tied = frozenset(
             topic
@@ -258,7 +258,7 @@ class RoundRobinAssignor:
 def create_instance(strategy: str, compatibility: str = "0.10.2") -> PartitionAssignor:
     """The assignor for ``partition.assignment.strategy`` and ``roundrobin.compatibility`` (which range ignores).
 
-    Raises ``UsageError`` for an unknown name, as releases from 0.9 on do (0.8.2 took anything unknown for range).
+    Raises ``UsageError`` for an unknown name, as releases from 0.9 on do (0.8.2 used range for unknown names).
     """
     match strategy:
         case "range":
@@ -269,9 +269,9 @@ def create_instance(strategy: str, compatibility: str = "0.10.2") -> PartitionAs
 
 
 def topics_with_equal_hash(topics: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups of topic names with one ``hashCode``, such as ``Aa`` and ``BB``, each in the order given.
+    """Groups of topic names with equal ``hashCode``, such as ``Aa`` and ``BB``, each in the order of the input.
 
-    Under roundrobin their order hangs on ZooKeeper's child order, so even members of the original may disagree.
+    Under roundrobin their order depends on ZooKeeper's child order, so even Scala consumers may disagree.
     """
     by_hash: dict[int, list[str]] = {}
     for topic in dict.fromkeys(topics):
@@ -279,12 +279,12 @@ def topics_with_equal_hash(topics: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(names) for names in by_hash.values() if len(names) > 1]
 
 
-# --- Which form do the others use? --------------------------------------------------------------------------------
+# --- Detecting the variant of other members -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class VariantScore:
-    """How many owners of other members are as a form computes them, and how many are not."""
+    """How many partitions of other members have the owner that a variant computes, and how many have not."""
 
     agreeing: int
     differing: int
@@ -293,11 +293,11 @@ class VariantScore:
 def score_variants(
     owners: Mapping[TopicPartition, str], context: AssignmentContext
 ) -> dict[AssignorVariant, VariantScore]:
-    """Compares the owners that are there (partition -> thread id) with each form; without those that refuse.
+    """Compare the existing owners (partition -> thread id) with each variant; omits variants that reject the group.
 
-    Only what tells something is counted: owners that are threads of a registered member other than
-    ``context.consumer_id``, of partitions that exist.  When one has just joined, pass a context without one's own
-    registration, since the owners still are those of the group before.
+    Counts only owners that are threads of a registered member other than ``context.consumer_id``, and only of
+    partitions that exist.  A member that has just joined passes a context without its own registration, because the
+    owners are still those of the group before.
     """
     known = {str(thread): thread.consumer_id for thread in context.ordered_threads}
     telling = {
@@ -315,10 +315,10 @@ def score_variants(
 
 
 def detect_variants(owners: Mapping[TopicPartition, str], context: AssignmentContext) -> frozenset[AssignorVariant]:
-    """The forms that explain every owner which is there; empty when nobody else owns anything, or none does.
+    """The variants that explain every existing owner; empty if no variant does, or no other member owns a partition.
 
-    Several forms often agree (one topic of at most ten partitions is dealt alike by all of roundrobin), then all of
-    them are named.  See ``score_variants`` for what counts and for the context to pass.
+    Several variants may match (all roundrobin variants assign one topic of at most ten partitions alike); then all of
+    them are returned.  See ``score_variants`` for what counts and for the context to pass.
     """
     scores = score_variants(owners, context)
     return frozenset(form for form, score in scores.items() if score.agreeing and not score.differing)
@@ -327,7 +327,7 @@ def detect_variants(owners: Mapping[TopicPartition, str], context: AssignmentCon
 def explain_mismatch(
     owners: Mapping[TopicPartition, str], computed: GroupAssignment, context: AssignmentContext
 ) -> str:
-    """In one sentence, which setting the others seem to use; empty when their owners are as ``computed`` says."""
+    """One sentence: which setting the other members seem to use; empty when their owners match ``computed``."""
     scores = score_variants(owners, context)
     here = scores.get(computed.variant, VariantScore(0, 0))
     if not here.differing and (here.agreeing or not any(score.agreeing for score in scores.values())):
@@ -335,24 +335,24 @@ def explain_mismatch(
     seen = here.agreeing + here.differing
     found = (
         f"{here.differing} of {seen} partitions of other members have other owners than {_setting(computed.variant)} "
-        "gives"
+        "computes"
         if seen
-        else f"{_setting(computed.variant)} refuses this group, and other members own partitions all the same"
+        else f"{_setting(computed.variant)} rejects this group, but other members own partitions"
     )
     fitting = [form for form, score in scores.items() if score.agreeing and not score.differing]
     if fitting:
         settings = " or ".join(_setting(form) for form in fitting)
-        return f"{found}; all of them are as {settings} gives: all members of a group must be set alike."
+        return f"{found}; all of them match {settings}: use the same setting in all members of the group."
     best, score = max(scores.items(), key=lambda item: item[1].agreeing)
-    # Chance alone gives every form some owners; only more than half of them speak for one.
+    # Some owners match every variant by chance; only more than half of them indicate one.
     if best is not computed.variant and score.agreeing > score.differing:
         return (
-            f"{found}; {_setting(best)} comes nearest with {score.agreeing} of {score.agreeing + score.differing}: "
-            "compare the settings of all members, exclude.internal.topics among them."
+            f"{found}; {_setting(best)} is closest with {score.agreeing} of {score.agreeing + score.differing}: "
+            "compare the settings of all members, also exclude.internal.topics."
         )
     return (
-        f"{found}, and no known form explains them: they may be from an older view of the group, or the members "
-        "differ in exclude.internal.topics or in partition.assignment.strategy among themselves."
+        f"{found}, and no known variant explains them: they may be from an older view of the group, or the members "
+        "differ in exclude.internal.topics or in partition.assignment.strategy: compare the settings of all members."
     )
 
 
@@ -369,13 +369,13 @@ def _setting(form: AssignorVariant) -> str:
             return f"{strategy} of 1.0 and 1.1 (roundrobin.compatibility=1.0)"
 
 
-# --- The parts ----------------------------------------------------------------------------------------------------
+# --- Helpers ------------------------------------------------------------------------------------------------------
 
 
 def _threads_of_members(
     registrations: Mapping[str, TopicCount], topics: Sequence[str], exclude_internal_topics: bool
 ) -> dict[str, ThreadIdsPerTopic]:
-    """Member -> topic -> thread ids; each filter is evaluated once, because members mostly share it."""
+    """Member -> topic -> thread ids; each filter is evaluated once, because members mostly have the same one."""
     chosen: dict[object, list[str]] = {}
     threads: dict[str, ThreadIdsPerTopic] = {}
     for consumer, count in registrations.items():
@@ -415,7 +415,7 @@ def _partition_map_order(topics: list[str]) -> list[str]:
 
 
 def _require_equal_threads(context: AssignmentContext) -> None:
-    """Releases up to 0.10.1 deal only when every topic of the group has the same threads."""
+    """Releases up to 0.10.1 assign only when every topic of the group has the same threads."""
     topics = iter(context.positions_for_topic.items())
     head, head_positions = next(topics, ("", []))
     for topic, positions in topics:
@@ -435,10 +435,10 @@ def _streams(context: AssignmentContext, topic: str) -> str:
 def _in_hash_order(
     topics: Iterable[str], partitions: Mapping[str, list[int]], before: str, between: str, after: str
 ) -> list[tuple[int, TopicPartition]]:
-    """All partitions by the signed hash of ``<before><topic><between><partition><after>``; equal ones as they came.
+    """All partitions sorted by the signed hash of ``<before><topic><between><partition><after>``.
 
-    A hash is continued character by character, so that of the topic is computed once and that of the number once
-    for all topics: hash(a + b) = hash(a) * 31**len(b) + hash(b), modulo 2**32.
+    Equal hashes keep the input order.  The hash of a topic is computed once, and the hash of a number once for all
+    topics, because hash(a + b) = hash(a) * 31**len(b) + hash(b), modulo 2**32.
     """
     hashed: list[tuple[int, TopicPartition]] = []
     for topic in topics:
@@ -460,7 +460,10 @@ def _partition_hash(partition: int, after: str) -> tuple[int, int]:
 def _assign_in_turn(
     context: AssignmentContext, in_order: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ConsumerThreadId]:
-    """Each partition to the next thread at the cursor that subscribes to its topic; who is passed is passed."""
+    """Assign each partition to the next thread from the cursor on that subscribes to its topic.
+
+    The cursor moves behind that thread; threads that it skips get no partition in this round.
+    """
     ring = context.ordered_threads
     cursor = 0
     owners: dict[TopicPartition, ConsumerThreadId] = {}

@@ -1,6 +1,6 @@
-"""What one reading of the group gave: the members, the topics and, when asked for, the owners.
+"""The result of one read of the group: the members, the topics and, on request, the owners.
 
-Only values.  ``zk.group_reader`` makes them from znodes; ``core.group`` decides on them.
+Only values.  ``zk.group_reader`` makes them from znodes; ``member_state_machine`` decides on them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ STATIC_SUBSCRIPTION = "static"
 
 @dataclass(frozen=True, slots=True)
 class TopicSubscription:
-    """What one member wants: a pattern kind and topic (or regular expression) -> threads, in document order."""
+    """One member's subscription: pattern kind, and topic (or regular expression) -> threads, in document order."""
 
     pattern: str
     topics: Mapping[str, int]
 
     @property
     def is_filter(self) -> bool:
-        """Whether the topics are chosen by a regular expression."""
+        """Whether a regular expression selects the topics."""
         return self.pattern != STATIC_SUBSCRIPTION and bool(self.topics)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupControl:
-    """The control znode of a group on the move (``/zkconsumer/groups/G``), at one version."""
+    """The control znode of a migrating group (``/zkconsumer/groups/GROUP``), at one version."""
 
     version: int
     authority: str
@@ -47,11 +47,11 @@ class GroupControl:
 class GroupView:
     """The group as it was read.
 
-    ``all_topics`` holds every child of ``/brokers/topics`` in ZooKeeper's order, when some filter needs them; else
-    None.  ``members`` is in ZooKeeper's child order.  ``left_out`` names registrations that no release accepts, with
-    the reason.  ``topics`` holds the partition numbers of every topic that matters here; ``missing`` the topics
-    without a znode.  ``owners`` is None unless it was asked for.  ``topic_czxids`` tells in which transaction each
-    topic's znode was created, where topics are read from ZooKeeper.
+    ``all_topics``: every child of ``/brokers/topics`` in ZooKeeper's order if a topic filter needs them, else None.
+    ``members``: in ZooKeeper's child order.  ``ignored_registrations``: registrations that no release accepts -> the
+    reason.  ``partitions_by_topic``: the partition numbers of every topic that was read; ``missing_topics``: topics
+    without a znode.  ``owners``: partition -> thread id; None if they were not requested.  ``topic_czxids``: the
+    transaction that created each topic's znode, if topics are read from ZooKeeper.
     """
 
     members: Mapping[str, TopicSubscription]

@@ -1,7 +1,7 @@
-"""What must hold after every event: ``check(group)``, and ``check_command_order(commands)`` for each list of commands.
+"""Invariants after every event (``check_invariants``) and of each list of commands (``check_command_order``).
 
-The numbers are those of the project's invariants.  Tests and the simulator call both after every step; the shell
-does not (they cost more than the decision itself in a large group).
+The numbers (S1, S3, ...) are those of the project's invariants.  Tests and the simulator call both after every step;
+``runtime`` does not, because in a large group they cost more than the decision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class InvariantBroken(InternalError):
-    """A rule that every member must keep at all times does not hold."""
+    """An invariant of a member is violated."""
 
 
 def _require(holds: bool, rule: str, why: str) -> None:
@@ -35,15 +35,13 @@ def _require(holds: bool, rule: str, why: str) -> None:
 def check_invariants(group: MemberStateMachine) -> None:
     """Raise ``InvariantBroken`` when a safety rule does not hold for this member now."""
     live = group.session.live
-    _require(live is not None or not group.partitions, "S1", "partitions are held without a session")
-    _require(
-        live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "there is a lease without a session"
-    )
+    _require(live is not None or not group.partitions, "S1", "partitions are owned without a session")
+    _require(live is not None or group.session.lease_until_ms == NO_LEASE_MS, "S3", "a lease exists without a session")
     _require(
         group.membership.state in (MembershipState.REGISTERED, MembershipState.LEAVING)
         or all(held.is_leaving and held.state is not PartitionState.DRAINING for held in group.partitions.values()),
         "S1",
-        f"partitions are held while the membership is {group.membership.state.value}",
+        f"partitions are owned while the membership is {group.membership.state.value}",
     )
     _require(
         group.rebalance.state is RebalanceState.IDLE or group.membership.state is MembershipState.REGISTERED,
@@ -51,17 +49,17 @@ def check_invariants(group: MemberStateMachine) -> None:
         "an attempt is under way without membership",
     )
     for tp, held in group.partitions.items():
-        _require(held.state is not PartitionState.NOT_OWNED, "S1", f"{tp} is gone and still in the table")
+        _require(held.state is not PartitionState.NOT_OWNED, "S1", f"{tp} is not owned and still in the table")
         if held.state is PartitionState.FETCHING:
             _require(held.czxid != 0, "S1", f"{tp} is fetched without an owner node")
         if held.state is PartitionState.DRAINED and held.position >= 0 and not held.was_reset_since_write:
-            _require(held.position >= held.stored.offset, "S6", f"{tp} would be committed behind the stored offset")
+            _require(held.position >= held.stored.offset, "S6", f"{tp} would be committed below the stored offset")
         if held.state is PartitionState.RELEASING:
-            _require(group.listener.may_release(held), "order", f"{tp} is given back before the listener was told")
+            _require(group.listener.may_release(held), "order", f"{tp} is released before the listener was called")
     _require(
         not group.commit_on_change.is_collecting or (live is not None and group.settings.auto_commit),
         "S6",
-        "positions are awaited for a commit that may not be made",
+        "positions are requested for a commit that is not allowed",
     )
     _check_acquisitions(group)
 
@@ -71,7 +69,7 @@ def _check_acquisitions(group: MemberStateMachine) -> None:
     _require(
         not claiming or group.rebalance.state in (RebalanceState.ACQUIRING, RebalanceState.IDLE),
         "S11",
-        "claims are under way outside the claiming step",
+        "owner nodes are being created outside the acquire step",
     )
     if group.rebalance.state is RebalanceState.ACQUIRING:
         unreleased = [
@@ -79,12 +77,12 @@ def _check_acquisitions(group: MemberStateMachine) -> None:
             for tp, held in group.partitions.items()
             if held.is_leaving and not held.is_ownership_unknown and tp not in group.releaser.unreleasable
         ]
-        _require(not unreleased, "S11", f"claims went out before the release of {unreleased[:3]}")
+        _require(not unreleased, "S11", f"owner nodes were created before the release of {unreleased[:3]}")
     for tp in claiming:
         _require(
             group.membership.state is not MembershipState.REGISTERED or tp in group.own_assignment,
             "S10",
-            f"{tp} is claimed and not in the share",
+            f"{tp} is acquired and not in the assignment",
         )
 
 
@@ -103,15 +101,15 @@ COMMAND_ORDER: tuple[tuple[type, ...], ...] = (
 
 
 def check_command_order(commands: Sequence[Command]) -> None:
-    """Raise ``InvariantBroken`` when, for one partition, a later step stands before an earlier one.
+    """Raise ``InvariantBroken`` when, for one partition, a later step is before an earlier one.
 
-    What is fetched (again) may be stopped in the same breath: that is the first step of its next round.
+    A partition whose fetch starts may be stopped again in the same list: that is the first step of its next round.
     """
     kinds_said = {type(command) for command in commands}
     _require(
         not {do.ReadGroup, do.CollectPositions} <= kinds_said,
         "order",
-        "the group is read before the commit for which the positions are asked",
+        "the group is read before the commit for which the positions are requested",
     )
     last = len(COMMAND_ORDER) - 1
     reached: dict[TopicPartition, int] = {}
@@ -123,7 +121,7 @@ def check_command_order(commands: Sequence[Command]) -> None:
                     _require(
                         before <= step or (before == last and step == 0),
                         "order",
-                        f"{type(command).__name__} of {tp} comes after a later step",
+                        f"{type(command).__name__} of {tp} is after a later step",
                     )
                     reached[tp] = step
 

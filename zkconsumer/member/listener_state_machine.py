@@ -1,19 +1,25 @@
-"""The program's rebalance listener as the core sees it: two calls that take turns, each with a deadline.
+"""When the program's rebalance listener is called: two alternating calls, each with a deadline.
 
-            ReleaseCallStarted             Answered            StartCallStarted               Answered
-   QUIET ---------------> RELEASING ---------> RELEASED -------------> STARTING -----------> QUIET
-     ^                     |    ^                |   ^                    |
-     +------ Refused ------+    +- ReleaseCallStarted -+   +------ Refused -----+      Forgotten: QUIET, from anywhere
+   IDLE ----ReleaseCallStarted----> CALLING_RELEASE
+   CALLING_RELEASE --ListenerCallDone----> RELEASE_CALLED
+   CALLING_RELEASE --ListenerCallFailed--> IDLE
+   RELEASE_CALLED --ReleaseCallStarted---> CALLING_RELEASE
+   RELEASE_CALLED --StartCallStarted-----> CALLING_START
+   CALLING_START --ListenerCallDone------> IDLE
+   CALLING_START --ListenerCallFailed----> RELEASE_CALLED
+   any state --ListenerReset-------------> IDLE
 
-The order is the law: *drained before it is told of a release, told before the commit and the release; claimed before it
-is told of a start, told before the positions are read and fetched*.  ``IDLE`` means that it knows the group's present
-assignment, RELEASED that it was told what leaves and not yet what comes.
+The order is fixed: partitions are drained before the release call; the release call precedes the commit and the
+release; partitions are acquired before the start call; the start call precedes reading the positions and fetching.
+``IDLE`` means that the listener received the present assignment of the group, ``RELEASE_CALLED`` that it received the
+released partitions and not yet the new assignment.
 
-What is lost (the session is over, an owner node is gone, the member has ended) leaves without a release.  A call says
-so, and nothing waits for its answer.
+Partitions can be lost without a release: the session ended, an owner node was deleted, the member has ended.  Then
+``on_partitions_lost`` is called, and nothing waits for its return.
 
-It is never asked while it has not returned.  A call that takes longer than ``rebalance.listener.timeout.ms`` counts as
-answered and is *late*; until it returns nobody asks again, and what it misses meanwhile is told anew afterwards.
+The listener is never called while an earlier call has not returned.  A call that takes longer than
+``rebalance.listener.timeout.ms`` counts as done and is *late*.  Until it returns, other calls are skipped; afterwards
+the group is read again and the listener is called with the present state.
 """
 
 from __future__ import annotations
@@ -38,46 +44,46 @@ if TYPE_CHECKING:
 
 
 class ConsumerRebalanceListener(Protocol):
-    """What a program gives to ``set_consumer_rebalance_listener`` (Kafka 0.9 and later).
+    """The argument of ``set_consumer_rebalance_listener`` (Kafka 0.9 and later).
 
-    The two calls take turns, on a thread of their own and never at the same time.  ``commit_offsets``, ``close`` and
-    ``assignment`` of the connector may be used in them.  A call that takes longer than
-    ``rebalance.listener.timeout.ms`` is not waited for.  In a group in ZooKeeper an exception fails the attempt, which
-    is made again after a pause; in a coordinator's group it is logged, and the rebalance goes on.  ``close`` makes no
-    call.
+    The two methods are called alternately, on a separate thread and never at the same time.  They may use
+    ``commit_offsets``, ``close`` and ``assignment`` of the connector.  The rebalance waits for a call at most
+    ``rebalance.listener.timeout.ms``.  In a ZooKeeper group an exception fails the rebalance attempt, which is repeated
+    after a pause; in a coordinator group it is logged, and the rebalance continues.  ``close`` calls neither method.
     """
 
     def before_releasing_partitions(self, partitions: dict[str, set[int]]) -> None:
-        """These are about to be given back: nothing of them is handed out any more, and they are still ours.
+        """These partitions will be released: they deliver no more records, and this member still owns them.
 
-        Topic -> partitions.  Empty when nothing leaves: before the first share, and when only others' shares change.
+        Topic -> partitions.  Empty when none is released: before the first assignment, and when only the assignments
+        of other members change.
         """
 
     def before_starting_fetchers(self, consumer_id: str, assignment: dict[str, dict[int, ConsumerThreadId]]) -> None:
-        """The claims are made, and nothing new is fetched yet.
+        """This member owns its new partitions, and does not fetch them yet.
 
-        Topic -> partition -> thread, of the whole group; under range of the topics to which this member subscribes; in
-        a coordinator's group of this member alone.
+        Topic -> partition -> thread, of the whole group; under range only of the topics to which this member
+        subscribes; in a coordinator group only of this member.
         """
 
 
 @runtime_checkable
 class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
-    """A ``ConsumerRebalanceListener`` that is also notified of what was lost, by Java's ``onPartitionsLost`` (2.4).
+    """A ``ConsumerRebalanceListener`` that is also called for lost partitions, like Java's ``onPartitionsLost`` (2.4).
 
-    Of one without this method nothing is called then.
+    A listener without this method is not called for lost partitions.
     """
 
     def on_partitions_lost(self, partitions: dict[str, set[int]]) -> None:
-        """These are not ours any more, and ``before_releasing_partitions`` was not called for them.
+        """This member does not own these any more, and ``before_releasing_partitions`` was not called for them.
 
-        Topic -> partitions.  Another member may read them already, so a commit of them is refused: forget what is not
-        done yet.  The rebalance does not wait for this call, but the next of the other two calls does.
+        Topic -> partitions.  Another member may read them already, so a commit for them is rejected: discard
+        unfinished work on them.  The rebalance does not wait for this call, but the next of the other two calls does.
         """
 
 
 class ListenerState(Enum):
-    """What the listener knows, or is being told."""
+    """Which call of the listener is running or was made last."""
 
     IDLE = "quiet"
     CALLING_RELEASE = "releasing"
@@ -87,27 +93,27 @@ class ListenerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCallStarted:
-    """It is told what leaves."""
+    """``before_releasing_partitions`` is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartCallStarted:
-    """It is told the group's assignment."""
+    """``before_starting_fetchers`` is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerCallDone:
-    """It returned, or was waited for long enough."""
+    """The call returned, or its timeout expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerCallFailed:
-    """It raised."""
+    """The call raised an exception."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerReset:
-    """Nothing that it was told holds any more: the session is gone, or it has missed something."""
+    """What the listener received is no longer valid: the session ended, or a call was skipped."""
 
 
 CALLED_METHODS = {
@@ -117,7 +123,7 @@ CALLED_METHODS = {
 
 
 class ListenerStateMachine(StateMachine):
-    """The conversation with the program's listener; ``is_set`` when there is one, else nothing here does anything."""
+    """The calls of the program's listener; without one (``is_set`` False) no method here has an effect."""
 
     INITIAL = ListenerState.IDLE
 
@@ -133,9 +139,9 @@ class ListenerStateMachine(StateMachine):
         self._assignment_in_call: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self._partitions_in_call: tuple[TopicPartition, ...] = ()
         self._last_start_assignment: Mapping[TopicPartition, ConsumerThreadId] = {}
-        """The assignment of the last start that it was called about."""
+        """The assignment in the last ``before_starting_fetchers`` call."""
         self._released_since_start: set[TopicPartition] = set()
-        """What of it was named as released since, in a call that it returned from, or as lost."""
+        """The partitions of it for which a release call has returned since, or a lost call was made."""
         self._running_ticket = 0
         self._is_late = self._has_missed = self._awaits_return = False
 
@@ -145,21 +151,21 @@ class ListenerStateMachine(StateMachine):
         return self.state in CALLED_METHODS or self._awaits_return
 
     def needs_release_call(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> bool:
-        """Whether it must be told of a release first, perhaps of nothing, before anything of this may be claimed."""
+        """Whether a release call, possibly with no partitions, is needed before this assignment may be acquired."""
         return self.is_set and self.state is ListenerState.IDLE and assignment not in (None, self._notified_assignment)
 
     def may_release(self, held: PartitionStateMachine) -> bool:
-        """Whether this partition may be given back, as far as the listener goes."""
+        """Whether this partition may be released: the listener was called for it, or there is no listener."""
         return held.is_listener_notified or not self.is_set
 
     def skip_calls_on_close(self) -> None:
-        """The program is closing: what leaves now goes without a call, as in the original."""
+        """The program closes the connector: partitions are released without a call, as in the Scala consumer."""
         for held in self._partitions.values():
             held.is_listener_notified = True
         self._last_start_assignment = {}
 
     def on_ownership_lost(self, partitions: Mapping[TopicPartition, PartitionStateMachine]) -> list[Command]:
-        """These left without a release: it is called about those that it takes for ours."""
+        """These were lost without a release: the listener is called for those that it believes to be owned."""
         if self.state is ListenerState.IDLE:
             self._notified_assignment = None
         elif self.state is ListenerState.CALLING_START:
@@ -169,7 +175,10 @@ class ListenerStateMachine(StateMachine):
         return [do.CallPartitionsLost(tuple(lost))] if lost else []
 
     def _believes_owned(self, tp: TopicPartition, held: PartitionStateMachine) -> bool:
-        """The thread may be another one: a move between two of ours is in the assignment before it is made."""
+        """Whether the last start call gave this partition to our member, and no later call took it away.
+
+        The thread may differ: the assignment contains a move between two of our threads before it is made.
+        """
         heard = self._last_start_assignment.get(tp)
         return (
             heard is not None
@@ -177,12 +186,12 @@ class ListenerStateMachine(StateMachine):
             and heard.consumer_id == held.thread.rpartition("-")[0]
         )
 
-    # --- asking -------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------
 
     def call_before_release(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
-        """Tell what leaves, once all of it is drained; also when nothing leaves, but the assignment is another one.
+        """Start the release call once all released partitions are drained; also if only the assignment changed.
 
-        ``assignment`` None: there is none, and only what leaves matters.
+        ``assignment`` None: no assignment exists, so the call is made only for released partitions.
         """
         if not self.is_set or self.is_blocking_rebalance:
             return []
@@ -206,7 +215,7 @@ class ListenerStateMachine(StateMachine):
         )
 
     def call_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
-        """Tell the assignment of the whole group after what left was told."""
+        """Start the start call with the assignment of the whole group, after the release call."""
         if self.state is not ListenerState.RELEASE_CALLED or assignment is None:
             return []
         self.handle(StartCallStarted())
@@ -221,7 +230,7 @@ class ListenerStateMachine(StateMachine):
         return [command, do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _await_return(self) -> list[Command]:
-        """A call of the session before has not returned yet: wait as long as for a call."""
+        """A call from the earlier session has not returned yet: wait as long as for a call."""
         self._awaits_return = True
         return [do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
@@ -233,17 +242,17 @@ class ListenerStateMachine(StateMachine):
     # --- answers ------------------------------------------------------------------------------------------------
 
     def on_returned(self, event: ListenerReturned, *, is_leaving: bool) -> tuple[list[Command], bool]:
-        """It returned or raised; gives back the commands, and whether the attempt has failed.
+        """The call returned or raised; return the commands, and whether the attempt has failed.
 
-        ``is_leaving``: the member must leave the group, and an error of its listener cannot keep it.
+        ``is_leaving``: the member leaves the group, and an error of the listener does not prevent that.
         """
-        assert event.ticket == self._running_ticket, "one call at a time: it is never asked before it returned"
+        assert event.ticket == self._running_ticket, "one call at a time: no call starts before the last one returned"
         was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, 0, False, False
         out: list[Command] = [do.StopTimer(MemberTimer.LISTENER)]
         if event.why:
             out.append(do.IncrementCounter("listener_failures"))
             is_repeated = not (is_leaving or was_late or self.state not in CALLED_METHODS)
-            what = "the attempt is made again after a pause" if is_repeated else "the rebalance goes on all the same"
+            what = "the rebalance is retried after a pause" if is_repeated else "the rebalance continues"
             out.append(
                 do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} reason={event.why!r}: {what}")
             )
@@ -256,7 +265,7 @@ class ListenerStateMachine(StateMachine):
         return out, False
 
     def needs_rerun(self) -> bool:
-        """Whether the listener, which can be asked again, has missed something: then the group is to be read again."""
+        """Whether a call was skipped and the listener can be called again: then the group must be read again."""
         if self._running_ticket or not self._has_missed:
             return False
         self.handle(ListenerReset())
@@ -265,7 +274,7 @@ class ListenerStateMachine(StateMachine):
         return True
 
     def on_timeout(self) -> list[Command]:
-        """Go on without it."""
+        """Continue the rebalance without the return of the call."""
         if not self.is_blocking_rebalance:
             return []
         call = CALLED_METHODS.get(self.state, "of the session before")
@@ -273,13 +282,13 @@ class ListenerStateMachine(StateMachine):
         if self.state in CALLED_METHODS:
             self._call_done()
         words = (
-            f"call={call} timeout_ms={self._timeout_ms}: the rebalance goes on without it, and it is not called again "
-            "before it has returned (rebalance.listener.timeout.ms)"
+            f"call={call} timeout_ms={self._timeout_ms}: the rebalance continues without it, and the listener is not "
+            "called again before it returns (rebalance.listener.timeout.ms)"
         )
         return [do.IncrementCounter("listener_timeouts"), do.LogEvent("WARNING", "listener-timeout", words)]
 
     def reset(self) -> None:
-        """The session is gone; a call that is under way goes on, and is waited for before the next one."""
+        """The session ended; the next call waits until a running one has returned."""
         self.handle(ListenerReset())
         self._notified_assignment = self._assignment_in_call = None
         self._last_start_assignment = {}

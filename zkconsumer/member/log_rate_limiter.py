@@ -1,6 +1,6 @@
-"""When a problem is logged: when it is seen first, and again after long pauses for as long as it lasts.  Pure.
+"""When a problem is logged: when it appears, and again at intervals while it lasts.  Pure.
 
-seen --after first_after_ms--> due, then due again every repeat_ms --not seen any more--> forgotten
+appears --after first_after_ms--> due, then due again every repeat_ms --disappears--> forgotten
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ LOG_REPEAT_MS = 60_000
 
 
 class LogRateLimiter:
-    """One instance for each kind of problem; a problem is named by a text, such as a topic."""
+    """One instance for each kind of problem; a text, such as a topic, identifies a problem."""
 
     def __init__(self, *, first_after_ms: int = 0, repeat_ms: int = LOG_REPEAT_MS) -> None:
         self._first_after_ms = first_after_ms

@@ -35,7 +35,7 @@ STEPS_MAX = 4_000
 about a microsecond, so this is some milliseconds."""
 
 WORD_CHARACTERS: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-"""What ``\\b`` takes for a character of a word, of those that a topic's name may hold."""
+"""The word characters of ``\\b`` among the valid characters of topic names."""
 
 
 def steps_max(tree: RegexTree) -> int:

@@ -1,17 +1,18 @@
-"""The member as a whole: session x membership x rebalance x partitions.  The only door from outside.
+"""One member of a ZooKeeper group: combines the machines of session, membership, rebalance and partitions.
 
-Every event goes through ``MemberStateMachine.handle``; what comes out is the list of commands, in the order in which
-they must be done:
+Every event enters through ``MemberStateMachine.handle``.  It returns the commands in the order in which they must be
+executed:
 
-    stop and drain before commit, commit before release, release before claim, claim before position,
-    position before fetch.
+    stop and drain before commit, commit before release, release before acquire, acquire before reading the position,
+    reading the position before fetch.
 
-When a change of the group is seen, what is consumed is committed before the group is read (``commit_on_change``).
-A rebalance listener is told of a release between drain and commit, and of a start between claim and position.
+When the group changes, the member commits the consumed offsets before it reads the group (``commit_on_change``).
+The rebalance listener is called for released partitions between drain and commit, and for started partitions between
+acquire and reading the position.
 
-The machines say what is allowed; this module says what is *next*.  After each event ``_advance`` looks at the
-states and starts whatever nothing stands in the way of any more, so that an answer which comes late, or never
-because the session ended, needs no case of its own.
+The state machines define which transitions are allowed; this module decides which step is *next*.  After each event
+``_advance`` reads the states and starts every step that can start now.  So an answer that arrives late, or never
+arrives because the session ended, needs no special case.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ RETRY_GROWTH = 1.5
 REGISTRATION_CONFLICT_GRACE_MS = 1_000
 IDENTIFY_OWNERS_FROM_TRY = 2
 KAFKA_RETRY_MAX_MS = 5_000
-"""The longest pause when all that is missing is Kafka's word on where to begin."""
+"""The longest retry pause when only the offsets from Kafka are missing."""
 
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
@@ -84,17 +85,19 @@ class GroupSettings:
     new_from_beginning: bool = True
     ignores_older_offsets: bool = False
     follows_control_znode: bool = False
-    """Whether somebody else acts by the control znode: the group goes on wherever the authority is, and says it."""
+    """True for migrating members: the member continues when Kafka has the authority, and emits ``AnnounceControl``;
+    the caller decides what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What a view gives this member: partition -> our thread id.
+    """The assignment of this member in one view; ``own_partitions``: partition -> thread id of this member.
 
-    ``refused`` says why there is no assignment at all; ``unevaluable_filter`` whose subscription we cannot evaluate
-    exactly, and why: then this member must not take part.  ``is_waiting``: there will be more when the owners of
-    other members have told how the group deals.  ``topics`` are those that our subscription takes in this view.
-    ``assignment`` is who has what in the whole group, as far as it is certain; None when there is no assignment.
+    ``error``: why there is no assignment, or "".  ``unevaluable_filter``: which member has a topic filter that cannot
+    be evaluated exactly, and why; then this member must not join.  ``is_partial``: the assignment gets more partitions
+    when the owner nodes of other members show which variant the group uses.  ``subscribed_topics``: the topics that
+    our subscription matches in this view.  ``group_assignment``: the assignment of the whole group, as far as it is
+    certain; None when there is no assignment.
     """
 
     own_partitions: Mapping[TopicPartition, str]
@@ -107,32 +110,32 @@ class MemberAssignment:
 
 
 class AssignmentPlanner(Protocol):
-    """Computes the assignment; ``core.planner`` has the real one."""
+    """Computes the assignment; ``member.assignment_planner`` implements it."""
 
     def needs_owners(self) -> bool:
-        """Whether the next view must tell the owners (a hash text is to be recognised)."""
+        """Whether the next view must contain the owners; they show which variant the group uses."""
 
     def owners_max(self) -> int | None:
-        """How many of them are enough; None: all must be told."""
+        """How many owners are enough; None: the view must contain all of them."""
 
     def needs_whole_group(self) -> bool:
-        """Whether topics that only others subscribe to matter."""
+        """Whether the view must also contain topics to which only other members subscribe."""
 
     def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
-        """What would become of the group if we joined with this subscription."""
+        """The assignment that the group would have if this member joined with this subscription."""
 
     def plan(self, view: GroupView) -> MemberAssignment:
-        """Our share of this view, in which we are registered."""
+        """Our assignment in this view, in which this member is registered."""
 
     def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
-        """The share that somebody else gives us, as far as this view has its topics."""
+        """The part of an assignment from outside whose topics this view contains."""
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
-        """Why owners and assignment differ for so long, in words; may change the form that is used."""
+        """Log commands that explain why owners and assignment differ for so long; may change the variant in use."""
 
 
 class MemberStateMachine:
-    """One member of one group, without the world."""
+    """One member of one group: decisions only, no input or output."""
 
     def __init__(self, settings: GroupSettings, planner: AssignmentPlanner) -> None:
         self.settings = settings
@@ -172,12 +175,12 @@ class MemberStateMachine:
         self.view: GroupView | None = None
         self.own_assignment: dict[TopicPartition, str] = {}
         self.external_assignment: Mapping[TopicPartition, str] | None = None
-        """The share that somebody else gives us; None: it is computed."""
+        """The assignment that was set from outside; None: this member computes it."""
         self.subscribed_topics: frozenset[str] = frozenset()
         self._is_lease_expiry_logged = False
-        """Whether it was logged that the lease is over."""
+        """Whether ``lease-expired`` was logged, and ``lease-renewed`` not yet."""
         self._logged_topics: frozenset[str] | None = None
-        """The topics of a filter that were logged last; None: none were."""
+        """The topics of the filter that were logged last; None: nothing was logged yet."""
         self.group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self.not_acquired: dict[TopicPartition, str] = {}
         self.is_leaving = False
@@ -193,7 +196,7 @@ class MemberStateMachine:
         self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
         self._changed_since_read = False
         self._changed_in_debounce = False
-        """A change was seen after the one that began the present debounce time."""
+        """Another change arrived after the one that started the present debounce time."""
         self._tickets = self._register_ticket = self._read_ticket = self._acquire_ticket = 0
         self._unowned: set[str] = set()
         self._logged_ignored: set[str] = set()
@@ -205,10 +208,10 @@ class MemberStateMachine:
         self._out: list[Command] = []
         self._now_ms = 0
 
-    # --- the door -------------------------------------------------------------------------------------------
+    # --- the entry point ------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
-        """Take one event in; give back what must now be done, in order."""
+        """Process one event; return the commands to execute, in order."""
         self._out = []
         self._now_ms = now_ms
         match event:
@@ -275,15 +278,15 @@ class MemberStateMachine:
 
     @property
     def fetched_partitions(self) -> dict[TopicPartition, str]:
-        """What is being read now: partition -> thread id."""
+        """The partitions that are fetched now: partition -> thread id."""
         return {tp: p.thread for tp, p in self.partitions.items() if p.state is PartitionState.FETCHING}
 
-    # --- what is next ---------------------------------------------------------------------------------------
+    # --- the next step --------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         if not self.session.is_connected or self.has_failed:
             return
-        if not self.settings.auto_commit:  # then a release writes nothing, so what the program commits goes first
+        if not self.settings.auto_commit:  # a release commits nothing then, so commits of the program are sent first
             self._start_pending_commits()
         if self.membership.state is MembershipState.LEAVING:
             self._advance_leaving()
@@ -317,7 +320,7 @@ class MemberStateMachine:
             self._emit(do.Register(self._register_ticket, self._session_id, self.subscription))
 
     def _advance_leaving(self) -> None:
-        """Give everything back, then the registration: the others move only when the registration goes."""
+        """Release all partitions, then delete the registration: other members rebalance only when it is deleted."""
         self._emit(*self.releaser.revoke(self.partitions))
         self._emit(*self.listener.call_before_release(None))
         if self.listener.is_blocking_rebalance:
@@ -337,7 +340,7 @@ class MemberStateMachine:
             self._deregistered()
 
     def _retry_unreleased(self) -> None:
-        """We left, and something could not be given back: it stands in the others' way, so try again and again."""
+        """Retry releases that failed while we left: other members cannot acquire these partitions until then."""
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
         if not self.releaser.is_pending and self.partitions and not self._retrying_releases:
             self._retrying_releases = True
@@ -347,7 +350,8 @@ class MemberStateMachine:
         self._emit(*self.new_partitions.restart_recreated(self.own_assignment))
         if self.rebalance.state is RebalanceState.RELEASING:
             self._emit(*self.listener.call_before_release(self.group_assignment))
-            # What only changes its thread is claimed anew when there is a listener: both calls must be true of it.
+            # With a listener, a partition that only changes its thread is released and acquired again, because the
+            # listener is called before the release and before the start.
             moves = {} if self.listener.is_set else self.own_assignment
             self._emit(*self.releaser.send(moves, self._session_id, self.control_version))
             if not self.releaser.is_pending and not self.listener.is_blocking_rebalance:
@@ -396,12 +400,12 @@ class MemberStateMachine:
         self._emit(*self.session.handle(event))
         self._is_lease_expiry_logged = False
         lost = f"session={event.session_id:#x} partitions={len(self.partitions)}"
-        why = "ZooKeeper heard nothing of this member for the session time-out"
-        self._log("WARNING", "session-lost", f"{lost}: {why}; what was read since the last commit comes again")
+        why = "ZooKeeper received no request from this member within the session timeout"
+        self._log("WARNING", "session-lost", f"{lost}: {why}; records read since the last commit are delivered again")
         self._reset("the ZooKeeper session expired")
 
     def _reset(self, why: str) -> None:
-        """Nothing of an ended session may be handed out, or written, in the next one."""
+        """Forget all state of the ended session: its records must not be delivered or committed in the next one."""
         self._drop_all_partitions(why)
         self._emit(*self.committer.reset(why), *self.position_reader.cancel(), *self.commit_on_change.reset())
         self.new_partitions.reset()
@@ -433,7 +437,10 @@ class MemberStateMachine:
             self._emit(do.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
 
     def _log_lease_expiry(self) -> None:
-        """Say that the lease is over while partitions are held, and that it runs again: streams stand still between."""
+        """Log when the lease expires while this member owns partitions, and when it is renewed.
+
+        Streams deliver nothing in between.
+        """
         is_over = 0 < self.session.lease_until_ms <= self._now_ms
         if is_over and self.partitions and not self._is_lease_expiry_logged:
             self._is_lease_expiry_logged = True
@@ -441,11 +448,11 @@ class MemberStateMachine:
                 "WARNING",
                 "lease-expired",
                 f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
-                "time-out, or this process was paused; nothing is handed out until it answers",
+                "timeout, or this process was paused; no records are delivered until ZooKeeper answers",
             )
         elif self._is_lease_expiry_logged and not is_over:
             self._is_lease_expiry_logged = False
-            self._log("INFO", "lease-renewed", f"partitions={len(self.partitions)}: they are handed out again")
+            self._log("INFO", "lease-renewed", f"partitions={len(self.partitions)}: records are delivered again")
 
     # --- registration ---------------------------------------------------------------------------------------
 
@@ -476,7 +483,7 @@ class MemberStateMachine:
                 self._deregistered()
 
     def _deregistered(self) -> None:
-        """No registration of ours is there (any more)."""
+        """Our registration znode does not exist (any more)."""
         self._may_be_registered = False
         self.membership.handle(mem.DeregistrationDone(self._is_excluding and not self.is_leaving))
         self._is_excluding = False
@@ -485,10 +492,10 @@ class MemberStateMachine:
         self._read_again_if_changed()
 
     def _left(self) -> None:
-        """What could not be given back goes with the session, and so does what is still on its way."""
+        """Announce that we left; owner nodes that could not be deleted end with the session."""
         leftovers = tuple(sorted(self.partitions))
         self._announce_left(leftovers)
-        self._drop_all_partitions("it could not be given back")
+        self._drop_all_partitions("its owner node could not be deleted")
         self.releaser.reset()
 
     def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
@@ -501,9 +508,10 @@ class MemberStateMachine:
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
-        """Another session has our id: wait for as long as a dead one may linger, then say who it is.
+        """Another session uses our id: wait as long as an expired session can still exist, then fail and report it.
 
-        The answer is as old as the question at most: this process may have been stopped before it came to read it.
+        The time of the request counts, not the time of the answer: this process may have been paused before it read
+        the answer.
         """
         conflict_timeout_ms = (
             max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
@@ -519,9 +527,9 @@ class MemberStateMachine:
         if self._register_sent_ms - self._conflict_since_ms > conflict_timeout_ms:
             self._fail(
                 "ConsumerIdInUse",
-                f"the id {self.settings.member_id} is held by another session ({other_session}), which did not end "
-                f"within {conflict_timeout_ms} ms: stop that process, or give this one another consumer.id (or none: "
-                "one is made)",
+                f"the id {self.settings.member_id} is used by another session ({other_session}), which did not end "
+                f"within {conflict_timeout_ms} ms: stop that process, or set another consumer.id for this one (without "
+                "consumer.id an id is generated)",
             )
             return
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
@@ -542,10 +550,10 @@ class MemberStateMachine:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
     def _on_external_assignment(self, event: ev.ExternalAssignmentSet) -> None:
-        """Whether it is given or computed is read with the next view; a share under way is finished first."""
+        """Set or clear the assignment from outside; it takes effect with the next view, after the attempt under way."""
         if (event.threads is None) != (self.external_assignment is None):
-            how = "computed by this member again" if event.threads is None else "given to this member from here on"
-            self._log("INFO", "assignment-source-changed", f"it is {how}")
+            how = "this member computes it again" if event.threads is None else "this member receives it from now on"
+            self._log("INFO", "assignment-source-changed", how)
             self._diagnosing = self._diagnose_due = False
             self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
         self.new_partitions.add_new(event.new)
@@ -556,17 +564,22 @@ class MemberStateMachine:
     # --- reading --------------------------------------------------------------------------------------------
 
     def _group_changed(self, *, is_control: bool) -> None:
-        """Of the control znode alone no partition changes hands, and the commits decided by it would be refused."""
+        """Handle a watch event of the group.
+
+        A change of the control znode alone starts no commit: it moves no partition, and ZooKeeper would reject a
+        commit that checks the old version of the control znode.
+        """
         self._changed_since_read = self._changed_in_debounce = True
         if not is_control:
             self.commit_on_change.on_change()
         self._read_again_if_changed()
 
     def _read_again_if_changed(self) -> None:
-        """Read at once after a quiet time, else at the end of the debounce time: many changes cost few readings.
+        """Read the group at once if the debounce time is over, else at its end: many changes cause few reads.
 
-        Others wait for what leaves us, and a Scala member that finds it owned pauses for ``rebalance.backoff.ms``.
-        A watch fires once, and in some states it cannot be acted on yet (our own leaving fires it, too).
+        Other members wait for the partitions that we release; a Scala consumer that finds one still owned pauses for
+        ``rebalance.backoff.ms``.  A watch fires only once, and in some states the member cannot react yet (deleting
+        our own registration fires it, too); so the change is remembered until it can.
         """
         concerned = self.membership.state in (MembershipState.REGISTERED, MembershipState.EXCLUDED)
         if concerned and self._changed_since_read and not self._debouncing:
@@ -577,7 +590,7 @@ class MemberStateMachine:
                 self._trigger()
 
     def _stop_attempt(self) -> None:
-        """We are on the way out: claim nothing any more, read no position, and give everything back."""
+        """Stop the present rebalance because this member leaves: acquire nothing more and read no positions."""
         self.rebalance.handle(reb.RebalanceStopped())
         self.releaser.unreleasable.clear()
         self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
@@ -596,7 +609,7 @@ class MemberStateMachine:
             self.rebalance.handle(reb.RebalanceTriggered())
 
     def _read_group(self) -> None:
-        assert self.subscription is not None, "only a member with a subscription looks at its group"
+        assert self.subscription is not None, "only a member with a subscription reads its group"
         self._changed_since_read = False
         self._read_ticket = self._ticket()
         self._emit(
@@ -635,7 +648,7 @@ class MemberStateMachine:
                 self._retry_later()
 
     def _log_group_problems(self, view: GroupView) -> None:
-        """Say once what is wrong with the group, and again only after it was right in between."""
+        """Log each invalid registration once, and again only if it was valid in between."""
         for member, why in view.ignored_registrations.items():
             if member not in self._logged_ignored:
                 self._emit(do.IncrementCounter("registrations_ignored"))
@@ -651,7 +664,7 @@ class MemberStateMachine:
         return self._missing
 
     def _log_missing_topics(self) -> None:
-        """Say which topics are missing, and say it again while they are."""
+        """Log the missing topics, and repeat the log while they are missing."""
         for topic in self._missing_due.select_due(self._missing, self._now_ms):
             self._log("WARNING", "topic-missing", missing_topic_message(topic))
         if self._missing:
@@ -670,13 +683,13 @@ class MemberStateMachine:
             return True
         self._fail(
             "MigrationError",
-            f"the offsets of this group are kept by {control.authority!r} now (phase {control.phase!r}), no longer by "
-            "ZooKeeper: start members of the modern kind, or take the group's migration back first",
+            f"the authority for the offsets of this group is {control.authority!r} now (phase {control.phase!r}), no "
+            "longer ZooKeeper: start consumers of the coordinator group instead, or roll the migration back first",
         )
         return False
 
     def _on_preflight_view(self, view: GroupView) -> None:
-        assert self.subscription is not None, "only a member with a subscription scouts"
+        assert self.subscription is not None, "only a member with a subscription does the preflight"
         share = self.planner.preflight(view, self.subscription)
         self._emit(*share.log_commands)
         if share.unevaluable_filter:
@@ -689,7 +702,7 @@ class MemberStateMachine:
 
     def _on_view(self, view: GroupView) -> None:
         if self.settings.member_id not in view.members:
-            self._log("WARNING", "registration-deleted", "somebody deleted it; registering again")
+            self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
             self._may_be_registered = False
             self._stop_attempt()
             self.membership.handle(mem.RegistrationDeleted())
@@ -729,7 +742,7 @@ class MemberStateMachine:
             )
 
     def _log_filter_topics(self, topics: frozenset[str]) -> None:
-        """Of a filter, which topics it takes: of the first view, and when that has changed."""
+        """Log the topics that the filter matches: in the first view, and when they have changed."""
         assert self.subscription is not None, "only a member with a subscription has a view"
         if self.subscription.is_filter and topics != self._logged_topics:
             words = filter_topics_message(self._logged_topics or frozenset(), topics)
@@ -740,7 +753,7 @@ class MemberStateMachine:
             self._logged_topics = topics
 
     def _exclude(self, why: str) -> None:
-        """Leave rather than guess: two readings of one pattern would be two owners of one partition."""
+        """Leave the group: if two members evaluated one pattern differently, a partition would have two owners."""
         if why != self._exclusion_reason:
             self._exclusion_reason = why
             self._log("ERROR", "member-excluded", f"{why}: staying out of the group until its members change")
@@ -749,7 +762,7 @@ class MemberStateMachine:
         self._is_excluding = self.membership.state is MembershipState.LEAVING
         self._read_again_if_changed()
 
-    # --- claiming -------------------------------------------------------------------------------------------
+    # --- acquiring ------------------------------------------------------------------------------------------
 
     def _acquire_missing(self) -> None:
         wanted = {tp: thread for tp, thread in sorted(self.own_assignment.items()) if tp not in self.partitions}
@@ -800,7 +813,7 @@ class MemberStateMachine:
         self._read_positions()
 
     def _read_positions(self) -> None:
-        """Read the positions of what was won, once the listener knows who has what."""
+        """Read the positions of the acquired partitions, after the listener was called with the assignment."""
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
         if unread or not self.not_acquired:
             self._emit(*self.listener.call_before_start(self.group_assignment))
@@ -844,7 +857,7 @@ class MemberStateMachine:
         self._emit(do.AnnounceAssignment(len(self.own_assignment)))
 
     def _retry_later(self) -> None:
-        """Growing, jittered pauses until it holds; the nodes that refused us are watched meanwhile."""
+        """Retry after growing pauses with jitter; the owner nodes that conflicted with ours are watched meanwhile."""
         longest = KAFKA_RETRY_MAX_MS if self.position_reader.is_kafka_unavailable else RETRY_MAX_MS
         delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.attempt_count, 12)))
         spread = sum(self.settings.member_id.encode()) * (self.attempt_count + 1) % 20
@@ -852,7 +865,7 @@ class MemberStateMachine:
         self._emit(do.StartTimer(MemberTimer.RETRY, delay * (100 + spread) // 100))
         if self.not_acquired and self.attempt_count in (1, IDENTIFY_OWNERS_FROM_TRY + 1):
             some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.not_acquired.items())[:3])
-            # A rebalance of others is long over by the time of the closer look: whoever is named now may stay.
+            # The rebalance of the other members is over by this attempt: an owner that still exists may be permanent.
             level, name = (
                 ("INFO", "assignment-incomplete") if self.attempt_count == 1 else ("WARNING", "ownership-conflict")
             )
@@ -861,12 +874,12 @@ class MemberStateMachine:
         self._diagnose_later()
 
     def _diagnose_later(self) -> None:
-        """What settings the others seem to have matters only where every member computes."""
+        """Start the diagnosis timer; not for an assignment from outside, as the diagnosis compares computed ones."""
         if not self._diagnosing and self.external_assignment is None:
             self._diagnosing = True
             self._emit(do.StartTimer(MemberTimer.DIAGNOSE, self.settings.diagnose_after_ms))
 
-    # --- owners that move -----------------------------------------------------------------------------------
+    # --- changes of owner nodes -----------------------------------------------------------------------------
 
     def _owners_listed(self, event: ev.OwnersListed) -> None:
         if not self.owner_watches.on_listed(event):
@@ -887,7 +900,7 @@ class MemberStateMachine:
         self._track_unowned_topics(event.owned)
 
     def _track_unowned_topics(self, owned: Mapping[str, frozenset[int]]) -> None:
-        """We hold our share, and something of our topics has no owner: if that lasts, say why."""
+        """Start the diagnosis if we own our assignment and a partition of our topics stays without an owner."""
         if self.view is None or self.rebalance.state is not RebalanceState.STABLE:
             return
         for topic, numbers in owned.items():
@@ -902,7 +915,7 @@ class MemberStateMachine:
             self._diagnose_later()
 
     def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """These owner nodes are not ours any more: stop at once, commit nothing, and read the group again."""
+        """These owner nodes are no longer ours: stop at once, commit nothing for them, and read the group again."""
         lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
         for tp, partition in lost.items():
             partition.handle(part.OwnershipLost())
@@ -932,7 +945,7 @@ class MemberStateMachine:
 
     @property
     def _may_acquire(self) -> bool:
-        """Whether this attempt had come to its claims, and not only to a listener that raised."""
+        """Whether this attempt reached the acquire step; False if the listener failed before it."""
         return not self.releaser.is_pending and not self.listener.needs_release_call(self.group_assignment)
 
     def _continue_positioning(self) -> None:
@@ -942,7 +955,7 @@ class MemberStateMachine:
     # --- commits and time -----------------------------------------------------------------------------------
 
     def _commit_wanted(self, event: ev.CommitRequested) -> None:
-        """Without a session nothing is ours, and nothing will be: answer at once, for somebody waits."""
+        """Queue a commit of the program; without a session answer "not owner" at once, because the caller waits."""
         if self.session.live is None or self.has_failed:
             self._emit(do.CompleteCommit(event.call_id, dict.fromkeys(event.positions, NOT_OWNER)))
         else:
@@ -954,7 +967,7 @@ class MemberStateMachine:
         self._on_ownership_lost(lost, "a commit found that the owner node is not ours")
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Of the interval, or of a change; only that of the interval repeats to Kafka what it has already."""
+        """Commit for the interval or for a change; only the interval repeats offsets that Kafka has already."""
         repeats = not self.commit_on_change.is_collecting
         self._emit(*self.commit_on_change.on_collected())
         if self.session.is_connected and not self.committer.is_in_progress:
@@ -968,11 +981,11 @@ class MemberStateMachine:
             self.new_partitions.mark_positioned(tp)
             if partition.stored.offset >= 0 and partition.position >= 0:
                 self._emit(do.IncrementCounter("offsets_reset"))
-                words = f"partition={tp} stored={partition.stored.offset} is out of range; going on at {offset}"
+                words = f"partition={tp} stored={partition.stored.offset} is out of range; continuing at {offset}"
                 self._log("WARNING", "offset-reset", words, (tp, partition.stored.offset, offset))
 
     def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
-        """A reset by ourselves: what a store holds of before does not count against what is committed next."""
+        """Offsets were overwritten on request: older offsets in a store do not block the next, smaller commit."""
         for tp, stored in placed.items():
             partition = self.partitions.get(tp)
             if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
@@ -1027,16 +1040,16 @@ class MemberStateMachine:
             case MemberTimer.MISSING_TOPICS:
                 self._log_missing_topics()
 
-    # --- small things ---------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     @property
     def _session_id(self) -> int:
-        assert self.session.live is not None, "asked only while there is a session"
+        assert self.session.live is not None, "used only while a session exists"
         return self.session.live.session_id
 
     @property
     def _topics_watched(self) -> set[str]:
-        """Whose owners matter: those of our share, and those that are to tell what our share is."""
+        """The topics whose owners are watched: those of our assignment; all subscribed ones while it is partial."""
         return {tp.topic for tp in self.own_assignment} | (
             self.subscribed_topics if self._is_assignment_partial else set()
         )
@@ -1047,16 +1060,16 @@ class MemberStateMachine:
 
     @property
     def exclusion_reason(self) -> str:
-        """Why this member stays out of its group, if it does."""
+        """Why this member is excluded from its group; "" if it is not."""
         return self._exclusion_reason if self.membership.state is MembershipState.EXCLUDED else ""
 
     @property
     def control_version(self) -> int | None:
-        """The version of the group's control znode in the present view; None when there is none."""
+        """The version of the group's control znode in the present view; None when the znode does not exist."""
         return self.view.control.version if self.view is not None and self.view.control is not None else None
 
     def _fail(self, kind: str, words: str) -> None:
-        """The member cannot go on: stop everything, and end the streams with this error."""
+        """The member cannot continue: stop everything, and end the streams with this error."""
         self.has_failed = True
         self._reset(words)
         self._emit(do.Fail(kind, words))

@@ -1,16 +1,17 @@
-"""Whether this member is in the group's registry.
+"""Whether this member is registered in the group.
 
-            Seek              Scouted               RegistrationDone
-   OUT ------------> SCOUTING --------> REGISTERING ----------------> IN
-    ^                 ^   | |                | RegistrationDeferred      |
-    |   Withdrawn     |   | +-------------+  | (another session        | Withdrawn, RegistrationDeleted, LeaveRequested
-    |         +-------|---+   (unreadable)|  |  holds the id)          v
-    |         v       | Seek              v  v                      LEAVING --DeregistrationDone--> OUT or WITHDRAWN
-    |     WITHDRAWN --+------------------ WAITING
-    +------------------------------ SessionLost, from anywhere
+                JoinStarted            PreflightPassed               RegistrationDone
+   NOT_REGISTERED -------> PREFLIGHT ----------------> REGISTERING ------------------> REGISTERED
+    ^                       ^   | |                        | RegistrationDeferred          | MemberExcluded,
+    |      MemberExcluded   |   | +---------------------+  | (another session              | RegistrationDeleted,
+    |               +-------|---+  RegistrationDeferred |  |  uses the id)                 v LeaveRequested
+    |               v       | JoinStarted (unreadable)  v  v                            LEAVING
+    |           EXCLUDED ---+-------------------------- WAITING                            | DeregistrationDone
+    |                                                                                      v
+    +---------- SessionLost, from any state                                    NOT_REGISTERED or EXCLUDED
 
-The group is read *before* registering (scouting), so that a registration which would stop the group, or which we
-should have to take back at once, is never made.
+The member reads the group *before* it registers (preflight), so that it never makes a registration that would stop
+the group, or that it would have to delete at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zkconsumer.member.state_machine import StateMachine, TransitionTable, go_to
 
 
 class MembershipState(Enum):
-    """Where this member stands in its group's registry."""
+    """How far the registration of this member is."""
 
     NOT_REGISTERED = "out"
     PREFLIGHT = "scouting"
@@ -37,7 +38,7 @@ class MembershipState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinStarted:
-    """There is a session and a subscription: become a member."""
+    """A session and a subscription exist: join the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +53,22 @@ class RegistrationDone:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationDeferred:
-    """Our registration could not be made now."""
+    """Our registration cannot be made now; it is tried again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationDeleted:
-    """Our registration znode is missing although our session lives: somebody deleted it.
+    """Another client deleted our registration znode; our session is alive.
 
-    What we own is given back before we register again: the others' view gives it to them.
+    We release all partitions before we register again: the other members assign them to themselves.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class MemberExcluded:
-    """Another member's subscription cannot be evaluated here: we must not take part.
+    """Another member's subscription cannot be evaluated here: this member must not join.
 
-    ``registered`` when a registration of ours may exist: one whose outcome is not known counts.
+    ``may_be_registered``: our registration may exist; one with unknown outcome counts.
     """
 
     may_be_registered: bool
@@ -75,13 +76,13 @@ class MemberExcluded:
 
 @dataclass(frozen=True, slots=True)
 class DeregistrationDone:
-    """Our registration znode is gone; ``withdrawn`` when we mean to come back."""
+    """Our registration znode is deleted; ``is_excluded``: the member joins again when the group has changed."""
 
     is_excluded: bool
 
 
 class MembershipStateMachine(StateMachine):
-    """Out, on the way in, in, on the way out."""
+    """The registration of this member: from not registered to registered and back."""
 
     INITIAL = MembershipState.NOT_REGISTERED
 

@@ -1,19 +1,20 @@
-"""Topics and partitions that came into being under this member's eyes, and offsets that belong to a topic of before.
+"""Newly created partitions, and stored offsets that belong to a deleted topic of the same name.
 
-Two defects of the original are decided here (30 and 31 of the list):
+This module avoids two defects of the Scala consumer (30 and 31 of the list):
 
-- a partition that is new is read from its *beginning*, whatever ``auto.offset.reset`` says, when no offset is stored.
-  It is new when an earlier view of this membership did not have it, and every view since it came gave it to us: so all
-  of its records were produced after we joined, and by the rule of assignment nobody else has read them.
-- an offset that was stored before its topic was created is of an earlier topic of that name.  ZooKeeper orders both:
-  the topic's znode was created later than the offset's was last written.  For what is new that offset counts as none;
-  else only with ``offsets.older.than.topic=ignore``, because a tool that copies ZooKeeper may turn the order round.
+- A new partition without a stored offset is read from its *beginning*, regardless of ``auto.offset.reset``.  It is new
+  when an earlier view of this membership did not contain it, and every view since its creation assigned it to us: so
+  all of its records were produced after we joined, and no other member has read them.
+- An offset that was stored before its topic was created belongs to an earlier topic of that name.  ZooKeeper shows the
+  order: the topic's znode was created later than the offset znode was last written.  For a new partition such an
+  offset is ignored; otherwise only with ``offsets.older.than.topic=ignore``, because a tool that copies ZooKeeper may
+  reverse the order.
 
-A topic that is deleted and created again between two views shows another birth.  What we go on owning of it is read
-anew from the beginning, and the position in the old topic is not committed any more.
+A topic that is deleted and created again between two views has another czxid.  The partitions of it that we keep are
+read again from the beginning, and the position in the old topic is not committed any more.
 
-Where topics are learnt from Kafka a birth is a small number that grows when a topic is made anew: there no offset is
-older than its topic.
+If topics are read from Kafka, the number in place of the czxid is small and grows when a topic is created again; then
+no offset counts as older than its topic.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class NewPartitionTracker:
-    """What was there in the last view, and what of our share has come since.
+    """The partitions of the last view, and the new ones in our assignment.
 
-    ``from_beginning`` is ``new.partitions.from.beginning``, ``ignores_older`` ``offsets.older.than.topic=ignore``.
+    ``from_beginning`` is ``new.partitions.from.beginning``, ``ignores_older`` is ``offsets.older.than.topic=ignore``.
     """
 
     def __init__(
@@ -47,24 +48,24 @@ class NewPartitionTracker:
         self._ignores_older = ignores_older
         self._topic_czxids: Mapping[str, int] = {}
         self._known_partitions: dict[str, frozenset[int] | None] | None = None
-        """Topic -> partitions of the last view; None for a topic whose znode told none, which proves nothing."""
+        """Topic -> partitions of the last view; None for a topic whose znode lists none: its partitions are unknown."""
         self._new: set[TopicPartition] = set()
         self._to_restart: set[TopicPartition] = set()
         self._logged_older: set[str] = set()
 
     def reset(self) -> None:
-        """The membership is over: another one begins with what is there then."""
+        """The membership ended: the next one starts with the partitions that exist then."""
         self._topic_czxids = {}
         self._known_partitions = None
         self._new.clear()
         self._to_restart.clear()
 
     def add_new(self, new: Iterable[TopicPartition]) -> None:
-        """Somebody else gives us our share, and has seen these come into being; the next view has them in our share."""
+        """Mark these as new; used with an assignment from outside, which contains them in the next view."""
         self._new.update(new)
 
     def on_view(self, view: GroupView, topics: Iterable[str], share: Iterable[TopicPartition]) -> list[Command]:
-        """Take a view in: ``topics`` are those that our subscription takes, ``share`` what the view gives us."""
+        """Process a view: ``topics`` are those that our subscription matches, ``share`` is our assignment."""
         seen: dict[str, frozenset[int] | None] = {}
         came: dict[str, frozenset[int]] = {}
         out: list[Command] = []
@@ -93,11 +94,11 @@ class NewPartitionTracker:
         for tp in held:
             self._partitions[tp].is_position_valid = False
         self._to_restart.update(held)
-        words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it anew"
+        words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it from the start"
         return [do.LogEvent("WARNING", "topic-recreated", words)]
 
     def restart_recreated(self, share: Mapping[TopicPartition, str]) -> list[Command]:
-        """Of topics that were created again: read anew what we hold, and go on holding, in the same thread."""
+        """Restart the partitions of recreated topics that we own and keep in the same thread."""
         ready = {
             tp: partition.thread
             for tp in sorted(self._to_restart)
@@ -119,7 +120,7 @@ class NewPartitionTracker:
     def start_positions(
         self, known: Mapping[TopicPartition, PartitionStateMachine]
     ) -> tuple[dict[TopicPartition, int], list[Command]]:
-        """Where to read these from, now that their stored offsets are known, and what there is to say about it."""
+        """The start positions of these partitions, whose stored offsets are known now, and log commands about them."""
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
         ignored: dict[str, int] = {}
@@ -135,25 +136,25 @@ class NewPartitionTracker:
         for topic, count in ignored.items():
             out += [
                 do.IncrementCounter("offsets_ignored", count),
-                _older_offset_log_event(topic, count, "of a deleted one; passing over them"),
+                _older_offset_log_event(topic, count, "they belong to a deleted topic and are ignored"),
             ]
         for topic in used.keys() - self._logged_older:
             self._logged_older.add(topic)
-            words = "of a deleted one, perhaps; using them all the same (offsets.older.than.topic)"
+            words = "they may belong to a deleted topic; they are used (offsets.older.than.topic)"
             out.append(_older_offset_log_event(topic, used[topic], words))
         return starts, out
 
     def mark_positioned(self, tp: TopicPartition) -> None:
-        """The broker said where the partition begins: its position is one in the present topic, and it is new no more.
+        """The position was set in the present topic, from a broker or by a reset: the partition is no longer new.
 
-        (A program that never commits would else get everything again whenever the partition is claimed anew.)
+        (Otherwise a program that never commits would read everything again whenever it acquires the partition again.)
         """
         self._new.discard(tp)
         if tp not in self._to_restart and tp in self._partitions:
             self._partitions[tp].is_position_valid = True
 
     def _is_older(self, tp: TopicPartition, held: PartitionStateMachine) -> bool:
-        """Whether all we know is an offset that was stored before the topic was created; of Kafka's that is unknown."""
+        """Whether the only stored offset was written before the topic was created; for Kafka's that is unknown."""
         birth = self._topic_czxids.get(tp.topic, 0)
         return held.stored.offset >= 0 and held.kafka_offset < 0 and 0 < held.stored.written_zxid < birth
 

@@ -1,12 +1,12 @@
-r"""The commits of one member: what is written where and when, one commit at a time.
+r"""The commits of one member: which offsets are written to which store and when, one commit at a time.
 
-    send --> Commit (one conditional multi) --> CommitToKafka (what ZooKeeper took) --> done
-      \----- Kafka alone ----------------------^
+    send --> CommitToZooKeeper (one conditional multi) --> CommitToKafka (what ZooKeeper accepted) --> done
+      \----- only Kafka -------------------------------------^
 
-A commit is decided from consumed positions and from what the stores are known to hold.  While one is under way its
-partitions are not released (``in_flight``), because a release writes the same znodes, and because whoever takes a
-partition over must find the last commit in its store.  Kafka's part can be given up (``abandon_kafka_commit``): a
-coordinator that is away must not hold partitions for ever.
+A commit is decided from consumed positions and from the known content of the stores.  While one is under way, its
+partitions (``in_flight``) are not released, because a release writes the same znodes, and because the next owner must
+find the last commit in its store.  The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable
+coordinator must not block the release of partitions permanently.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 NOT_OWNER = CommitFailure("this member does not own the partition (any more)")
 CONTROL_CHANGED = "the control znode of the group changed"
-"""Why nothing was written: the group moves, and what was decided by the znode of before is not carried out."""
+"""Why nothing was written: the group is migrating, and the commit was decided with an old control znode version."""
 
-COMMIT_CALL_EXPIRED = CommitFailure("its turn did not come in time")
+COMMIT_CALL_EXPIRED = CommitFailure("the commit did not start within the timeout, because others were under way")
 COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
 
 
 @dataclass(slots=True)
 class _CommitInProgress:
-    """One commit under way.  ``for_kafka`` is what Kafka is to be told; ``in_kafka`` says that it is being told now."""
+    """One commit under way.  ``kafka_offsets``: to commit to Kafka; ``is_sent_to_kafka``: that request was sent."""
 
     ticket: int
     session_id: int
@@ -56,7 +56,7 @@ class _CommitInProgress:
 
 
 class OffsetCommitter:
-    """At most one commit under way, and the calls that wait for theirs."""
+    """At most one commit under way, and the queue of commit calls of the program."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class OffsetCommitter:
         stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
     ) -> None:
         self.in_flight: dict[TopicPartition, int] = {}
-        """What is being written -> how often it had been reset when that was decided."""
+        """Partition that is being committed -> its reset count when that was decided."""
         self.pending_calls: list[CommitRequested] = []
         self._partitions = partitions
         self._new_ticket = new_ticket
@@ -81,7 +81,7 @@ class OffsetCommitter:
 
     @property
     def is_waiting_for_kafka(self) -> bool:
-        """Whether it is Kafka that a commit waits for."""
+        """Whether the commit under way waits for Kafka."""
         return self._round is not None and self._round.is_sent_to_kafka
 
     def send(
@@ -94,11 +94,11 @@ class OffsetCommitter:
         repeats: bool = True,
         attempts: int = 1,
     ) -> list[Command]:
-        """Write what is new in these consumed positions; to Kafka, with ``repeats``, also what is not.
+        """Commit the changed positions among these; with ``repeats`` also the unchanged ones to Kafka.
 
-        ``attempts``: how often Kafka may be asked in all.
+        ``attempts``: the total number of attempts for Kafka.
         """
-        assert self._round is None, "one commit at a time: the next one needs the versions that this one makes"
+        assert self._round is None, "one commit at a time: the next one needs the znode versions of this one"
         refused: dict[TopicPartition, CommitFailure] = {}
         offsets: dict[TopicPartition, do.OffsetToCommit] = {}
         for_kafka: dict[TopicPartition, int] = {}
@@ -129,13 +129,13 @@ class OffsetCommitter:
         return self._send_to_kafka(self._round)
 
     def expire_calls(self, now_ms: int) -> list[Command]:
-        """Forget the calls whose callers do not wait any longer: they were told that nothing was written."""
+        """Complete the calls whose timeout has expired; nothing is written for them."""
         late = [call for call in self.pending_calls if call.until_ms is not None and call.until_ms <= now_ms]
         self.pending_calls = [call for call in self.pending_calls if call not in late]
         return [do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, COMMIT_CALL_EXPIRED)) for call in late]
 
     def on_zookeeper_result(self, event: CommitToZooKeeperCompleted) -> tuple[list[Command], list[TopicPartition]]:
-        """Take ZooKeeper's answer in; gives back the commands, and the partitions that turned out not to be ours."""
+        """Process ZooKeeper's answer; return the commands, and the partitions that this member does not own."""
         now = self._round
         if now is None or now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
@@ -160,14 +160,14 @@ class OffsetCommitter:
             elif written.outcome is WriteOutcome.FAILED:
                 out.append(do.LogEvent("ERROR", "commit-failed", f"partition={tp} reason={written.why!r}"))
         if put_off:
-            words = f"partitions={len(put_off)} first={put_off[0]}: the group moves; the next commit has them"
+            words = f"partitions={len(put_off)} first={put_off[0]}: the group is migrating; committed next time"
             out.append(do.LogEvent("INFO", "commit-deferred", words))
         counted = (("commits", done), ("commits_failed", len(event.results) - done))
         out += [do.IncrementCounter(name, by) for name, by in counted if by]
         return [*out, *(self._send_to_kafka(now) if now.kafka_offsets else self._finish(now))], lost
 
     def on_kafka_result(self, event: CommitToKafkaCompleted) -> tuple[list[Command], list[TopicPartition]]:
-        """The same of Kafka's answer."""
+        """Process Kafka's answer; return the same as ``on_zookeeper_result``."""
         now = self._round
         if now is None or not now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
@@ -199,7 +199,7 @@ class OffsetCommitter:
         return [*out, *self._finish(now)], lost
 
     def abandon_kafka_commit(self, why: str) -> list[Command]:
-        """Do not wait for Kafka any longer, and if it was not asked yet, do not ask it."""
+        """Stop waiting for Kafka; if the request was not sent yet, do not send it."""
         now = self._round
         if now is None:
             return []
@@ -214,23 +214,23 @@ class OffsetCommitter:
         return [*out, do.CancelKafkaRequest(now.ticket), *self._finish(now)] if now.is_sent_to_kafka else out
 
     def on_ownership_lost(self, partitions: Collection[TopicPartition]) -> list[Command]:
-        """These are not ours any more: Kafka must not be told their offsets later, when they may be ours anew.
+        """These partitions were lost: their offsets must not be committed to Kafka any more.
 
-        What else Kafka was to be told in the same breath is told with the next commit.
+        Other offsets of an abandoned request are committed with the next commit.
         """
         now = self._round
         mine = [] if now is None else [tp for tp in partitions if tp in now.kafka_offsets]
         if now is None or not mine:
             return []
         if now.is_sent_to_kafka:
-            return self.abandon_kafka_commit(f"{mine[0]} was lost while Kafka was to be told")
+            return self.abandon_kafka_commit(f"{mine[0]} was lost during the commit to Kafka")
         for tp in mine:
             now.failures[tp] = NOT_OWNER
             del now.kafka_offsets[tp]
         return []
 
     def reset(self, why: str) -> list[Command]:
-        """The session is gone: nothing of this may be written any more, and whoever waits is told."""
+        """The session ended: write nothing more, and complete all waiting calls with this reason."""
         now, self._round, self.in_flight = self._round, None, {}
         calls = self.pending_calls if now is None or now.call is None else [now.call, *self.pending_calls]
         self.pending_calls = []
@@ -239,15 +239,15 @@ class OffsetCommitter:
         return [*out, *(do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, refused)) for call in calls)]
 
     def report_rewound(self, tp: TopicPartition, written: ZooKeeperWriteResult) -> list[Command]:
-        """Count, and say once, that somebody who is not the owner had written a smaller offset."""
+        """Count, and log once, that a client which does not own the partition had written a smaller offset."""
         if written.rewound_from is None:
             return []
         out: list[Command] = [do.IncrementCounter("offsets_rewritten")]
         if not self._is_rewound_logged:
             self._is_rewound_logged = True
             words = (
-                f"partition={tp} found={written.rewound_from} written_again={written.stored.offset}: somebody who does "
-                "not own the partition wrote it (an original member that was paused does so when it wakes)"
+                f"partition={tp} found={written.rewound_from} written_again={written.stored.offset}: a client that "
+                "does not own the partition wrote it (a Scala consumer does so when it resumes after a pause)"
             )
             about = (tp, written.rewound_from, written.stored.offset)
             out.append(do.LogEvent("WARNING", "offset-rewound", words, about))
@@ -275,12 +275,12 @@ class OffsetCommitter:
         return [] if now.call is None else [do.CompleteCommit(now.call.call_id, now.failures)]
 
     def _log_kafka_failures(self, failed: Mapping[TopicPartition, KafkaCommitResult]) -> list[Command]:
-        """Say why Kafka did not take offsets; once a reason, until it took everything again."""
+        """Log why Kafka rejected offsets: once for each reason, until a commit succeeds completely."""
         if not failed:
             self._logged_kafka_failure = ""
             return []
         first, written = next(iter(failed.items()))
-        # A coordinator has several codes for a modern group: REBALANCE_IN_PROGRESS before SyncGroup, others after it.
+        # While a coordinator group has members, the code is REBALANCE_IN_PROGRESS or, after SyncGroup, another one.
         text = "a modern group" if written.is_coordinator_group_active else written.why
         reason = "".join(char for char in text if not char.isdigit())
         if reason == self._logged_kafka_failure:

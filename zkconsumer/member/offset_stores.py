@@ -1,8 +1,8 @@
-"""Where a group's offsets are kept: in ZooKeeper, in Kafka, or in both (``offsets.storage``, ``dual.commit.enabled``).
+"""Where a group's offsets are stored: ZooKeeper, Kafka, or both (``offsets.storage``, ``dual.commit.enabled``).
 
-Only values.  The rule for both: a partition starts from the larger of the two; a commit goes to ZooKeeper first, where
-it can be bound to our owner node and to the version that we know, and then to Kafka, for what ZooKeeper took.  (The
-original writes Kafka first, and neither write has a condition.)
+Only values.  With both stores a partition starts from the larger offset.  A commit is written to ZooKeeper first, where
+the write can check our owner node and the known version of the offset znode; then to Kafka, for the partitions that
+ZooKeeper accepted.  (The Scala consumer writes to Kafka first, and neither write has a condition.)
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class OffsetStoreSelection(Enum):
 
     @property
     def uses_kafka(self) -> bool:
-        """Whether the group's coordinator is asked."""
+        """Whether offsets are fetched from and committed to the group coordinator."""
         return self is not OffsetStoreSelection.ZOOKEEPER
 
 
 class OffsetSource(Enum):
-    """Which store said where a partition starts."""
+    """The store whose offset a partition starts from."""
 
     ZOOKEEPER = "zookeeper"
     KAFKA = "kafka"
@@ -42,10 +42,10 @@ class OffsetSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommitFailure:
-    """Why an offset was not written.  ``store`` is empty when that has nothing to do with a store.
+    """Why an offset was not written.  ``store`` is empty when the reason is not in a store.
 
-    ``is_final``: another try cannot help while things are as they are.  ``is_passing``: it helps in a moment, as the
-    group moves or forms anew just now.
+    ``is_permanent``: a retry cannot succeed while the cause lasts.  ``is_transient``: a retry succeeds soon, because
+    the group is migrating or rebalancing now.
     """
 
     why: str

@@ -1,8 +1,8 @@
-"""Which owners are watched, and when they are listed again.
+"""Which owner lists are watched, and when they are listed again.
 
-ZooKeeper's watches fire once.  A topic whose watch fired is listed again a little later, because owners move in
-swarms: soon while something that refused us may have gone, late when it only guards against a node of ours that
-vanished; and much later when it could not be listed the last time.
+ZooKeeper's watches fire once.  A topic whose watch fired is listed again after a pause, because many owner nodes change
+at once: a short pause while a conflicting owner node may have been deleted, a longer one when the list only shows
+whether our own nodes still exist, and the longest one when the last listing failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RELIST_AFTER_FAILURE_MS = 5_000
 
 
 class OwnerWatchScheduler:
-    """The watches on ``owners/T``, as far as this member knows them."""
+    """The watches of this member on ``owners/TOPIC``."""
 
     def __init__(self, new_ticket: Callable[[], int]) -> None:
         self._new_ticket = new_ticket
@@ -36,16 +36,16 @@ class OwnerWatchScheduler:
         self._timer_ms: int | None = None
 
     def on_watch_fired(self, topic: str) -> None:
-        """The watch of this topic is used up."""
+        """The watch of this topic fired and does not exist any more."""
         self._watched.discard(topic)
         self._unlisted.discard(topic)
 
     def on_watch_set(self, topics: Iterable[str]) -> None:
-        """These topics were listed, each leaving a watch."""
+        """These topics were listed, each with a watch."""
         self._watched |= set(topics)
 
     def ensure_watched(self, topics: set[str], *, soon: bool) -> list[Command]:
-        """See to it that these topics are watched."""
+        """Start the timer that lists these topics again, if one of them is not watched."""
         unwatched = topics - self._watched
         if self._ticket or not unwatched:
             return []
@@ -56,7 +56,7 @@ class OwnerWatchScheduler:
         return [do.StartTimer(MemberTimer.LIST_OWNERS, delay)]
 
     def on_timer(self, topics: set[str], own_partitions: Iterable[TopicPartition], session_id: int) -> list[Command]:
-        """The pause is over: list what is not watched."""
+        """The pause is over: list the topics that are not watched."""
         self._timer_ms = None
         unwatched = tuple(sorted(topics - self._watched))
         if not unwatched:
@@ -68,7 +68,7 @@ class OwnerWatchScheduler:
         return [do.ListOwners(self._ticket, session_id, unwatched, concerned)]
 
     def on_listed(self, event: OwnersListed) -> bool:
-        """Whether this is the answer that is waited for."""
+        """Process an answer; True if it is the expected one."""
         if event.ticket != self._ticket:
             return False
         self._ticket = 0
@@ -77,7 +77,7 @@ class OwnerWatchScheduler:
         return True
 
     def reset(self, *, watches_only: bool = False) -> None:
-        """A disconnect takes the watches; the end of a session takes everything."""
+        """Forget the watches (``watches_only``, after a disconnect), or everything (after the end of a session)."""
         self._watched.clear()
         self._unlisted.clear()
         if not watches_only:

@@ -1,11 +1,11 @@
-"""Giving partitions back: drain, settle, and one write that commits and deletes.
+"""Releases partitions: drain, settle, and one write that commits the offset and deletes the owner node.
 
-The order is the law: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit
-comes first and the owner nodes are held for that long, because an original member reads the offset *before* it
-claims: it must be refused once after our commit, and then it reads again.
+The order is fixed: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit is a
+separate write, and the owner nodes remain for that time after it.  The reason: a Scala consumer reads the offset
+*before* it creates the owner node; when that fails once after our commit, it reads the offset again.
 
-With offsets in Kafka the commit comes first as well, because no write to Kafka can be part of a multi.  It is waited
-for at most ``rebalance.offsets.timeout.ms``; then the partitions are given back without it.
+With offsets in Kafka the commit is separate, too, because a multi cannot contain a commit to Kafka.  The release waits
+for it at most ``rebalance.offsets.timeout.ms``; then the partitions are released without it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 DROP_REASON_RELEASED = "released"
-"""Why a partition is dropped that was given back; any other reason is a loss."""
+"""The reason in ``DropPartitions`` for a released partition; any other reason means that it was lost."""
 
 
 class PartitionReleaser:
-    """What is on its way out."""
+    """The partitions that are being released."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class PartitionReleaser:
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
         self.kafka_timeout_ms = kafka_timeout_ms
-        """How long Kafka may keep drained partitions waiting."""
+        """How long drained partitions wait for a commit to Kafka."""
         self.kafka_attempts = 1
-        """How often it may be asked in that time."""
+        """How many attempts that commit may make in this time."""
         self._partitions = partitions
         self._commits = commits
         self._new_ticket = new_ticket
@@ -79,13 +79,13 @@ class PartitionReleaser:
 
     @property
     def is_pending(self) -> bool:
-        """Whether something that can be given back is still held."""
+        """Whether a partition that can be released is not released yet."""
         return bool(self._tickets) or any(
             p.is_leaving and tp not in self.unreleasable for tp, p in self._partitions.items()
         )
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> list[Command]:
-        """Stop these at once; those that were being read are drained first."""
+        """Stop these at once; those that are fetched are drained first."""
         leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(PartitionRevoked))
         draining = tuple(tp for tp in leaving if self._partitions[tp].state is PartitionState.FETCHING)
         for tp in leaving:
@@ -95,7 +95,7 @@ class PartitionReleaser:
         return [do.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
 
     def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
-        """The callers came back, or were given up on."""
+        """The program acknowledged the delivered records, or the drain timed out."""
         for tp, position in positions.items():
             held = self._partitions.get(tp)
             if held is not None and held.state is PartitionState.DRAINING:
@@ -103,11 +103,11 @@ class PartitionReleaser:
         return [] if self._draining() else [do.StopTimer(MemberTimer.DRAIN)]
 
     def on_drain_timeout(self) -> list[Command]:
-        """Do not wait for the callers any longer."""
+        """Stop waiting for the program; the delivered record counts as not consumed."""
         late = self._draining()
         if not late:
             return []
-        words = f"partitions={len(late)} first={late[0]}: the message in hand will be handed out again"
+        words = f"partitions={len(late)} first={late[0]}: the unacknowledged record will be delivered again"
         return [
             do.IncrementCounter("drain_timeouts", len(late)),
             do.LogEvent("WARNING", "drain-timeout", words),
@@ -115,7 +115,7 @@ class PartitionReleaser:
         ]
 
     def send(self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None) -> list[Command]:
-        """Give back, in one write, what is drained, settled and in no commit under way."""
+        """Release, in one write, the partitions that are drained, settled and in no commit under way."""
         out: list[Command] = []
         if self._commits_before_release:
             out += self._settle(moves, session_id, control_version)
@@ -138,7 +138,7 @@ class PartitionReleaser:
         return [*out, do.ReleaseOwnership(ticket, session_id, parts, control_version)]
 
     def on_release_result(self, event: ReleaseOwnershipCompleted) -> list[Command]:
-        """Take the answer in."""
+        """Process the result of a release."""
         parts = self._tickets.pop(event.ticket, None)
         if parts is None:
             return []
@@ -181,23 +181,27 @@ class PartitionReleaser:
         return out
 
     def on_settle_timeout(self) -> None:
-        """The nodes were held for long enough."""
+        """The settle time is over."""
         for held in self._partitions.values():
             if held.settle_state is SettleState.WAITING:
                 held.settle_state = SettleState.DONE
 
     def on_kafka_timeout(self) -> list[Command]:
-        """Do not wait for Kafka any longer: others wait for these partitions."""
+        """Stop waiting for Kafka: other members wait for these partitions."""
         self._is_kafka_timer_running = False
         late = [tp for tp in self._drained() if self._settling(tp) in (SettleState.NOT_STARTED, SettleState.COMMITTING)]
         if not late:
             return []
         for tp in late:
             self._partitions[tp].settle_state = SettleState.COMMITTING
-        there = "; ZooKeeper has them" if self._stores.uses_zookeeper else ": what was read since is handed out again"
+        there = (
+            "; ZooKeeper has them"
+            if self._stores.uses_zookeeper
+            else ": records read since the last commit are delivered again"
+        )
         words = (
-            f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are given back, and the "
-            f"group's coordinator did not take their last offsets{there}"
+            f"partitions={len(late)} first={late[0]} waited_ms={self.kafka_timeout_ms}: they are released, but the "
+            f"group coordinator did not accept their last offsets{there}"
         )
         why = f"the coordinator did not answer within {self.kafka_timeout_ms} ms, and the partitions had to be released"
         return [
@@ -207,7 +211,7 @@ class PartitionReleaser:
         ]
 
     def reset(self) -> None:
-        """The session is gone."""
+        """The session ended."""
         self._is_kafka_timer_running = False
         self._tickets.clear()
         self.unreleasable.clear()
@@ -229,13 +233,14 @@ class PartitionReleaser:
         ]
 
     def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
-        """Whether the program's commit of it waits for its turn, and the release would not write it."""
+        """Whether a commit call of the program for it is queued, and the release would not write its offset."""
         return not self._commit_first and any(tp in call.positions for call in self._commits.pending_calls)
 
     def _update_kafka_timer(self, ready: Collection[TopicPartition]) -> list[Command]:
-        """Start the clock when what is drained begins to wait for a commit to Kafka, and stop it when nothing does.
+        """Start the timer when a drained partition begins to wait for a commit to Kafka; stop it when none waits.
 
-        It goes on from one commit to the next: what is drained waits for the commit of the change, then for its own.
+        The timer continues from one commit to the next: a drained partition waits for the commit of the group change,
+        then for its own.
         """
         waits = (
             self._stores.uses_kafka and self._commits.is_in_progress and any(tp not in ready for tp in self._drained())
@@ -255,10 +260,10 @@ class PartitionReleaser:
     def _settle(
         self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
     ) -> list[Command]:
-        """Commit what is drained, and hold its owner nodes for the settling time after the commit came back.
+        """Commit the drained partitions, and keep their owner nodes for the settle time after the commit.
 
-        What only changes its thread is not held: its successor is no other member.  Without a settling time nothing
-        is held any longer.
+        A partition that only changes its thread does not wait: the next owner is this member.  Without a settle time
+        no partition waits.
         """
         out: list[Command] = []
         if not self._commits.is_in_progress:

@@ -1,16 +1,23 @@
-"""One partition in the hands of this member (the original: PartitionTopicInfo and its registry entry).
+"""One partition of this member (in the Scala consumer: PartitionTopicInfo and its registry entry).
 
-   CLAIMING --Won--> CLAIMED --PositionKnown--> FETCHING --Revoked--> DRAINING --Drained--> DRAINED
-    |   |             |   ^                        ^                                         ^  | ReleaseSent
-    |   |             v   | PositionKnown          |                                         |  v
-    |   |            STUCK (offset unreadable)     +------------------ OwnerThreadChanged ---------- RELEASING
-    |   +-- Refused: GONE                                             ReleaseFailed: DRAINED --+  +-- Released: GONE
-    +-- Unsure: DRAINED (the answer was lost with the connection: look whether it is ours, and give it back)
+   ACQUIRING --OwnershipAcquired-----> ACQUIRED
+   ACQUIRING --OwnershipNotAcquired--> NOT_OWNED
+   ACQUIRING --OwnershipUnknown------> DRAINED (the connection was lost before the answer: the member checks
+                                       whether the owner node is its own, and releases it)
+   ACQUIRED --PositionKnown----------> FETCHING
+   ACQUIRED --PositionUnreadable-----> POSITION_UNREADABLE --PositionKnown--> FETCHING
+   FETCHING --PartitionRevoked-------> DRAINING --DrainCompleted--> DRAINED
+   DRAINED --ReleaseSent-------------> RELEASING
+   RELEASING --OwnershipReleased-----> NOT_OWNED
+   RELEASING --ReleaseFailed---------> DRAINED
+   RELEASING --OwnerThreadChanged----> FETCHING
 
-Lost leads to GONE from anywhere; a CLAIMED or STUCK partition that is Revoked is DRAINED at once.
+OwnershipLost leads to NOT_OWNED from every state.  PartitionRevoked leads from ACQUIRED and POSITION_UNREADABLE to
+DRAINED at once.
 
-DRAINED means: nothing more is handed out, the position is final, the owner node is still ours.  STUCK holds the
-owner node and reads nothing: an offset that nobody can read must not become a reset that loses records.
+DRAINED means: no more records are delivered, the position is final, the owner node is still ours.  In
+POSITION_UNREADABLE the member keeps the owner node and fetches nothing: a reset because of an unreadable offset would
+lose records.
 """
 
 from __future__ import annotations
@@ -27,7 +34,7 @@ NO_POSITION = -1
 
 
 class PartitionState(Enum):
-    """Where a partition of ours stands."""
+    """The state of one partition of this member."""
 
     ACQUIRING = "claiming"
     ACQUIRED = "claimed"
@@ -40,7 +47,7 @@ class PartitionState(Enum):
 
 
 class SettleState(Enum):
-    """How far a drained partition is with ``release.settle.ms``."""
+    """Progress of a drained partition through the wait of ``release.settle.ms``."""
 
     NOT_STARTED = "not yet"
     COMMITTING = "committing"
@@ -50,24 +57,24 @@ class SettleState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipAcquired:
-    """Our owner node exists; ``czxid`` names it."""
+    """Our owner node exists; ``czxid`` identifies it."""
 
     czxid: int
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipNotAcquired:
-    """Our owner node was not made."""
+    """Our owner node was not created."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipUnknown:
-    """Whether our owner node was made is not known."""
+    """It is unknown whether our owner node was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionKnown:
-    """The stored offset was read, and what Kafka keeps (-1: nothing, or it is not asked)."""
+    """The stored offsets were read; ``kafka_offset`` is -1 if Kafka has none or is not used."""
 
     stored: StoredOffset
     kafka_offset: int = NO_POSITION
@@ -82,31 +89,31 @@ class PositionUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRevoked:
-    """The present view gives this partition to another thread."""
+    """The present view assigns this partition to another thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainCompleted:
-    """The caller has come back, or was waited for long enough; this is the next offset to consume."""
+    """The program acknowledged the delivered records, or the drain timed out; ``position``: next offset to consume."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSent:
-    """The release is under way."""
+    """The request to delete the owner node was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed:
-    """The release did not happen, or, with ``is_outcome_unknown``, may have happened."""
+    """The owner node was not deleted, or, with ``is_outcome_unknown``, may have been deleted."""
 
     is_outcome_unknown: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerThreadChanged:
-    """The owner node now names another thread of this member; it is a new one, which ``czxid`` names."""
+    """The owner node was replaced by one that names another thread of this member; ``czxid`` identifies the new one."""
 
     thread: str
     czxid: int
@@ -114,16 +121,16 @@ class OwnerThreadChanged:
 
 @dataclass(frozen=True, slots=True)
 class OwnershipReleased:
-    """The owner node is gone."""
+    """The owner node is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipLost:
-    """The owner node is not ours any more."""
+    """The owner node is no longer ours."""
 
 
 class PartitionStateMachine(StateMachine):
-    """The life of one partition with one member."""
+    """One partition of one member, with its position and what each offset store contains."""
 
     INITIAL = PartitionState.ACQUIRING
 
@@ -143,26 +150,26 @@ class PartitionStateMachine(StateMachine):
         self.is_ownership_unknown = False
         self.is_listener_notified = False
         self.is_position_valid = True
-        """False when its topic was deleted and created again: then the position is not committed."""
+        """False when the topic was deleted and created again: then the position must not be committed."""
 
     @property
     def is_owned(self) -> bool:
-        """Whether an owner node of ours exists as far as we know."""
+        """Whether our owner node exists, as far as is known."""
         return self.state not in (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is on its way out."""
+        """Whether this member is releasing the partition."""
         return self.state in (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
 
     @property
     def was_reset_since_write(self) -> bool:
-        """Whether the reset policy moved the position since the last write: then it may be behind the stored one."""
+        """Whether the reset policy moved the position since the last write; it may then be below the stored offset."""
         return self.reset_count != self._zookeeper_write_resets
 
     @property
     def source(self) -> OffsetSource:
-        """Which store knows the larger offset."""
+        """Which store contains the larger offset."""
         if max(self.stored.offset, self.kafka_offset) < 0:
             return OffsetSource.NEITHER
         if self.stored.offset == self.kafka_offset:
@@ -170,36 +177,36 @@ class PartitionStateMachine(StateMachine):
         return OffsetSource.ZOOKEEPER if self.stored.offset > self.kafka_offset else OffsetSource.KAFKA
 
     def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
-        """A write that was decided after that many resets came back; this is what the offset znode holds now."""
+        """The offset znode contains ``stored`` now; ``resets``: the reset count when the write was decided."""
         self.stored = stored
         self._zookeeper_write_resets = resets
 
     def record_kafka_write(self, offset: int, resets: int) -> None:
-        """The same of Kafka."""
+        """Kafka has stored ``offset``; ``resets``: the reset count when the commit was decided."""
         self.kafka_offset = offset
         self._kafka_write_resets = resets
 
     def record_unknown_kafka_write(self, offset: int, resets: int) -> None:
-        """What became of a commit to Kafka is not known: it may hold this offset now, or later."""
+        """The answer to a commit was lost: Kafka may store this offset now or later."""
         self._possible_kafka_offset = offset
         self._possible_kafka_offset_resets = resets
 
     def offset_for_zookeeper(self, position: int) -> int | None:
-        """What a commit should write to the offset znode: None when there is nothing new.
+        """The offset that a commit writes to the offset znode; None when nothing has changed.
 
-        Never a negative offset, and never a smaller one than either store is known to hold unless the reset policy
-        moved the position back (the original writes whatever it holds: a stored offset could go back).
+        Never a negative offset, and never a smaller one than a store is known to contain, unless the reset policy
+        moved the position back.  (The Scala consumer writes its position unchecked: a stored offset could decrease.)
         """
         if position < 0 or position == self.stored.offset or not self.is_position_valid:
             return None
         return None if self._goes_back(position) else position
 
     def offset_for_kafka(self, position: int, *, repeats: bool) -> int | None:
-        """What a commit should tell Kafka.
+        """The offset to commit to Kafka; None when nothing must be committed.
 
-        The same rule; but with ``repeats`` what has not changed is told again, because brokers forget offsets that
-        nobody repeats (``offsets.retention.minutes``).  Instead of a smaller offset than Kafka may hold, because the
-        answer to its commit was lost, that one is told again: the smaller one could be written over it.
+        The same rule as for ZooKeeper.  With ``repeats`` an unchanged offset is committed again, because brokers
+        delete offsets that are not committed again within ``offsets.retention.minutes``.  If the answer to a commit
+        was lost and its offset is larger, the larger one is committed again: a smaller one could overwrite it.
         """
         if position < 0 or (position == self.kafka_offset and not repeats) or not self.is_position_valid:
             return None
@@ -212,10 +219,10 @@ class PartitionStateMachine(StateMachine):
         )
 
     def _goes_back(self, position: int) -> bool:
-        """Whether a store is known to hold more than this since the last reset.
+        """Whether a store is known to contain a larger offset that was written since the last reset.
 
-        What a store holds of before the reset counts for nothing, also not in the way of the other one: a coordinator
-        that is away keeps its old offset for as long.
+        An offset from before the reset blocks no commit, not to the other store either: an unavailable coordinator
+        keeps its old offset until it can be reached again.
         """
         behind_kafka = position < self.kafka_offset and self.reset_count == self._kafka_write_resets
         return behind_kafka or (position < self.stored.offset and not self.was_reset_since_write)
@@ -257,7 +264,7 @@ class PartitionStateMachine(StateMachine):
     @transitions_to(PartitionState.DRAINED)
     def _unsure(self, _: OwnershipUnknown) -> tuple[PartitionState, list[Any]]:
         self.is_ownership_unknown = True
-        self.is_listener_notified = True  # it was never read: there is nothing to tell of it
+        self.is_listener_notified = True  # the partition was never fetched: the listener needs no call
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.DRAINED)

@@ -1,10 +1,11 @@
-r"""Reading where owned partitions stand, from every store that the group has; one reading at a time.
+r"""Reads the committed offsets of owned partitions from every offset store of the group; one read at a time.
 
-    ask --> ReadPositions (ZooKeeper) --+
-        \-> FetchOffsets  (Kafka) ------+--> both there: merged, each partition from the larger offset
+    read --> ReadPositions (ZooKeeper) --+
+         \-> FetchOffsets  (Kafka) ------+--> both answered: each partition starts from the larger offset
 
-It comes after the claim, so that nothing of the former owner's last commit is missed.  What a store did not tell is
-never taken for "no offset": the partition is held and not read, and asked for again at the next attempt.
+The read follows the acquisition, so that it sees the last commit of the former owner.  An offset that could not be read
+never counts as "no offset": the member keeps the partition without fetching it, and reads the offset again at the next
+attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PositionReader:
-    """What was asked, and what came back so far."""
+    """One read under way, with the answers so far."""
 
     def __init__(
         self,
@@ -38,9 +39,9 @@ class PositionReader:
         timeout_ms: int = 0,
     ) -> None:
         self.is_kafka_unavailable = False
-        """Whether Kafka did not tell some offset the last time."""
+        """Whether the last read got no answer from Kafka for some partition."""
         self.unsupported = ""
-        """Why no broker of the cluster keeps offsets, if that is so."""
+        """Why no broker of the cluster stores offsets; "" if brokers do."""
         self._partitions = partitions
         self._new_ticket = new_ticket
         self._newcomers = newcomers
@@ -54,11 +55,11 @@ class PositionReader:
 
     @property
     def is_reading(self) -> bool:
-        """Whether some store has not answered yet."""
+        """Whether a store has not answered yet."""
         return isinstance(self._from_zookeeper, int) or isinstance(self._from_kafka, int)
 
     def read(self, partitions: Sequence[TopicPartition], session_id: int) -> list[Command]:
-        """Read these; an earlier reading is forgotten."""
+        """Read these; cancels an earlier read."""
         out = self.cancel()
         self._requested = tuple(partitions)
         if self._stores.uses_zookeeper:
@@ -70,7 +71,7 @@ class PositionReader:
         return out
 
     def on_result(self, event: ev.PositionsRead | ev.OffsetsFetched) -> list[Command] | None:
-        """Take an answer in: what must be done now, or None when nobody waited for it, or the other one is to come."""
+        """Process an answer; return the commands, or None if it is outdated or the other store has not answered."""
         match event:
             case ev.PositionsRead() if event.ticket == self._from_zookeeper:
                 self._from_zookeeper = event
@@ -79,7 +80,7 @@ class PositionReader:
             case _:
                 return None
         stored, fetched = self._from_zookeeper, self._from_kafka
-        if isinstance(stored, int) or isinstance(fetched, int):  # the other one is to come
+        if isinstance(stored, int) or isinstance(fetched, int):  # the other store has not answered yet
             return None
         self._from_zookeeper = self._from_kafka = None
         self.unsupported = "" if fetched is None else fetched.unsupported
@@ -90,7 +91,7 @@ class PositionReader:
         known: dict[TopicPartition, PartitionStateMachine] = {}
         silent: dict[TopicPartition, str] = {}
         for tp in self._requested:
-            held = self._partitions.get(tp)  # None when its owner node vanished meanwhile
+            held = self._partitions.get(tp)  # None when its owner node was deleted meanwhile
             if held is None:
                 continue
             if stored is not None and tp in stored.failed:
@@ -117,23 +118,23 @@ class PositionReader:
         return out
 
     def cancel(self) -> list[Command]:
-        """Nobody waits for an answer any more."""
+        """Ignore the answers of the read under way."""
         fetching, self._from_zookeeper, self._from_kafka = self._from_kafka, None, None
         return [do.CancelKafkaRequest(fetching)] if isinstance(fetching, int) else []
 
     def on_ownership_lost(self, tp: TopicPartition) -> None:
-        """It is not ours any more."""
+        """This member does not own the partition any more."""
         self._logged_unreadable.pop(tp, None)
 
     def _log_unreadable(self, tp: TopicPartition, why: str) -> list[Command]:
         if self._logged_unreadable.get(tp) == why:
             return []
         self._logged_unreadable[tp] = why
-        words = f"partition={tp} reason={why!r}: it is held but not read until that is repaired"
+        words = f"partition={tp} reason={why!r}: this member owns it, but does not read it until that is repaired"
         return [do.LogEvent("ERROR", "offset-unreadable", words)]
 
     def _log_kafka_failures(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
-        """Kafka did not tell these.  Said once a reason, in which numbers (of ms, of ports) do not count."""
+        """Log failed offset fetches once for each reason; reasons that differ only in digits are the same."""
         self.is_kafka_unavailable = bool(silent)
         if not silent:
             self._logged_kafka_failure = ""
@@ -144,12 +145,12 @@ class PositionReader:
         if shape == self._logged_kafka_failure:
             return []
         self._logged_kafka_failure = shape
-        words = f"partitions={len(silent)} first={first} reason={why!r}: they are held but not read until Kafka tells"
+        words = f"partitions={len(silent)} first={first} reason={why!r}: not read until Kafka answers"
         return [do.LogEvent("ERROR", "offset-fetch-failed", words)]
 
 
 def _starts_log_event(known: Mapping[TopicPartition, PartitionStateMachine], stores: OffsetStoreSelection) -> Command:
-    """Where everything starts, and by which store."""
+    """The log command that counts the partitions by the store that their start offset is from."""
     count = dict.fromkeys(OffsetSource, 0)
     for held in known.values():
         count[held.source] += 1

@@ -1,16 +1,19 @@
-"""One attempt to hold what the group's present view gives us; bounded, restartable.
+"""One attempt to own the assignment that the present view of the group gives this member.
 
-           Triggered          ViewRead            ReleasesDone         AcquisitionsDone             PositionsDone
-   IDLE ------------> READING --------> RELEASING ------------> CLAIMING ---------> POSITIONING ------------> HELD
-                       ^  ^  |              |                      ^                     |                      |
-                       |  |  +- ReadFailed -+--(again)             |                     | (something missing)  |
-                       |  |                 |                      |                     v                      |
-                       |  +--- Triggered ---+----------------------+--- PartitionsFreed -- SHORT                    |
-                       +-------------------------------- Triggered -----------------------------------------+
+   IDLE ----RebalanceTriggered----> READING
+   READING ----ViewRead-----------> RELEASING
+   RELEASING --ReleasesDone-------> ACQUIRING
+   ACQUIRING --AcquisitionsDone---> POSITIONING
+   POSITIONING --PositionsDone----> STABLE, or INCOMPLETE if a partition is missing
+   INCOMPLETE --PartitionsFreed---> ACQUIRING
+   STABLE, INCOMPLETE --RebalanceTriggered--> READING
+   READING --ReadFailed-----------> INCOMPLETE
+   RELEASING, POSITIONING --ListenerFailed--> INCOMPLETE
+   any state --RebalanceStopped---> IDLE
 
-A trigger that comes in the middle is remembered (``again``): the step under way is finished first, because its
-writes are already with the server, and then the group is read anew.  What stays with its thread is touched by none
-of these steps.  The original starts every attempt by giving up everything.
+A trigger during an attempt is remembered (``is_rerun_requested``): the step under way finishes first, because its
+writes are already sent to the server; then the member reads the group again.  A partition that stays with its thread
+is not touched by any step.  The Scala consumer releases all partitions at the start of every attempt.
 """
 
 from __future__ import annotations
@@ -41,27 +44,27 @@ class RebalanceTriggered:
 
 @dataclass(frozen=True, slots=True)
 class ViewRead:
-    """The group was read and a share computed."""
+    """The group was read and the assignment computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The group could not be read, or the assignment was refused."""
+    """The group could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasesDone:
-    """Nothing that leaves us is left."""
+    """All revoked partitions are released."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcquisitionsDone:
-    """The claims came back."""
+    """The results of creating the owner nodes have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionsDone:
-    """Positions are known; ``whole`` when nothing of the share is missing."""
+    """Positions are known; ``is_complete``: every partition of the assignment is fetched."""
 
     is_complete: bool
 
@@ -73,19 +76,19 @@ class ListenerFailed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsFreed:
-    """A node that refused us may be gone."""
+    """An owner node that conflicted with ours does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceStopped:
-    """The session is gone, or the member is leaving: forget the attempt."""
+    """The session ended, or the member leaves: forget the attempt."""
 
 
 RebalanceStep = tuple[RebalanceState, list[Any]]
 
 
 class RebalanceStateMachine(StateMachine):
-    """The attempt under way."""
+    """The rebalance attempt under way."""
 
     INITIAL = RebalanceState.IDLE
 

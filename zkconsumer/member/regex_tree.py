@@ -44,7 +44,7 @@ class CharacterSet:
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One behind the other; of none, the empty text."""
+    """A sequence; without parts it matches the empty text."""
 
     items: tuple[RegexTree, ...]
 
@@ -84,11 +84,11 @@ class Lookaround:
 RegexTree: TypeAlias = CharacterSet | Concatenation | Alternation | Repetition | Anchor | Lookaround
 
 
-# --- what can be said of a tree ---------------------------------------------------------------------------------
+# --- properties of a tree ---------------------------------------------------------------------------------------
 
 
 def has_lookaround(tree: RegexTree) -> bool:
-    """Whether a look-around is in it."""
+    """Whether the tree contains a lookaround."""
     match tree:
         case Lookaround():
             return True

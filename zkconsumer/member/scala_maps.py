@@ -1,17 +1,17 @@
-"""In which order Scala's hash maps give back their keys.  Pure.
+"""The iteration order of the keys of Scala's hash maps.  Pure.
 
-``roundrobin`` sorts the partitions of a group by a hash, and where two hashes are equal the sort keeps the order of
-its input.  That input is the iteration order of a Scala map which was filled from another map, which was filled
-from a third.  Members agree about such *ties* only when they walk the same chain, so it is rebuilt here: two kinds
-of map, keys only, and nothing of them but the order.
+``roundrobin`` sorts the partitions of a group by a hash; for equal hashes the sort keeps the order of its input.  That
+input is the iteration order of a Scala map which was filled from another map, which was filled from a third.  Members
+agree on such *ties* only if they iterate the same chain of maps.  So this module computes the order of two kinds of map
+from their keys.
 
-What is rebuilt is Scala 2.10 to 2.12 (Kafka 0.8.2 to 1.1 as published for 2.10 and later).
+The order is that of Scala 2.10 to 2.12 (Kafka 0.8.2 to 1.1 as published for 2.10 and later).
 
     immutable map   up to four keys: as inserted.  More: a trie over five bits of the improved hash at a time, from
                     the low end, walked in ascending order; keys of equal hash as inserted.
-    mutable map     a table of chained buckets, 16 at first.  A new key goes to the head of its bucket.  The table
-                    doubles when it holds more than 3/4 of its size; then the old buckets are emptied from the last
-                    to the first, head to tail, each key to the head of its new bucket.  Walked from the last bucket
+    mutable map     a table of chained buckets, 16 at first.  A new key becomes the head of its bucket.  The table
+                    doubles when it contains more than 3/4 of its size; then the old buckets are emptied from the last
+                    to the first, head to tail, each key to the head of its new bucket.  Iterated from the last bucket
                     to the first, head to tail.
 """
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SMALL_MAP_KEYS_MAX = 4
-"""Scala has classes of their own for maps of one to four keys; they keep the order of insertion."""
+"""Scala has special classes for maps of one to four keys; they keep the order of insertion."""
 
 TABLE_SIZE_FIRST = 16
-"""Buckets of a fresh mutable map."""
+"""Number of buckets of a new mutable map."""
 
 _MASK = 0xFFFFFFFF
 _SPREAD = 0x9E3775CD
 _SEED_BITS = TABLE_SIZE_FIRST.bit_length() - 1
-"""How far a mutable map turns the hash: log2 of the *first* size of the table, also after it has grown."""
+"""By how many bits a mutable map rotates the hash: log2 of the *first* table size, also after the table has grown."""
 
 
 def immutable_map_order(keys: Iterable[str]) -> list[str]:
-    """The order in which an immutable Scala map walks these keys, put in one after the other.
+    """The iteration order of an immutable Scala map into which these keys were inserted one after the other.
 
-    A key that comes twice keeps its first place, in Scala as here.
+    A key that is inserted twice keeps its first place, as in Scala.
     """
     inserted = list(dict.fromkeys(keys))
     if len(inserted) <= SMALL_MAP_KEYS_MAX:
         return inserted
-    # The sort is stable: keys of one hash, which share a leaf of the trie, stay as inserted.
+    # The sort is stable: keys of equal hash, which are in one leaf of the trie, stay as inserted.
     return sorted(inserted, key=_trie_path)
 
 
 def mutable_map_order(keys: Iterable[str]) -> list[str]:
-    """The order in which a mutable Scala map walks these keys, put in one after the other into an empty one.
+    """The iteration order of a mutable Scala map into which these keys were inserted one after the other.
 
-    Putting a key again changes nothing but its value, so only the first time counts.
+    Inserting a key again only changes its value, so only the first time counts.
     """
     hashes: dict[str, int] = {}
     bits = _SEED_BITS
@@ -83,7 +83,7 @@ def _trie_path(key: str) -> tuple[int, ...]:
 
 
 def _bucket_hash(key: str) -> int:
-    """The hash whose top bits choose the bucket of a mutable map: spread, bytes reversed, spread, turned right."""
+    """The hash whose top bits select the bucket of a mutable map: spread, bytes reversed, spread, rotated right."""
     h = (java_hash(key) * _SPREAD) & _MASK
     h = int.from_bytes(h.to_bytes(4, "little"), "big")
     h = (h * _SPREAD) & _MASK

@@ -1,20 +1,20 @@
-"""The ZooKeeper session, and the lease that it gives.
+"""The ZooKeeper session, and the lease that follows from it.
 
                   +------------- SessionConnected (same id) -----------+
                   v                                                    |
   CONNECTING -> CONNECTED -- SessionSuspended --> SUSPENDED -----------+
       ^           |  ^ |                            |
       |           |  | +-- SessionAnswered          | SessionLost
-      |           |  |     (the lease moves)        v
+      |           |  |     (renews the lease)       v
       |           +--|------ SessionLost -------> LOST -- SessionConnected (new id) --> CONNECTED
       +- (start)                                     any state -- SessionClosed --> CLOSED
 
-Connected-or-not is a dimension of its own: no other machine has such states.
+Only this machine has states for the connection; the other machines do not repeat them.
 
-The lease is the time until which this member may hand out records.  It ends two thirds of the *negotiated*
-time-out after the **sending** of the latest answered request of this session.  It is counted from the sending
-because the server counts its own time-out from the receiving, which cannot be earlier; so an answer that lay in
-the socket buffer while the process was stopped renews nothing.
+The lease is the time until which this member may deliver records.  It ends two thirds of the *negotiated* session
+timeout after the member **sent** the latest answered request of this session.  It counts from the time of sending
+because the server counts its timeout from the time of receiving, which cannot be earlier.  So an answer that waited
+in the socket buffer while the process was paused does not extend the lease beyond the session.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ NO_LEASE_MS = 0
 
 
 def lease_end_ms(sent_at_ms: int, timeout_ms: int) -> int:
-    """Until when records may be handed out, given when the latest answered request was sent."""
+    """The end of the lease, in ms of the same clock: until then records may be delivered.
+
+    ``sent_at_ms``: when the latest answered request was sent; ``timeout_ms``: the negotiated session timeout.
+    """
     return sent_at_ms + timeout_ms * LEASE_NUMERATOR // LEASE_DENOMINATOR
 
 
 class SessionState(Enum):
-    """Where the connection to ZooKeeper stands."""
+    """The state of the session and its connection."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
@@ -49,14 +52,14 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LiveSession:
-    """A session: its id, and its negotiated time-out."""
+    """A session: its id, and its negotiated timeout."""
 
     session_id: int
     timeout_ms: int
 
 
 class SessionStateMachine(StateMachine):
-    """Which session lives, and until when its lease runs."""
+    """The live session, and the end of its lease."""
 
     INITIAL = SessionState.CONNECTING
 
@@ -72,7 +75,7 @@ class SessionStateMachine(StateMachine):
 
     @property
     def probe_interval_ms(self) -> int:
-        """How often to ask ZooKeeper for a sign of life: a sixth of the time-out."""
+        """The interval of probe requests to ZooKeeper: a sixth of the session timeout; 1000 ms without a session."""
         return max(1, self.live.timeout_ms // PROBES_PER_TIMEOUT) if self.live else 1000
 
     @transitions_to(SessionState.CONNECTED)
@@ -88,7 +91,7 @@ class SessionStateMachine(StateMachine):
 
     @stays_in_state
     def _answered(self, event: SessionAnswered) -> tuple[SessionState, list[Any]]:
-        assert self.live is not None, "an answer needs a session that asked"
+        assert self.live is not None, "an answer belongs to a session"
         if event.session_id == self.live.session_id:
             self.lease_until_ms = max(self.lease_until_ms, lease_end_ms(event.sent_at_ms, self.live.timeout_ms))
         return self.state, [SetLease(self.lease_until_ms)]

@@ -1,11 +1,11 @@
-"""The shape that every state machine of this package has.
+"""The base class of every state machine of this package.
 
-A machine has a state, a table ``(state, event type) -> handler``, and a story: its last lines.  Only ``handle``
-assigns the state.  An event that the table does not know is a bug of ours, never bad input: it raises
-``InvalidTransition`` with the story, so that a report from a user can be replayed.
+A machine has a state, a table ``(state, event type) -> handler``, and a history: its last transitions.  Only
+``handle`` assigns the state.  An event without a row in the table is a bug in this package, never bad input: it raises
+``InvalidTransition`` with the history, so that a report from a user can be replayed.
 
-A handler says beforehand to which states it may lead (``transitions_to``), and ``handle`` holds it to its word; so the
-diagrams in the documentation can be drawn from the tables alone.
+A handler declares to which states it may lead (``transitions_to``), and ``handle`` checks it; so the diagrams in the
+documentation are drawn from the tables alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HISTORY_LINES_MAX = 256
 
 
 class TransitionRecord(NamedTuple):
-    """One line of a machine's story."""
+    """One line of a machine's history."""
 
     before: str
     event: object
@@ -35,7 +35,7 @@ class TransitionRecord(NamedTuple):
 
 
 class CoveredTransition(NamedTuple):
-    """One way through a table, by names: a row, and the state to which it led."""
+    """One transition by names: the row of the table, and the state to which it led."""
 
     machine: str
     before: str
@@ -44,7 +44,7 @@ class CoveredTransition(NamedTuple):
 
 
 class InvalidTransition(InternalError):
-    """An event arrived in a state that does not expect it."""
+    """An event arrived in a state whose table has no row for it."""
 
     def __init__(self, machine: str, state: str, event: object, story: list[TransitionRecord]) -> None:
         self.machine = machine
@@ -52,7 +52,7 @@ class InvalidTransition(InternalError):
         self.event = event
         self.history = story
         told = "\n".join(f"  {line}" for line in story)
-        super().__init__(f"{machine}: {type(event).__name__} while {state}; its story:\n{told}")
+        super().__init__(f"{machine}: {type(event).__name__} while {state}; its history:\n{told}")
 
 
 TransitionFunction: TypeAlias = Callable[[Any, Any], tuple[Any, list[Any]]]
@@ -60,7 +60,7 @@ TransitionFunction: TypeAlias = Callable[[Any, Any], tuple[Any, list[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What a row of a table does, and the states to which it may lead; none: it stays where it is."""
+    """The handler of a row, and the states to which it may lead; empty: the state stays."""
 
     run: TransitionFunction
     target_states: tuple[Enum, ...]
@@ -79,7 +79,7 @@ stays_in_state = transitions_to()
 
 
 def go_to(state: Enum) -> Transition:
-    """The handler that does nothing but go there."""
+    """A handler that only changes the state, without commands."""
     return Transition(lambda _machine, _event: (state, []), (state,))
 
 
@@ -87,19 +87,19 @@ TransitionTable: TypeAlias = Mapping[tuple[Any, type], Transition]
 
 
 class StateMachine:
-    """A state, a table and a story.  Subclasses give ``INITIAL`` and ``TRANSITIONS``."""
+    """A state, a table and a history.  Subclasses define ``INITIAL`` and ``TRANSITIONS``."""
 
     INITIAL: ClassVar[Enum]
     TRANSITIONS: ClassVar[TransitionTable]
     covered_transitions: ClassVar[set[CoveredTransition] | None] = None
-    """A test puts a set here to see which ways are taken; nobody else does."""
+    """Only tests set this: the set collects the transitions that were taken."""
 
     def __init__(self) -> None:
         self.state: Any = self.INITIAL
         self.history: deque[TransitionRecord] = deque(maxlen=HISTORY_LINES_MAX)
 
     def handle(self, event: object) -> list[Any]:
-        """Take one event in; give back what must now be done, in order."""
+        """Process one event; return the commands to execute, in order."""
         before = self.state
         handler = self.TRANSITIONS.get((before, type(event)))
         if handler is None:

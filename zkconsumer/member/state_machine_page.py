@@ -1,6 +1,7 @@
 """The state machines as a page of documentation, drawn from their tables.  Pure.
 
-``page()`` is the text of ``migration_docs/reference/state-machines.md``; a test sees to it that the two are the same.
+``state_machine_page()`` is the text of ``migration_docs/reference/state-machines.md``; a test checks that they are
+equal.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _section(machine: type[StateMachine]) -> Iterator[str]:
         targets = " or ".join(state.value for state in handler.target_states or (before,))
         yield f"| {before.value} | {event.__name__} | {targets} |"
     yield ""
-    yield "| event | what it says |"
+    yield "| event | meaning |"
     yield "|---|---|"
     for event in dict.fromkeys(event for _, event in machine.TRANSITIONS):
         yield f"| {event.__name__} | {_summary(event)} |"

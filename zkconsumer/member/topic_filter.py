@@ -1,8 +1,8 @@
 """Topic filters: a white list or a black list of topics, as one Java regular expression.  Pure.
 
-The text that a user gives is *normalised* first (``a, b`` becomes ``a|b``); the normalised text is what stands in
-ZooKeeper, and every member of the group evaluates it, with its own ``exclude.internal.topics``, on its own list of
-topics.  What cannot be evaluated exactly as Java does is refused here, and never guessed: see ``java_regex``.
+The user's text is *normalised* first (``a, b`` becomes ``a|b``).  ZooKeeper contains the normalised text, and every
+member of the group applies it, with its own ``exclude.internal.topics``, to its own list of topics.  A pattern that
+cannot be evaluated exactly as in Java raises an error: see ``java_regex``.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from zkconsumer.member.regex_tree import RegexTree
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Topics of Kafka itself.  Members up to 0.10.2 know the first only; brokers have the second from 0.11 on."""
+"""Kafka's own topics.  Members up to 0.10.2 only exclude the first; brokers have the second from 0.11 on."""
 
 PATTERN_CHARS_MAX = 1024
-"""Longer patterns are not evaluated, whoever wrote them."""
+"""Longer patterns are not evaluated, also not those of other members."""
 
 _COMPILED_PATTERNS_MAX = 64
-"""Patterns that are kept compiled; RE2 may take some megabytes for one of them."""
+"""How many compiled patterns are cached; RE2 may need some megabytes for one of them."""
 
 _CHECKED_PATTERNS_MAX = 4_096
-"""Patterns of at most ``PATTERN_CHARS_MAX`` characters for which the verdict is kept: accepted, or the reason of the
-refusal.  A member asks for the filter of every other member at every change of the group."""
+"""How many check results of patterns are cached (accepted, or the reason of the error); patterns have at most
+``PATTERN_CHARS_MAX`` characters.  A member checks the filter of every other member at every change of the group."""
 
 _MATCH_RESULTS_MAX = 100_000
-"""Answers that are kept: every member's filter is asked of every topic, at every change of the group."""
+"""How many match results are cached: every member's filter is applied to every topic at every change of the group."""
 
 _TRIMMED = "".join(map(chr, range(0x21)))
 _TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
@@ -47,17 +47,17 @@ _TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
 
 
 class PatternNotEvaluable(UsageError):
-    """A topic filter may be valid for Java, but its exact meaning is not known here; write it with simpler means.
+    """A topic filter may be valid in Java, but this project cannot evaluate it exactly; write a simpler pattern.
 
     ``pattern`` is the normalised text, ``position`` the place (characters from 0), ``what`` the construct.  Not an
-    ``InvalidTopicFilter``: a member whose filter no Java accepts can be left out of the group's reckoning, one whose
-    filter only we cannot read never may.
+    ``InvalidTopicFilter``: a member whose filter is invalid in Java has no assignment and is ignored; a member whose
+    filter only this project cannot evaluate must never be ignored.
     """
 
     def __init__(self, pattern: str, position: int, what: str) -> None:
         super().__init__(
             f"the topic filter {_shortened(pattern)} cannot be evaluated exactly: {what} at character {position + 1}. "
-            "Write it with simpler means: migration_docs/reference/topic-filters.md has a table of what is known"
+            "Write a simpler pattern: migration_docs/reference/topic-filters.md lists the supported constructs"
         )
         self.pattern = pattern
         self.position = position
@@ -65,22 +65,23 @@ class PatternNotEvaluable(UsageError):
 
 
 class TopicFilter:
-    """What ``Whitelist`` and ``Blacklist`` have in common; ``regex`` is the normalised pattern, and so is ``str()``.
+    """Base class of ``Whitelist`` and ``Blacklist``; ``regex`` and ``str()`` are the normalised pattern.
 
-    Raises ``InvalidTopicFilter`` for what no Java compiles, ``PatternNotEvaluable`` for what is not known here.
+    Raises ``InvalidTopicFilter`` if Java cannot compile the pattern, ``PatternNotEvaluable`` if this project cannot
+    evaluate it exactly.
     """
 
     __slots__ = ("regex",)
 
     pattern: ClassVar[str]
-    """The kind, as it stands in a registration: ``white_list`` or ``black_list``."""
+    """The kind, as a registration contains it: ``white_list`` or ``black_list``."""
 
     def __init__(self, raw: str) -> None:
         self.regex = normalise(raw)
         _check(self.regex)
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        """Whether this filter takes ``topic`` (all releases; the whole name must match)."""
+        """Whether this filter allows ``topic`` (all releases; the whole name is matched)."""
         raise NotImplementedError
 
     def _matches(self, topic: str) -> bool:
@@ -105,7 +106,7 @@ class TopicFilter:
 class Whitelist(TopicFilter):
     """All topics whose whole name matches, but no internal ones while those are excluded.
 
-    ``Whitelist("clicks, views-.*")``: commas stand between patterns, blanks and quotes around are dropped.
+    ``Whitelist("clicks, views-.*")``: commas separate patterns; blanks and surrounding quotes are removed.
     """
 
     __slots__ = ()
@@ -126,10 +127,10 @@ class Blacklist(TopicFilter):
 
 
 def normalise(raw: str) -> str:
-    """The pattern that stands in ZooKeeper for what the user wrote; the same in every release from 0.8 to 1.1.
+    """The pattern that ZooKeeper contains for the user's text; the same in every release from 0.8 to 1.1.
 
-    In this order: trimmed of control characters and blanks; ``,`` becomes ``|``; blanks go, wherever they are;
-    quotes go from the beginning and from the end.
+    In this order: trim control characters and blanks; replace ``,`` by ``|``; remove all blanks; remove quotes at the
+    beginning and at the end.
     """
     text = raw.strip(_TRIMMED).replace(",", "|").replace(" ", "")
     return _TRAILING_QUOTES.sub("", text.lstrip("\"'"))
@@ -141,8 +142,8 @@ def _is_match(pattern: str, topic: str) -> bool:
 
 
 def _check(pattern: str) -> None:
-    """Raises what ``TopicFilter`` raises; a new exception each time, so that no traceback is kept."""
-    # Before the cache, whose keys are the patterns: a registration may hold a megabyte.
+    """Raises the errors of ``TopicFilter``; a new exception each time, so that no traceback is kept."""
+    # Before the cache, whose keys are the patterns: a registration may contain a megabyte.
     if len(pattern) > PATTERN_CHARS_MAX:
         raise PatternNotEvaluable(pattern, PATTERN_CHARS_MAX, f"it is longer than {PATTERN_CHARS_MAX} characters")
     refusal = _pattern_error(pattern)
@@ -159,7 +160,7 @@ def _check(pattern: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PatternError:
-    """Why a pattern is not evaluated.  ``is_invalid``: no Java compiles it.  ``position``: characters from 0."""
+    """Why a pattern is not evaluated.  ``is_invalid``: Java cannot compile it.  ``position``: characters from 0."""
 
     is_invalid: bool
     position: int
@@ -168,7 +169,7 @@ class _PatternError:
 
 @lru_cache(maxsize=_CHECKED_PATTERNS_MAX)
 def _pattern_error(pattern: str) -> _PatternError | None:
-    """Why this pattern of at most ``PATTERN_CHARS_MAX`` characters is refused; None: it can be evaluated."""
+    """Why this pattern of at most ``PATTERN_CHARS_MAX`` characters cannot be evaluated; None: it can."""
     try:
         _compiled(pattern)
     except InvalidJavaRegexError as e:
@@ -198,9 +199,9 @@ def _compiled(pattern: str) -> Callable[[str], bool]:
 
 
 def _by_position_sets(tree: RegexTree) -> Callable[[str], bool]:
-    """For what RE2 does not know.  Raises ``UnsupportedJavaRegexError``."""
+    """A matcher for constructs that RE2 does not have.  Raises ``UnsupportedJavaRegexError``."""
     if steps_max(tree) > STEPS_MAX:
-        raise UnsupportedJavaRegexError(0, "it looks around, and could take too many steps to match")
+        raise UnsupportedJavaRegexError(0, "it has lookaround and could take too many steps to match")
     return partial(full_match, tree)
 
 

@@ -1,4 +1,4 @@
-"""What one fetcher thread measures: each answer of its broker, and what was handed over."""
+"""The metrics of one fetcher thread: each answer of its broker, and the chunks that it queued."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FetchMetrics:
         return self.requests.values()["OneMinuteRate"]
 
     def remove(self) -> None:
-        """No thread reads from the broker any more: it is gone, or leads nothing of ours.  The totals stay."""
+        """No thread reads from the broker any more: it is unavailable, or leads no partition of ours.  Totals stay."""
         for row in ROWS_PER_BROKER:
             self._registry.remove(row, *self.address)
 

@@ -1,10 +1,10 @@
-"""What a supervisor is told of a member, and when the member is healthy.  Pure: one look in, words out.
+"""The health report of a member for supervisors.  Pure: from one snapshot.
 
-    alive      its control thread answers, and no error ended it: to start it anew would help nobody when it is
-    healthy    alive, registered in its group, its ZooKeeper session connected, and its lease running
+    alive      its control thread answers, and no error ended it: a restart would not help
+    healthy    alive, registered in its group, connected to ZooKeeper, and its lease is valid
 
-That there are no records makes nobody unhealthy; neither does a share that others still hold, or a partition that no
-broker leads: these are notes.
+A member without records is healthy; so is one whose assignment other members still own in part, or with a partition
+without a leader: the report has notes about these.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 FORMAT_VERSION = 1
 TEXT_CHARS_MAX = 500
 PARTITIONS_SHOWN_MAX = 5
-"""Partitions that are named one by one."""
+"""How many partitions a report names."""
 
 MEMBERS_SHOWN_MAX = 50
-"""Members of one process in an answer; those that are unhealthy come first."""
+"""How many members of one process a report contains; unhealthy ones are first."""
 
 REGISTERED = "in"
 CONNECTED = "connected"
@@ -28,7 +28,7 @@ ZOOKEEPER = "ZooKeeper"
 
 @dataclass(frozen=True, slots=True)
 class MemberHealthSnapshot:
-    """A member as it was at one moment, taken on its control thread.  States are the words of the state machines."""
+    """The state of a member at one moment, taken on its control thread.  States are values of the state machines."""
 
     membership: str
     session: str
@@ -38,7 +38,7 @@ class MemberHealthSnapshot:
     partitions_owned: int
     partitions_fetching: int
     failed_partitions: Mapping[str, str] = field(default_factory=dict)
-    """What of its share the member does not read: partition -> why."""
+    """The assigned partitions that the member does not read -> reason."""
 
     missing_topics: tuple[str, ...] = ()
     """Topics of its subscription that do not exist."""
@@ -48,14 +48,14 @@ class MemberHealthSnapshot:
 
     @property
     def is_reading_all(self) -> bool:
-        """Whether every topic is there, and every partition of the share has a leader that answers."""
+        """Whether every topic exists, and every assigned partition has a leader that answers."""
         is_fetched = self.partitions_fetching >= self.partitions_owned
         return is_fetched and not (self.missing_topics or self.broker_failures or self.failed_partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberHealth:
-    """One member; ``look`` is None when its control thread did not answer within ``waited_ms``."""
+    """One member; ``snapshot`` is None when its control thread did not answer within ``waited_ms``."""
 
     member: str
     group: str
@@ -65,11 +65,11 @@ class MemberHealth:
     last_record_ms_ago: int | None
     counters: Mapping[str, int]
     coordination_service: str = ZOOKEEPER
-    """Who keeps the group."""
+    """The service that manages the group: ZooKeeper or the coordinator."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether to go on waiting for it can help."""
+        """Whether the member runs; if not, it must be restarted."""
         return self.snapshot is not None and not self.failure
 
     @property
@@ -79,7 +79,7 @@ class MemberHealth:
 
     @property
     def problems(self) -> list[str]:
-        """What makes it unhealthy, a sentence each."""
+        """Why it is unhealthy, a sentence for each reason."""
         look, found = self.snapshot, []
         if self.failure:
             found.append(f"an error ended this member: {self.failure}")
@@ -97,14 +97,14 @@ class MemberHealth:
 
     @property
     def reading_problems(self) -> list[str]:
-        """What keeps the member from reading all of its share, a sentence each."""
+        """Why the member does not read its whole assignment, a sentence for each reason."""
         if self.is_healthy and self.snapshot is not None and self.snapshot.is_reading_all:
             return []
         return [*self.problems, *self.notes]
 
     @property
     def notes(self) -> list[str]:
-        """What is worth knowing, and makes nobody unhealthy."""
+        """Problems that do not make the member unhealthy, a sentence each."""
         if self.snapshot is None:
             return []
         found = [
@@ -124,7 +124,7 @@ class MemberHealth:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The member's part of the answer."""
+        """The member's part of the report."""
         look = self.snapshot
         return {
             "member": self.member,
@@ -146,7 +146,7 @@ class MemberHealth:
 
 
 def process_health(pid: int, members: Sequence[MemberHealth]) -> dict[str, Any]:
-    """What a process answers: it is healthy, or alive, when each of its members is."""
+    """The report of a process: it is healthy, or alive, when each of its members is."""
     shown = sorted(members, key=lambda each: (each.is_healthy, each.is_alive))[:MEMBERS_SHOWN_MAX]
     return {
         "version": FORMAT_VERSION,

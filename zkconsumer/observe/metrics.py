@@ -1,4 +1,4 @@
-"""What is measured: meters, timers, histograms, gauges, and the registry of one connector.
+"""Metrics: meters, timers, histograms, gauges, and the registry of one connector.
 
     streams, fetchers, control thread --mark, update--> Registry --snapshot--> JSON (``mbeans``), Prometheus
 
@@ -169,7 +169,7 @@ class TimerMetric:
 
 AnyMetric: TypeAlias = Meter | Histogram | TimerMetric
 Gauges: TypeAlias = "Callable[[], Mapping[Labels, float]]"
-"""What a gauge shows now: one value for each of its labels."""
+"""The present values of a gauge: one for each combination of its labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Registry:
         self._gauges: dict[MetricRow, Gauges] = {}
 
     def meter(self, row: MetricRow, *labels: str) -> Meter:
-        """The meter of this row with these values of the row's own labels; made when it is first asked for."""
+        """The meter of this row with these values of the row's own labels; created at the first call."""
         assert row.kind is MetricKind.METER, row.name
         made = self._measure(row, labels, lambda: Meter(self._clock))
         assert isinstance(made, Meter), "one kind a row"
@@ -237,7 +237,7 @@ class Registry:
             self._measures.pop((row, labels), None)
 
     def gauge(self, row: MetricRow, read: Gauges) -> None:
-        """Ask ``read`` whenever somebody looks; in the looker's thread."""
+        """Register a gauge; ``read`` is called for every sample, on the thread that takes it."""
         assert row.kind is MetricKind.GAUGE, row.name
         self._gauges[row] = read
 

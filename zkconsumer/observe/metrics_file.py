@@ -1,4 +1,4 @@
-"""Metrics as a file of JSON: whoever reads it finds the last whole dump, never half of one."""
+"""Metrics as a JSON file, written atomically: a reader finds the last complete dump."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from zkconsumer.observe.metrics import MetricSample
 
 OWN_LABELS = ("member", "group", "client_id")
-"""What tells connectors apart; the member's id is never shared, a client id may be."""
+"""The labels that distinguish connectors; the member id is unique, a client id may not be."""
 
 LABELS = {"topic": "topic", "partition": "partition", "threadId": "thread", "brokerHost": "host", "brokerPort": "port"}
 """Label of an MBean -> label here; ``clientId`` and ``groupId`` are among ``OWN_LABELS``."""
 
 MS_PER_S = 1000
 SUM_DIGITS = 3
-"""Sums are made of means: what is behind these digits is dust."""
+"""Digits of sums; they are computed from means, so further digits are rounding errors."""
 
 
 COUNTERS_SHOWN_AS_ZERO = (
@@ -44,7 +44,7 @@ series that begins with its first event."""
 
 
 class MetricsProvider(Protocol):
-    """What is asked of a ``ZookeeperConsumerConnector``."""
+    """The methods that are used of a ``ZookeeperConsumerConnector``."""
 
     def metric_samples(self) -> Sequence[MetricSample]: ...
 
@@ -52,7 +52,7 @@ class MetricsProvider(Protocol):
 
 
 class ConnectorCollector:
-    """Shows the metrics and counters of connectors; one that is gone, or was removed, is shown no more."""
+    """Exports the metrics and counters of connectors, until they are removed or no longer exist."""
 
     def __init__(self, *connectors: MetricsProvider) -> None:
         self._connectors: weakref.WeakSet[MetricsProvider] = weakref.WeakSet(connectors)

@@ -1,1 +1,1 @@
-"""The shell: one control thread takes events and timers in, and performs the core's commands."""
+"""Runs a member: one control thread handles events and timers, and executes the commands of ``member``."""

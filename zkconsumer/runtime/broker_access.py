@@ -1,6 +1,7 @@
-"""Where a configuration finds its brokers, and how it speaks to them: for members and for tools.
+"""How members and tools find brokers and connect to them, from the configuration.
 
-``bootstrap.servers`` when it is set, else what is registered in ZooKeeper, by listeners of ``security.protocol``.
+The brokers are those of ``bootstrap.servers`` if it is set, else those registered in ZooKeeper with a listener of
+``security.protocol``.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ NO_BROKER_REGISTERED = "no broker is registered in ZooKeeper (/brokers/ids): sta
 NO_BOOTSTRAP_SERVER = "bootstrap.servers names no broker"
 
 BROKER_CHECK_TIMEOUT_MS = 8_000
-"""How long brokers are asked before a member joins, where they may refuse us (TLS, SASL, ``bootstrap.servers``)."""
+"""How long the check of brokers before a join may take, if they may reject us (TLS, SASL, ``bootstrap.servers``)."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 def no_endpoint_message(protocol: str) -> str:
-    """What to say where ZooKeeper names no broker that can be connected to with this ``security.protocol``."""
+    """The error text if ZooKeeper has no broker with an endpoint for this ``security.protocol``."""
     return (
         f"no broker is registered in ZooKeeper (/brokers/ids) with an endpoint for security.protocol={protocol}: start "
         "one, correct the chroot, or set security.protocol to what the brokers have"
@@ -45,7 +46,7 @@ def no_endpoint_message(protocol: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """``find`` blocks and raises ``UnavailableError``; ``bootstrap`` is None where ZooKeeper has the brokers."""
+    """``find_brokers`` blocks and raises ``UnavailableError``; ``bootstrap`` is None if brokers come from ZooKeeper."""
 
     connect: ConnectionFactory
     find_brokers: Callable[[], Sequence[BrokerAddress]]
@@ -53,7 +54,7 @@ class BrokerAccess:
     diagnose: PortDiagnosis | None
     metadata_max_age_ms: int
     no_broker_message: str = NO_BROKER_REGISTERED
-    """What to say when there is none."""
+    """The error text if no broker is found."""
 
     @classmethod
     def from_config(
@@ -66,7 +67,7 @@ class BrokerAccess:
         connect: ConnectionFactory | None = None,
         oauth_token: Callable[[], str] | None = None,
     ) -> BrokerAccess:
-        """What the configuration says; ``connect`` wins over its security.  Without a ``store`` no ZooKeeper is asked.
+        """Create it from a configuration; ``connect`` replaces its security.  Without ``store`` ZooKeeper is not used.
 
         Raises ``InvalidConfigException`` for certificates that cannot be read (see ``connection_factory_from_config``),
         and without a store where ``bootstrap.servers`` is missing; ``UnknownHostException`` if none of its host names
@@ -83,7 +84,9 @@ class BrokerAccess:
                 bootstrap.check()
             return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
         if store is None:
-            raise InvalidConfigException("bootstrap.servers is missing: no ZooKeeper is asked for the brokers here")
+            raise InvalidConfigException(
+                "bootstrap.servers is missing: set it; brokers are not read from ZooKeeper here"
+            )
         directory = BrokerDirectory(
             store,
             lookup_timeout_ms,
@@ -94,7 +97,7 @@ class BrokerAccess:
         return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
 
     def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> BootstrapClient:
-        """One more that asks, for a thread of its own."""
+        """Create another client, for a separate thread."""
         return BootstrapClient(
             self.connect,
             self.find_brokers,
@@ -107,9 +110,10 @@ class BrokerAccess:
 
 
 def check_brokers(brokers: BootstrapClient) -> None:
-    """Speak to one broker, before anything is registered: a member that no broker accepts would only be in the way.
+    """Send a request to one broker before the member registers: one that no broker accepts would block partitions.
 
-    Raises the ``AuthenticationException`` that stands in the way.  Brokers that are down are waited for later.
+    Raises the ``AuthenticationException`` of the broker.  Unavailable brokers are only logged; the member waits for
+    them later.
     """
     try:
         brokers.execute(

@@ -1,9 +1,9 @@
-"""Calling the program: one thread, one call at a time, through a bounded queue.
+"""Calls of the program's code (hooks, listener): one thread, one call at a time, through a bounded queue.
 
-    control thread --put--> at most ``calls_max`` calls --> callback thread --> the program's own code
+    control thread --enqueue--> at most ``calls_max`` calls --> callback thread --> the program's own code
 
-The control thread never waits for the program, so whatever the program does in such a call (``commit_offsets``,
-``close``, nothing at all for an hour) stops nobody but the calls behind it.
+The control thread never waits for the program.  So a call may use ``commit_offsets`` or ``close``, or block for an
+hour: it only delays the later calls in this queue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CallbackThread:
-    """Runs calls in their order; the thread starts with the first one.  A call must not raise."""
+    """Runs calls in order; the first call starts the thread.  A call must not raise."""
 
     def __init__(self, name: str, calls_max: int, on_thread_error: OnThreadError) -> None:
         self._name = name
@@ -34,11 +34,11 @@ class CallbackThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is in such a call."""
+        """Whether the caller runs on this thread."""
         return self._ident == threading.get_ident()
 
     def enqueue(self, call: Callable[[], None]) -> bool:
-        """Run this soon; False: the queue is full, or closed, and it never will be."""
+        """Queue a call; False if the queue is full or closed: then it is not made."""
         with self._changed:
             if self._closed or len(self._calls) >= self._calls_max:
                 return False
@@ -49,7 +49,7 @@ class CallbackThread:
             return True
 
     def close(self, *, finish: bool = False) -> None:
-        """Take no more calls, and forget what waits, unless it is to be finished; a call that runs goes on."""
+        """Accept no more calls and drop the queued ones (``finish``: run them first); a running call continues."""
         with self._changed:
             self._closed = True
             if not finish:
@@ -57,7 +57,7 @@ class CallbackThread:
             self._changed.notify_all()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the end of the call that runs; True as well when it is the caller's own."""
+        """Wait for the end of the thread; True at once if the caller runs on it."""
         return self._worker is None or self.is_current or self._worker.join(timeout_ms)
 
     def _wake(self) -> None:

@@ -1,8 +1,8 @@
-"""Does what the core says: one small function a command.
+"""Executes the commands of ``member``: one small function for each command.
 
-``ZooKeeperExecutor`` runs the procedures of ``zk`` and turns their results into events; the ``PartitionProcessor`` (in
-``processor``) starts and stops partitions; ``KafkaOffsetStore`` (in ``offsets``) asks the group's coordinator where
-offsets are kept in Kafka.  None decides, and none waits: the answers come back as events.
+``ZooKeeperExecutor`` runs the procedures of ``zk`` and turns their results into events; the ``PartitionProcessor``
+starts and stops partitions; ``KafkaOffsetStore`` fetches and commits offsets at the group coordinator, if they are
+stored in Kafka.  None of them decides or blocks: the answers arrive as events.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ log = logging.getLogger("zkconsumer.group")
 
 
 class ZooKeeperExecutor:
-    """Registers, reads, claims, commits and releases; one group, one member."""
+    """Registers, reads, acquires, commits and releases in ZooKeeper, for one member of one group."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class ZooKeeperExecutor:
         self._control_path = paths.control(group)
         self._owner_lists = OwnerListCache()
 
-    # --- what the store tells -----------------------------------------------------------------------------------
+    # --- events of the store ------------------------------------------------------------------------------------
 
     def on_store_event(self, event: StoreEvent) -> None:
-        """Called on the library's thread: only enqueues."""
+        """Called on kazoo's thread: only queues the event."""
         self._control.call_soon(partial(self._store_event, event))
 
     def _store_event(self, event: StoreEvent) -> None:
@@ -131,7 +131,7 @@ class ZooKeeperExecutor:
     # --- commands -----------------------------------------------------------------------------------------------
 
     def probe_session(self, command: do.ProbeSession) -> None:
-        """A cheap read, stamped before it is written: the lease is counted from the stamp."""
+        """Send a cheap read; the lease counts from the time before it is sent."""
         sent_at_ms = self._clock.now_ms()
 
         def answered(results: list[Result]) -> None:
@@ -158,7 +158,7 @@ class ZooKeeperExecutor:
         )
 
     def _host_of(self, session_id: int) -> str:
-        """Where the session that holds our id comes from, as far as that is known by now; asks the servers once."""
+        """The host of the session that uses our id, or "unknown" until it is found; asks the servers once."""
         if session_id not in self._hosts:
             self._hosts[session_id] = "unknown"
 
@@ -261,7 +261,7 @@ class ZooKeeperExecutor:
         self.run_procedure(procedure, session_id, lambda result: self._control.handle_event(finish(result)))
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """Drive a procedure round by round; every step, and ``then``, runs on the control thread."""
+        """Run a procedure, one batch of requests at a time; every step, and ``then``, runs on the control thread."""
 
         def step(results: Any) -> None:
             try:
@@ -282,26 +282,26 @@ class ZooKeeperExecutor:
 
 
 class MembershipCallbacks(Protocol):
-    """What the program waits for; the membership takes it."""
+    """Results for which the program waits; the membership implements it."""
 
     def commit_completed(self, command: do.CompleteCommit) -> None:
-        """A call of ``commit_offsets`` is answered."""
+        """A call of ``commit_offsets`` is complete."""
 
     def assignment_complete(self, command: do.AnnounceAssignment) -> None:
-        """The member holds its share."""
+        """The member owns all partitions of its assignment."""
 
     def left(self, command: do.AnnounceLeft) -> None:
         """The member has left the group."""
 
     def control_changed(self, command: do.AnnounceControl) -> None:
-        """The group's control znode was read, and is another one."""
+        """The group's control znode was read and has changed."""
 
     def failed(self, command: do.Fail) -> None:
-        """The member cannot go on."""
+        """The member cannot continue."""
 
 
 class CommandExecutor:
-    """Which command goes where; the rest of the world is told through ``callbacks``."""
+    """Passes each command to the object that executes it; results for the program go through ``callbacks``."""
 
     def __init__(
         self,
@@ -354,7 +354,7 @@ class CommandExecutor:
             }
 
     def execute(self, command: Command) -> None:
-        """Do it, or start it."""
+        """Execute or start the command."""
         self._handlers[type(command)](command)
         self._observing.command_executed(command)
 

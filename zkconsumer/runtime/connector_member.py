@@ -1,10 +1,10 @@
-"""A membership, and the streams and fetchers that work on its partitions, put together; whoever keeps the group.
+"""A membership with the streams and fetchers that work on its partitions; in ZooKeeper or at a coordinator.
 
-    ConsumerConnector --> ConnectorMember --+-- membership: who has what            (ZooKeeper, or a coordinator)
-                                          +-- StreamFetcher, ConsumerFetcherManager
-                                          +-- metrics
+    ConsumerConnector --> ConnectorMember --+-- membership: assignment and offsets (ZooKeeper, or a coordinator)
+                                            +-- StreamFetcher, ConsumerFetcherManager
+                                            +-- metrics
 
-It knows no message, no decoder and no configuration file.
+It does not depend on messages, decoders or configuration files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class ConnectorMembership(Membership, Protocol):
-    """What streams and their connector need of a membership besides."""
+    """What streams and their connector also need from a membership."""
 
     counters: Counters
     listener: ListenerCalls
@@ -48,29 +48,29 @@ class ConnectorMembership(Membership, Protocol):
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """How long the group waits for a member that is silent."""
+        """After how many ms without a request the group removes the member."""
 
     def check_brokers(self) -> None:
-        """Speak to one broker before anything is registered; raises the ``AuthenticationException`` in the way."""
+        """Send a request to one broker before the member registers; raises its ``AuthenticationException``."""
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the membership's thread again and again; before ``attach_processor``."""
+        """Run ``action`` periodically on the membership's thread.  Call it before ``attach_processor``."""
 
     def thread_died(self, name: str, error: BaseException) -> None:
-        """Called in the dying thread."""
+        """A thread died; called in that thread."""
 
     def authentication_failed(self, error: AuthenticationException) -> None:
-        """Called on a thread of the fetchers: nothing can be read with these settings."""
+        """No broker accepts the authentication settings; called on a fetcher thread."""
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
-        """Called on a thread of the fetchers: brokers refuse these topics, of which we have partitions."""
+        """Brokers reject these topics, of which we own partitions; called on a fetcher thread."""
 
 
 M = TypeVar("M", bound=ConnectorMembership)
 
 
 class ConnectorMember(Generic[M]):
-    """A member of a group, from its first connection to its last."""
+    """A member of a group, with its streams, fetchers and metrics."""
 
     def __init__(
         self,
@@ -119,44 +119,44 @@ class ConnectorMember(Generic[M]):
         self.membership.attach_processor(self.streams)
 
     def start(self, timeout_ms: int) -> None:
-        """Connect to who keeps the group; raises with nothing left running when that cannot be done."""
+        """Connect to ZooKeeper or the coordinator; if that fails, it stops everything and raises."""
         self.membership.start(timeout_ms)
 
     def check_brokers(self) -> None:
-        """Speak to one broker before anything is registered; raises the ``AuthenticationException`` in the way."""
+        """Send a request to one broker before the member registers; raises its ``AuthenticationException``."""
         self.membership.check_brokers()
 
     def join(self, subscription: TopicSubscription, queues: Mapping[QueueKey, ChunkQueue]) -> None:
-        """Become a member with this subscription; queues are by topic and thread id, those of a filter by thread id."""
+        """Join with this subscription; keys of ``queues``: topic and thread id (``ANY_TOPIC`` for a topic filter)."""
         self.streams.add_queues(queues)
         self.membership.join(subscription)
 
     def wait_for_share(self, timeout_ms: int) -> bool:
-        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        """Wait for the first complete assignment, False after the timeout; raises the error that ended the member."""
         return self.membership.wait_for_assignment(timeout_ms)
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Write these positions; gives back what was not written, with the reason."""
+        """Commit these positions; return the partitions that were not committed, with the reason."""
         return self.membership.commit(positions, timeout_ms)
 
     def leave(self) -> bool:
-        """Give everything back and leave the group; False when that could not be done in time."""
+        """Release all partitions and leave the group; False if that was not complete in time."""
         return self.membership.leave()
 
     def close(self) -> bool:
-        """End everything; True when nothing was left behind."""
+        """Stop everything; True if all threads have ended."""
         return self.membership.close()
 
     def end_streams(self, error: BaseException | None) -> None:
-        """Put the marker behind which nothing comes."""
+        """End every stream after the records that it has; ``error``: raised there, None for a normal end."""
         self.streams.end(error)
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """How long the group waits for a member that is silent."""
+        """After how many ms without a request the group removes the member."""
         return self.membership.negotiated_timeout_ms
 
     @property
     def failure(self) -> ZkConsumerError | None:
-        """The error that ended this member, if one did."""
+        """The error that ended this member; None while it runs."""
         return self.membership.failure

@@ -1,10 +1,10 @@
-"""One thread that owns what decides: things come in one after the other, and timers between them.
+"""An event loop on one thread: handles events, calls and timers one after the other.
 
-    other threads --post, call--> queue --+
-                                          +--> feed, or the call --> commands, carried out there and then
-                             deadlines ---+
+    other threads --submit, call_soon--> queue --+
+                                                 +--> handle_event, handle_timer, or the call
+                                       timers ---+
 
-Nothing here decides anything; whatever comes is handled in the order in which it came.
+Events and calls are handled in the order in which they were queued.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class EventLoop(ABC, Generic[E, T]):
-    """Events of type ``E``, timers of type ``T``; everybody but the thread itself posts."""
+    """Events of type ``E``, timers of type ``T``; other threads use ``submit`` and ``call_soon``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,39 +38,39 @@ class EventLoop(ABC, Generic[E, T]):
 
     @abstractmethod
     def handle_event(self, event: E) -> None:
-        """Handle an event now; only on the thread."""
+        """Handle an event now; only on the loop's thread."""
 
     @abstractmethod
     def handle_timer(self, timer: T, due_ms: int) -> None:
-        """This timer was due then, and is set no more."""
+        """Handle a timer that was due at ``due_ms``; it is not set any more."""
 
     def start_thread(self, name: str, on_thread_error: Callable[[str, BaseException], None]) -> None:
-        """Begin."""
+        """Start the loop's thread."""
         self._worker = spawn(name, self._run, on_thread_error, wake=lambda: self._queue.put(None))
 
     def stop(self, timeout_ms: int) -> bool:
-        """End the thread; what was posted before may not be handled any more."""
+        """Stop the thread; queued events may be dropped.  False if it still runs after the timeout."""
         return self._worker is None or self._worker.stop(timeout_ms)
 
     def submit(self, event: E) -> None:
-        """Hand an event over, from any thread."""
+        """Queue an event, from any thread."""
         self._queue.put(event)
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Run something on the thread, in its turn."""
+        """Queue a call for the loop's thread, from any thread."""
         self._queue.put(action)
 
     def call_every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the thread again and again, not exactly; before it runs."""
+        """Run ``action`` periodically on the loop's thread; the interval is not exact.  Call it before the start."""
         self._periodic_actions.append((interval_ms, action))
         self._periodic_due_ms.append(self._clock.now_ms() + interval_ms)
 
     def set_timer(self, timer: T, due_ms: int) -> None:
-        """Fire then; one that is set already is set anew.  Only on the thread."""
+        """Set a timer, or set it again.  Only on the loop's thread."""
         self._timers[timer] = due_ms
 
     def cancel_timer(self, timer: T) -> None:
-        """Do not fire.  Only on the thread."""
+        """Cancel a timer.  Only on the loop's thread."""
         self._timers.pop(timer, None)
 
     def _run(self, stop: StopSignal) -> None:

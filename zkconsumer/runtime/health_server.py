@@ -1,11 +1,10 @@
-"""Answers supervisors: one thread a socket, for all members of the process that were given the same path.
+"""Answers health requests of supervisors: one thread per socket, for all members of the process with the same path.
 
-    supervisor --connect--> health thread --look--> control thread of each member
-                                 `<---- at most LOOK_TIMEOUT_MS ------'
+    supervisor --connect--> health thread --request_snapshot--> control thread of each member
+                                 `<---- at most SNAPSHOT_TIMEOUT_MS ----'
 
-A member that does not answer is what the answer says; nothing here waits for a supervisor, and no supervisor can make a
-member wait: a look is one short piece of work on the control thread, and an answer serves whoever asks within
-``CACHED_ANSWER_MAX_AGE_MS``.
+If a member does not answer in time, the health report contains that.  A supervisor cannot block a member: a snapshot
+is one short call on the control thread, and a report is reused for requests within ``CACHED_ANSWER_MAX_AGE_MS``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from zkconsumer.observe.member_health import MemberHealth, process_health
 from zkconsumer.runtime.health_socket import open_listening_socket, socket_identity, socket_path
 
 SNAPSHOT_TIMEOUT_MS = 1_000
-"""How long the members of a process may take to answer, all together."""
+"""How long all members of a process together may take to answer."""
 
 CACHED_ANSWER_MAX_AGE_MS = 200
 SEND_TIMEOUT_MS = 500
@@ -39,17 +38,17 @@ log = logging.getLogger("zkconsumer.health")
 
 
 class HealthSource(Protocol):
-    """A member that can be looked at."""
+    """A member whose health can be requested."""
 
     def request_snapshot(self) -> None:
-        """Ask for a look; returns at once."""
+        """Request a snapshot; returns at once."""
 
     def health(self, timeout_ms: int) -> MemberHealth:
-        """The look that was asked for, or how long it did not come."""
+        """The health with the requested snapshot; without it after ``timeout_ms``."""
 
 
 class HealthServer:
-    """One socket.  ``add`` and ``remove`` members; the last one that leaves takes the socket with it."""
+    """One socket, for the members in ``members``; it is closed with the last one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,11 +62,11 @@ class HealthServer:
         self._worker: WorkerThread | None = None
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the thread."""
         self._worker = spawn("zkconsumer-health", self._serve, self._on_thread_error, wake=self._wake)
 
     def close(self) -> None:
-        """End the thread, and remove the socket unless another has taken its place."""
+        """Stop the thread, and remove the socket file unless another socket has replaced it."""
         if self._worker is not None:
             self._worker.stop(STOP_TIMEOUT_MS)
         self.close_descriptors()
@@ -76,7 +75,7 @@ class HealthServer:
                 self.path.unlink()
 
     def close_descriptors(self) -> None:
-        """Give the descriptors back, and leave the file: for a forked child, whose parent still answers there."""
+        """Close the descriptors, but keep the file: for a forked child, whose parent still answers there."""
         for each in (self._socket, self._wake_in, self._wake_out):
             each.close()
 
@@ -97,7 +96,7 @@ class HealthServer:
                 continue
             try:
                 connection, _ = self._socket.accept()
-            except OSError as error:  # no descriptors left; or it has gone again
+            except OSError as error:  # no free descriptors, or the supervisor has closed the connection
                 log.debug("health-accept-failed reason=%s", error)
                 stop.wait(PAUSE_AFTER_ERROR_MS)
                 continue
@@ -109,10 +108,10 @@ class HealthServer:
             connection.settimeout(SEND_TIMEOUT_MS / 1000)
             connection.sendall(self._current())
             connection.shutdown(socket.SHUT_WR)
-            with suppress(BlockingIOError):  # what was said is thrown away, or the end would look like an error
+            with suppress(BlockingIOError):  # unread input would turn the close into a connection reset
                 connection.setblocking(False)
                 connection.recv(65_536)
-        except OSError as error:  # whoever asked has gone, or does not read
+        except OSError as error:  # the supervisor has closed the connection, or does not read
             log.debug("health-report-failed reason=%s", error)
 
     def _current(self) -> bytes:
@@ -132,7 +131,7 @@ _lock = threading.Lock()
 
 
 def register_health_source(member: HealthSource, setting: str) -> HealthServer:
-    """Let supervisors ask for this member at the path of ``health.socket``.  Raises ``UsageError``."""
+    """Serve the health of this member at the path of ``health.socket``.  Raises ``UsageError``."""
     path = socket_path(setting)
     with _lock:
         server = _servers.get(path)
@@ -147,9 +146,9 @@ def register_health_source(member: HealthSource, setting: str) -> HealthServer:
 
 
 def unregister_health_source(member: HealthSource, server: HealthServer) -> None:
-    """The member is closed; with the last one the socket goes.
+    """Remove a closed member; the last one closes the socket.
 
-    Under the lock, or a connector that is just being made would find somebody at its path.
+    Under the lock, because a connector that is being created must not find the old server at its path.
     """
     with _lock:
         if member in server.members:
@@ -160,9 +159,9 @@ def unregister_health_source(member: HealthSource, server: HealthServer) -> None
 
 
 def _forget_in_child() -> None:
-    """The parent answers; the child must not seem to."""
+    """After a fork only the parent answers: the child closes its copies of the descriptors."""
     global _lock
-    _lock = threading.Lock()  # the old one may be held by a thread that does not exist here
+    _lock = threading.Lock()  # the old lock may be locked by a thread that does not exist in the child
     for server in _servers.values():
         server.close_descriptors()
     _servers.clear()

@@ -1,4 +1,4 @@
-"""One look at a member for its supervisors: taken on the control thread, waited for on the supervisor's."""
+"""Health snapshots of a member: taken on the control thread, awaited on the health thread."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.zookeeper_connector_member import ZooKeeperConnectorMember
 
 NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
-UNREADABLE_OFFSET_MESSAGE = "it is held and not read: its stored offset cannot be read"
+UNREADABLE_OFFSET_MESSAGE = "owned but not fetched: its stored offset cannot be read"
 
 
 class MemberHealthSource:
-    """``Watched``: at most one look is on its way, however often supervisors ask."""
+    """Implements ``HealthSource``: at most one snapshot request is under way at a time."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class MemberHealthSource:
         self._asked_at_ms = 0
 
     def request_snapshot(self) -> None:
-        """Ask the control thread, unless it has not answered the last time."""
+        """Request a snapshot from the control thread, unless the last request has no answer yet."""
         if self._done.is_set():
             self._done.clear()
             self._asked_at_ms = self._clock.now_ms()
             self._member.membership.event_loop.call_soon(self._on_event_loop)
 
     def health(self, timeout_ms: int) -> MemberHealth:
-        """What the control thread said; without a look when it did not in time."""
+        """The health; ``snapshot`` is None if the control thread did not answer within ``timeout_ms``."""
         is_answered = self._done.wait(timeout_ms / 1000)
         now_ms = self._clock.now_ms()
         last_ms = max((at_ms for at_ms in self._handed_out_at_ms() if at_ms is not None), default=None)
@@ -71,7 +71,7 @@ class MemberHealthSource:
 
 
 def take_member_snapshot(member: ZooKeeperConnectorMember, clock: Clock) -> MemberHealthSnapshot:
-    """A member of a ZooKeeper group as it is now; on its control thread."""
+    """The present state of a member of a ZooKeeper group; call it on its control thread."""
     group, infos = member.state_machine, member.streams.partition_infos
     live = {tp for tp, info in infos.items() if info.is_live}
     session = group.session

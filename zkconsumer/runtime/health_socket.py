@@ -1,10 +1,10 @@
-"""Where the health of a process is asked for: a unix socket that only its user may open.
+"""The Unix socket for health requests; only its user may open it.
 
     auto               $XDG_RUNTIME_DIR/zkconsumer/PID.sock, else /tmp/zkconsumer-UID/PID.sock
-    /any/{pid}.sock    as it stands, with the process id put in
+    /any/{pid}.sock    this path, with {pid} replaced by the process id
 
-Whoever connects is sent one line of JSON, and the end; nothing is read.  What a killed process left behind is
-replaced, when it is a socket of our user and nobody answers there.  What somebody else made is never touched.
+A client receives one line of JSON and the end of the stream; no request is read.  A socket file that a killed process
+left is replaced, if it belongs to our user and no process answers there.  Files of other users are never touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zkconsumer.errors import HealthUnavailable, UsageError
 
 AUTO = "auto"
 PATH_BYTES_MAX = 107
-"""What a unix socket's address can hold, with its end."""
+"""The maximum length of a Unix socket's path."""
 
 ANSWER_BYTES_MAX = 1024 * 1024
 CONNECT_CHECK_S = 0.5
@@ -36,33 +36,33 @@ _PEER = struct.Struct("3i")
 
 
 def socket_path(setting: str) -> Path:
-    """The path that ``health.socket`` means in this process; makes the folder of ``auto``.
+    """The path of ``health.socket`` in this process; creates the folder of ``auto``.
 
-    Raises ``UsageError`` for a path that no socket can have, or a folder that others may write.
+    Raises ``UsageError`` for a path that is too long, or a folder that other users may write.
     """
     if setting == AUTO:
         path = _own_folder() / f"{os.getpid()}.sock"
     else:
         path = Path(setting.replace("{pid}", str(os.getpid())))
     if len(os.fsencode(path)) > PATH_BYTES_MAX:
-        raise UsageError(f"health.socket={path}: a socket's path holds {PATH_BYTES_MAX} bytes: take a shorter one")
+        raise UsageError(f"health.socket={path}: a socket's path has at most {PATH_BYTES_MAX} bytes: set a shorter one")
     return path
 
 
 def open_listening_socket(path: Path) -> socket.socket:
     """A listening socket at the path.  Raises ``UsageError``."""
     if not hasattr(socket, "AF_UNIX"):
-        raise UsageError("health.socket: this system has no unix sockets; leave the setting out")
+        raise UsageError("health.socket: this system has no Unix sockets; remove the setting")
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         made.bind(str(path))
-        path.chmod(PRIVATE_SOCKET)  # before anybody can connect
+        path.chmod(PRIVATE_SOCKET)  # before a client can connect
         made.listen(BACKLOG)
         made.setblocking(False)
     except OSError as error:
         made.close()
-        raise UsageError(f"health.socket={path}: it cannot be made: {error.strerror or error}") from error
+        raise UsageError(f"health.socket={path}: the socket cannot be created: {error.strerror or error}") from error
     except BaseException:
         made.close()
         raise
@@ -70,7 +70,7 @@ def open_listening_socket(path: Path) -> socket.socket:
 
 
 def socket_identity(path: Path) -> tuple[int, int] | None:
-    """What tells this socket from another that was put in its place; None when there is none."""
+    """Device and inode of the socket file, to detect a replacement; None if the file does not exist."""
     try:
         found = path.lstat()
     except OSError:
@@ -79,18 +79,18 @@ def socket_identity(path: Path) -> tuple[int, int] | None:
 
 
 def query_health(path: Path, timeout_ms: int, *, owner: int | None = None, pid: int | None = None) -> dict[str, Any]:
-    """The answer of whoever listens there.
+    """The health report of the process that listens at ``path``.
 
-    ``owner`` and ``pid``: whose socket it must be, and which process must answer, when that is to be checked.
-    Raises ``HealthUnavailable`` when nobody answers in time, or what answers is something else.
+    ``owner`` and ``pid``: the required user of the socket and the required process; None: not checked.
+    Raises ``HealthUnavailable`` when no process answers in time, or the answer is not a health report.
     """
     try:
         found = path.lstat()
         if not stat.S_ISSOCK(found.st_mode):
-            raise HealthUnavailable(f"{path} is no socket")
+            raise HealthUnavailable(f"{path} is not a socket")
         if owner is not None and found.st_uid != owner:
             raise HealthUnavailable(
-                f"{path} belongs to user {found.st_uid} and not to user {owner}: it is not believed"
+                f"{path} belongs to user {found.st_uid}, not to user {owner}: its answer is not trusted"
             )
         heard = _receive_answer(path, timeout_ms, pid)
     except OSError as error:
@@ -98,15 +98,15 @@ def query_health(path: Path, timeout_ms: int, *, owner: int | None = None, pid: 
     try:
         answer = json.loads(heard)
     except ValueError as error:
-        raise HealthUnavailable(f"{path}: what answers there is no member: {heard[:80]!r}") from error
+        raise HealthUnavailable(f"{path}: the answer is not a health report of a member: {heard[:80]!r}") from error
     known = isinstance(answer, dict) and all(isinstance(answer.get(key), bool) for key in ("healthy", "alive"))
     if not known or not isinstance(answer.get("members"), list):
-        raise HealthUnavailable(f"{path}: what answers there is no member: {heard[:80]!r}")
+        raise HealthUnavailable(f"{path}: the answer is not a health report of a member: {heard[:80]!r}")
     return dict(answer)
 
 
 def query_process_health(pid: int, timeout_ms: int) -> dict[str, Any]:
-    """The answer of a process with ``health.socket=auto``.  Raises ``HealthUnavailable``."""
+    """The health report of a process with ``health.socket=auto``.  Raises ``HealthUnavailable``."""
     owner = _user_of(pid)
     folders = _folders(owner)
     for folder in folders:
@@ -114,10 +114,10 @@ def query_process_health(pid: int, timeout_ms: int) -> dict[str, Any]:
         if socket_identity(path) is not None:
             return query_health(path, timeout_ms, owner=owner, pid=pid)
     places = " or ".join(str(folder) for folder in folders)
-    raise HealthUnavailable(f"there is no {pid}.sock in {places}: is health.socket=auto set in that process?")
+    raise HealthUnavailable(f"no {pid}.sock exists in {places}: set health.socket=auto in that process")
 
 
-# --- parts --------------------------------------------------------------------------------------------------------
+# --- helpers ------------------------------------------------------------------------------------------------------
 
 
 def _own_folder() -> Path:
@@ -126,17 +126,17 @@ def _own_folder() -> Path:
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
-        raise UsageError(f"health.socket=auto: {folder} cannot be made: {error.strerror or error}") from error
+        raise UsageError(f"health.socket=auto: {folder} cannot be created: {error.strerror or error}") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise UsageError(
-            f"health.socket=auto: {folder} must be a folder of user {os.getuid()} that nobody else may write; remove "
+            f"health.socket=auto: {folder} must be a folder of user {os.getuid()} that no other user may write; remove "
             "it, or set a path"
         )
     return folder
 
 
 def _folders(owner: int) -> list[Path]:
-    """Where the sockets of a user's processes may be, the preferred folder first."""
+    """The folders that may contain the sockets of a user's processes, the preferred one first."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     places = [Path(runtime) / "zkconsumer"] if owner == os.getuid() and os.path.isabs(runtime) else []
     places.append(Path("/tmp") / f"zkconsumer-{owner}")
@@ -146,23 +146,23 @@ def _folders(owner: int) -> list[Path]:
 
 
 def _user_of(pid: int) -> int:
-    """The user of a process; ours when the system does not tell."""
+    """The user id of a process; ours if the system does not report it."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError as error:
         if error.errno == errno.ENOENT and os.path.exists("/proc/self"):
-            raise HealthUnavailable(f"there is no process {pid}") from error
+            raise HealthUnavailable(f"process {pid} does not exist") from error
         return os.getuid()
 
 
 def _remove_stale(path: Path) -> None:
-    """Make room at the path.  Raises ``UsageError`` when what is there is not ours to remove."""
+    """Remove an unused socket of our user at the path.  Raises ``UsageError`` if another file or process is there."""
     before = socket_identity(path)
     if before is None:
         return
     found = path.lstat()
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.getuid():
-        raise UsageError(f"health.socket={path}: something else is there, which is not removed; take another path")
+        raise UsageError(f"health.socket={path}: another file exists there and is not removed; set another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.settimeout(CONNECT_CHECK_S)
         try:
@@ -174,7 +174,7 @@ def _remove_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            pass  # whatever it is, somebody is there
+            pass  # any other error: a process may use the socket
     raise UsageError(f"health.socket={path}: another process answers there; put {{pid}} into the path")
 
 
@@ -184,20 +184,20 @@ def _receive_answer(path: Path, timeout_ms: int, pid: int | None) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         while not _connected(asked, path):
             if SYSTEM_CLOCK.now_ms() >= end_ms:
-                raise HealthUnavailable(f"{path}: nobody takes the connection within {timeout_ms} ms")
+                raise HealthUnavailable(f"{path}: no process accepts the connection within {timeout_ms} ms")
             threading.Event().wait(CONNECT_PAUSE_S)
         peer = _peer_pid(asked)
         if pid and peer and peer != pid:
-            raise HealthUnavailable(f"{path} is served by process {peer} and not by {pid}: it is not believed")
+            raise HealthUnavailable(f"{path} is served by process {peer}, not by {pid}: its answer is not trusted")
         while True:
             left_ms = end_ms - SYSTEM_CLOCK.now_ms()
             if left_ms <= 0:
-                raise HealthUnavailable(f"{path}: no whole answer within {timeout_ms} ms")
+                raise HealthUnavailable(f"{path}: no complete answer within {timeout_ms} ms")
             asked.settimeout(left_ms / 1000)
             try:
                 more = asked.recv(65_536)
             except TimeoutError as error:
-                raise HealthUnavailable(f"{path}: no whole answer within {timeout_ms} ms") from error
+                raise HealthUnavailable(f"{path}: no complete answer within {timeout_ms} ms") from error
             if not more:
                 return heard
             heard += more
@@ -206,7 +206,7 @@ def _receive_answer(path: Path, timeout_ms: int, pid: int | None) -> bytes:
 
 
 def _connected(asked: socket.socket, path: Path) -> bool:
-    """False when too many others wait there."""
+    """Connect; False if the backlog of the socket is full."""
     asked.setblocking(False)
     try:
         asked.connect(str(path))
@@ -216,7 +216,7 @@ def _connected(asked: socket.socket, path: Path) -> bool:
 
 
 def _peer_pid(asked: socket.socket) -> int:
-    """Which process listens; 0 when the system does not tell, or not across containers."""
+    """The id of the listening process; 0 if the system does not report it (for example across containers)."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0
     with suppress(OSError):

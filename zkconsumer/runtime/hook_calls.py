@@ -1,7 +1,7 @@
-"""The program's hooks: what happens to a member becomes calls on a thread of their own.
+"""Calls the program's hooks, on a separate thread.
 
-A hook that is slow delays those behind it and nothing else; when ``HOOK_CALLS_QUEUED_MAX`` wait, what comes then is
-dropped and counted (``hooks_dropped``).  One that raises is reported once for each hook, and counted.
+A slow hook only delays later hook calls; when ``HOOK_CALLS_QUEUED_MAX`` calls wait, further calls are dropped and
+counted (``hooks_dropped``).  An exception is logged once for each hook, and counted (``hooks_failed``).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from zkconsumer.types import Hooks
 
 HOOK_CALLS_QUEUED_MAX = 1_000
-"""Calls that may wait for a slow hook."""
+"""How many calls may wait for a slow hook."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class HookCalls:
-    """Calls the hooks, if there are any."""
+    """Calls the hooks; without hooks its methods have no effect."""
 
     def __init__(self, member: str, hooks: Hooks | None, counters: Counters, on_thread_error: OnThreadError) -> None:
         self._member = member
@@ -37,7 +37,7 @@ class HookCalls:
         return self._hooks is not None
 
     def call(self, name: str, *values: Any) -> None:
-        """Have this hook called soon; from any thread."""
+        """Queue a call of this hook; from any thread."""
         if self._hooks is not None and not self._thread.enqueue(partial(self._call, name, values)):
             self._counters.add("hooks_dropped")
 
@@ -48,12 +48,12 @@ class HookCalls:
             self._counters.add("hooks_failed")
             if name not in self._logged_hooks:
                 self._logged_hooks.add(name)
-                log.error("hook-raised member=%s hook=%s: told once", self._member, name, exc_info=error)
+                log.error("hook-raised member=%s hook=%s: logged once", self._member, name, exc_info=error)
 
     def close(self) -> None:
-        """Make the calls that wait, and take no more."""
+        """Finish the queued calls, and accept no more."""
         self._thread.close(finish=True)
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the last of them, unless the caller is in one."""
+        """Wait for the last call, unless the caller runs in one."""
         return self._thread.join(timeout_ms)

@@ -1,9 +1,8 @@
-"""``KafkaOffsetStore``: does what the core says about offsets in Kafka, beside ``ZooKeeperExecutor``.
+"""Executes the commands about offsets in Kafka, as ``ZooKeeperExecutor`` does for ZooKeeper.
 
-A commit to Kafka cannot have a condition, so what it would have said is looked at immediately before each request: that
-the lease holds, that the owner nodes are of the session in which the commit was decided, and that the group's control
-znode is as it was (one pipelined round, in that session or not at all).  What can still go wrong is as long as one
-request.
+A commit to Kafka cannot have a condition.  So its conditions are checked immediately before each request: the lease is
+valid, the owner nodes belong to the session in which the commit was decided, and the group's control znode has not
+changed (one batch of pipelined reads, only in that session).  A change can still be missed only during one request.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
     from zkconsumer.zk.store import ZkStore
 
 OWNERSHIP_CHECK_TIMEOUT_MS = 2_000
-"""How long ZooKeeper may take to show the owner nodes before a commit is put off."""
+"""How long the read of the owner nodes may take before the commit fails."""
 
 
 class KafkaOffsetStore:
-    """Fetches and commits offsets at the group's coordinator; one group, one member."""
+    """Fetches and commits offsets at the group coordinator, for one member of one group."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class KafkaOffsetStore:
     def _check_ownership(
         self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaCommitResult]:
-        """What must not be committed, and why; on the channel's thread."""
+        """The partitions that must not be committed, with the reason; called on the channel's thread."""
         wanted = list(partitions)
         answers: list[list[Result]] = []
         settled = threading.Event()
@@ -99,13 +98,13 @@ class KafkaOffsetStore:
         self._store.submit(session_id, [GetMany(asked)], done)
         if not settled.wait(OWNERSHIP_CHECK_TIMEOUT_MS / 1000):
             silent = KafkaCommitResult(
-                WriteOutcome.FAILED, f"ZooKeeper did not show the owner nodes within {OWNERSHIP_CHECK_TIMEOUT_MS} ms"
+                WriteOutcome.FAILED, f"ZooKeeper did not return the owner nodes within {OWNERSHIP_CHECK_TIMEOUT_MS} ms"
             )
             return dict.fromkeys(wanted, silent)
         [[nodes]] = answers
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         if not self._lease.is_valid:
-            return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper session is in doubt"))
+            return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper lease has expired"))
         if control_version is not None:
             told, *nodes = nodes
             if not isinstance(told, ZnodeData) or told.stat.version != control_version:
@@ -117,10 +116,10 @@ class KafkaOffsetStore:
                 continue
             if isinstance(node, ZnodeData):
                 found[tp] = KafkaCommitResult(
-                    WriteOutcome.NOT_OWNER, f"the owner node is another's: {node.data[:200]!r}"
+                    WriteOutcome.NOT_OWNER, f"another member has the owner node: {node.data[:200]!r}"
                 )
             elif isinstance(node, NoNode):
-                found[tp] = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is gone")
+                found[tp] = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node does not exist")
             else:
                 found[tp] = KafkaCommitResult(
                     WriteOutcome.FAILED, f"the owner node could not be read: {type(node).__name__}"

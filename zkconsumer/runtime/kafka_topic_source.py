@@ -1,7 +1,7 @@
-"""``KafkaTopicSource``: Kafka's word on topics as a step in the reading of a group.
+"""``KafkaTopicSource``: reads topics from Kafka as a step in the read of a group.
 
-The control thread must not wait for a broker, so the reading yields an ``AwaitExternal``, and goes on when the finder
-has an answer: at once, when it knows already.
+The control thread must not wait for a broker.  So the procedure yields an ``AwaitExternal`` and continues when the
+topic finder has the answer; at once if it is cached.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class KafkaTopicSource:
-    """A ``TopicSource`` without watches: the finder tells of changes.
+    """A ``TopicSource`` without watches: the topic finder reports changes.
 
-    ``on_topics_rejected``: called with topics that brokers refuse; for the reading they count as missing.
+    ``on_topics_rejected``: called with topics that brokers reject; they count as missing in the view.
     """
 
     def __init__(self, finder: TopicFinder, on_topics_rejected: Callable[[Mapping[str, ErrorCode]], None]) -> None:
         self._finder = finder
         self._on_topics_rejected = on_topics_rejected
         self.topic_czxids: dict[str, int] = {}
-        """Not transactions of ZooKeeper, but small numbers that grow when a topic is created again."""
+        """Topic -> a small number that grows when the topic is created again (not a ZooKeeper transaction)."""
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """See ``TopicSource``."""
@@ -46,10 +46,10 @@ class KafkaTopicSource:
         return self._finder.all_topics()
 
     def invalidate(self, path: str) -> None:
-        """No node of ZooKeeper matters here."""
+        """No effect: topics are not read from ZooKeeper."""
 
     def clear(self) -> None:
-        """What Kafka said stays true when ZooKeeper's connection breaks."""
+        """No effect: topics from Kafka stay valid when the ZooKeeper connection breaks."""
 
     def _known(self, names: list[str] | None) -> Procedure[None]:
         answer: list[str] = []
@@ -64,4 +64,4 @@ class KafkaTopicSource:
         yield AwaitExternal(ask)
         [why] = answer
         if why:
-            raise GroupReadError(f"Kafka does not tell of its topics: {why}")
+            raise GroupReadError(f"the topics could not be read from Kafka: {why}")

@@ -1,6 +1,6 @@
-"""The program's rebalance listener: the core's commands become calls on a thread of their own.
+"""Calls the program's rebalance listener, on a separate thread.
 
-When and whether it is called is decided in ``core.listener``.
+``member.listener_state_machine`` decides when it is called.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 LISTENER_CALLS_QUEUED_MAX = 2
-"""The core asks only what has returned; besides, one call about what was lost may wait."""
+"""One call of the state machine, which starts no second one before it returns, and one call for lost partitions."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class ListenerEventSink(Protocol):
-    """Who is told what becomes of the listener: a control thread."""
+    """The event loop that receives the events of the listener."""
 
     def submit(self, event: ev.ListenerSet | ev.ListenerReturned) -> None:
-        """Hand this to the core, from any thread."""
+        """Queue an event, from any thread."""
 
 
 class ListenerCalls:
-    """Calls ``listener``, and tells the core when it came back."""
+    """Calls ``listener``, and reports when the call returned."""
 
     def __init__(self, member: str, control: ListenerEventSink, on_thread_error: OnThreadError) -> None:
         self.listener: ConsumerRebalanceListener | None = None
@@ -55,7 +55,7 @@ class ListenerCalls:
         self._control.submit(ev.ListenerSet())
 
     def call_before_releasing(self, command: do.CallBeforeReleasing) -> None:
-        assert self.listener is not None, "the core knows of a listener only when there is one"
+        assert self.listener is not None, "this command is sent only after ListenerSet"
         call = partial(self.listener.before_releasing_partitions, _by_topic(command.partitions))
         self._enqueue(ev.ListenerReturned(command.ticket, "before_releasing_partitions"), call)
 
@@ -63,12 +63,12 @@ class ListenerCalls:
         assignment: dict[str, dict[int, ConsumerThreadId]] = {}
         for (topic, number), thread in command.assignment.items():
             assignment.setdefault(topic, {})[number] = thread
-        assert self.listener is not None, "the core knows of a listener only when there is one"
+        assert self.listener is not None, "this command is sent only after ListenerSet"
         call = partial(self.listener.before_starting_fetchers, self.member, assignment)
         self._enqueue(ev.ListenerReturned(command.ticket, "before_starting_fetchers"), call)
 
     def call_partitions_lost(self, command: do.CallPartitionsLost) -> None:
-        """Nothing waits for this call; it names everything that is lost before it is made."""
+        """Nothing waits for this call; it names all partitions that were lost before it is made."""
         if isinstance(self.listener, PartitionsLostListener):
             with self._lock:
                 is_waiting = bool(self._lost)
@@ -77,23 +77,23 @@ class ListenerCalls:
                 self._thread.enqueue(partial(self._call_lost, self.listener))
 
     def report_early_return(self) -> None:
-        """Called in the listener itself, which is about to wait for what waits for it: take it for returned."""
+        """Report a running call as returned: the listener itself will wait for a rebalance that waits for it."""
         if self._thread.is_current and self._running is not None:
             running, self._running = self._running, None
             self._control.submit(running)
 
     @property
     def is_inside_awaited_call(self) -> bool:
-        """Whether the caller is in a call for which the rebalance, or a close, still waits."""
+        """Whether the caller runs in a listener call for which the rebalance, or a close, still waits."""
         return self._thread.is_current and self._running is not None and not self._closed
 
     def close(self, *, finish: bool = False) -> None:
-        """Make no further call; ``finish``: those that wait are made."""
+        """Accept no more calls; ``finish``: make the queued calls first."""
         self._closed = True
         self._thread.close(finish=finish)
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for a call that runs, unless the caller is in it."""
+        """Wait for a running call, unless the caller runs in it."""
         return self._thread.join(timeout_ms)
 
     def _enqueue(self, returned: ev.ListenerReturned, call: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""What this member may do in ZooKeeper: the list that its nodes get, and words for whoever must give it more.
+"""The ZooKeeper permissions of this member: the ACL of its nodes, and log texts for denied requests.
 
-A refusal is told once a node and list, with who could have done it.  A member that holds nothing and may claim nothing
-is ended: registered, it would be given partitions that then nobody reads, and the others could not know.
+A denial is logged once for each node and ACL, with the users that have the permission.  A member that owns no partition
+and may not create owner nodes is ended: while it is registered, the other members assign partitions to it, and no
+member reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ log = logging.getLogger("zkconsumer.group")
 
 
 class MemberAuthorization:
-    """Of one member; used on its control thread alone."""
+    """The permissions of one member; used only on its control thread."""
 
     def __init__(
         self, acl: tuple[Acl, ...] | None, who: str, holds_nothing: Callable[[], bool], end: Callable[[str], None]
@@ -37,18 +38,19 @@ class MemberAuthorization:
         self._logged: set[str] = set()
 
     def on_acquired(self, claims: AcquireOwnershipProcedure) -> None:
-        """Claims were settled."""
+        """Check the results of acquiring owner nodes."""
         self.report_denials(claims.denials)
         results = claims.results.values()
         words = [denial.message for denial in claims.denials.by_path.values()]
         is_hopeless = words and all(claimed.outcome is WriteOutcome.FAILED for claimed in results)
         if is_hopeless and self._holds_nothing():
             self._end(
-                f"{words[0]}; we are {self._user}, and leave the group so that others may read: {AUTHORIZATION_ADVICE}"
+                f"{words[0]}; we are {self._user}, and leave the group so that other members can read: "
+                f"{AUTHORIZATION_ADVICE}"
             )
 
     def report_denials(self, denials: DenialCollector) -> None:
-        """Say what was refused for want of rights, each once."""
+        """Log each denied request once."""
         for denial in denials.by_path.values():
             if denial.message and denial.message not in self._logged:
                 self._logged.add(denial.message)

@@ -1,9 +1,9 @@
-"""The one control thread of a connector: events and timers in, commands out.
+"""The control thread of a connector: events and timers in, commands out.
 
-kazoo's thread --+                        +-- timers
-stream threads --+--post--> queue --------+--> group.handle --> commands --> performer
-user's calls  ---+                                                              |
-                 ^---------------- answers, as events ------------------------- +
+kazoo's thread --+                          +-- timers
+stream threads --+--submit--> queue --------+--> MemberStateMachine.handle --> commands --> executor
+user's calls  ---+                                                                             |
+                 ^---------------- answers, as events ---------------------------------------- +
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class CommandSink(Protocol):
-    """Whoever acts on the commands."""
+    """Executes the commands."""
 
     def execute(self, command: Command) -> None:
-        """Do it, or start it; never wait for the world."""
+        """Execute or start the command; must not block."""
 
 
 class MemberEventLoop(EventLoop[Event, MemberTimer]):
-    """The thread that owns ``group``; everybody else posts."""
+    """The only thread that calls ``group``; other threads use ``submit`` and ``call_soon``."""
 
     def __init__(self, group: MemberStateMachine, clock: Clock) -> None:
         super().__init__(clock)
@@ -43,7 +43,7 @@ class MemberEventLoop(EventLoop[Event, MemberTimer]):
 
     def handle_event(self, event: Event) -> None:
         """Handle an event now; only on the control thread."""
-        assert self._executor is not None, "started before it is fed"
+        assert self._executor is not None, "start() precedes the first event"
         for command in self._group.handle(event, self._clock.now_ms()):
             if isinstance(command, StartTimer):
                 self.set_timer(command.timer, self._clock.now_ms() + command.delay_ms)

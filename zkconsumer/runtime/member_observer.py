@@ -1,6 +1,7 @@
-"""What happens to a member, for its metrics and for the program's hooks.
+"""Updates the metrics and calls the program's hooks for everything that happens to a member.
 
-The shell tells it here once, in the words of the core; who wants to know what of it is decided here and nowhere else.
+``runtime`` reports every executed command, every commit result and every session event here; only this module decides
+which metrics and hooks they concern.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 NOT_ANSWERED = "it was not answered"
 ZOOKEEPER_STORE, KAFKA_STORE = "zookeeper", "kafka"
-"""The two offset stores, as hooks call them."""
+"""The names of the two offset stores in hooks."""
 
 
 class MembershipMeters(Protocol):
-    """What is measured of a membership, whatever is done with its partitions; told on the control thread."""
+    """The metrics of a membership that do not depend on its processor; called on the control thread."""
 
     @property
     def zookeeper_commits(self) -> Meter:
@@ -38,17 +39,17 @@ class MembershipMeters(Protocol):
 
     @property
     def kafka_commits(self) -> Meter:
-        """Offsets told to Kafka."""
+        """Offsets committed to Kafka."""
 
     def rebalance_started(self) -> None:
-        """From now on the share is not known to be whole."""
+        """From now on the assignment may be incomplete."""
 
     def rebalance_completed(self) -> None:
-        """The end of a rebalance."""
+        """The rebalance has ended."""
 
 
 class MemberObserver:
-    """Sorts what happened."""
+    """Maps commands, results and session events to metrics and hooks."""
 
     def __init__(
         self, metrics: MembershipMeters, hooks: HookCalls, assignment: Callable[[], dict[TopicPartition, str]]
@@ -59,7 +60,7 @@ class MemberObserver:
         self._reported_assignment: dict[TopicPartition, str] | None = None
 
     def command_executed(self, command: Command) -> None:
-        """The core asked for this, and it was done or begun; on the control thread."""
+        """This command was executed or started; called on the control thread."""
         match command:
             case do.ReadGroup():
                 self.metrics.rebalance_started()
@@ -99,21 +100,21 @@ class MemberObserver:
         asked: Mapping[TopicPartition, int | None],
         results: Mapping[TopicPartition, ZooKeeperWriteResult] | Mapping[TopicPartition, KafkaCommitResult],
     ) -> None:
-        """A commit, or a release with its last commit, came back; ``asked`` None where there was nothing to commit."""
+        """The results of a commit, or of a release with its last commit; ``asked`` is None where no offset changed."""
         offsets = {tp: offset for tp, offset in asked.items() if offset is not None}
         answered: Mapping[TopicPartition, ZooKeeperWriteResult | KafkaCommitResult] = {
             tp: results[tp] for tp in offsets if tp in results
         }
         written = {tp: offsets[tp] for tp, result in answered.items() if _is_written(result)}
         meter = self.metrics.zookeeper_commits if store == ZOOKEEPER_STORE else self.metrics.kafka_commits
-        # The original counts what it wrote to ZooKeeper, and what it tried to write to Kafka.
+        # The Scala consumer counts the offsets that it wrote to ZooKeeper, and those that it tried to write to Kafka.
         meter.mark(len(written if store == ZOOKEEPER_STORE else offsets))
         if offsets:
             refused = {tp: answered[tp].why if tp in answered else NOT_ANSWERED for tp in offsets if tp not in written}
             self.hooks.call("commit_completed", store, written, refused)
 
     def session_changed(self, event: StoreEvent) -> None:
-        """The store says how the session stands; on the control thread."""
+        """The state of the session changed; called on the control thread."""
         match event:
             case ZkSessionConnected(session_id, timeout_ms):
                 self.hooks.call("session_connected", session_id, timeout_ms)
@@ -123,14 +124,14 @@ class MemberObserver:
                 self.hooks.call("session_lost", session_id)
 
     def fetch_failed(self, broker: BrokerAddress, partitions: tuple[TopicPartition, ...], why: str) -> None:
-        """A broker cannot be asked (no partitions), or some of its partitions cannot be read; on a fetcher's thread."""
+        """A broker is unavailable (no partitions), or these partitions cannot be read; called on a fetcher thread."""
         self.hooks.call("fetch_failed", broker, partitions, why)
 
     def poison_record_found(self, partition: TopicPartition, why: str) -> None:
-        """A stream cannot hand out what comes next; on the thread of the program that reads it."""
+        """A stream cannot deliver the next record; called on the program's thread that reads the stream."""
         self.hooks.call("poison_record_found", partition, why)
 
 
 def _is_written(result: ZooKeeperWriteResult | KafkaCommitResult) -> bool:
-    """Whether the offset stands there now; a partition may be given back without (``why``)."""
+    """Whether the offset is stored; ``why`` with ``DONE`` means that the partition was released without it."""
     return result.outcome is WriteOutcome.DONE and not result.why

@@ -1,4 +1,4 @@
-"""What a membership takes from a configuration: for connectors and for whatever else is a member."""
+"""The settings of a membership, from a configuration; for connectors and for other members."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 KAFKA_CLOSE_TIMEOUT_MAX_MS = 10_000
-"""How long the last commit may wait for Kafka when a member leaves, however often it may be tried."""
+"""How long the last commit to Kafka may take when a member leaves, with all its attempts."""
 
 
 def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
     """``group_host-millis-8 hex digits``, or ``group_<consumer.id>`` (0.8.0 to 1.1).
 
-    A machine that cannot resolve its own name has ``localhost`` here; the original did not start there.
+    On a machine without a host name the host is ``localhost``; the Scala consumer does not start there.
     """
     if consumer_id:
         return f"{group}_{consumer_id}"
@@ -32,7 +32,7 @@ def make_consumer_id(group: str, consumer_id: str | None, clock: Clock) -> str:
 
 
 def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: bool | None = None) -> GroupSettings:
-    """The settings that decisions depend on; ``auto_commit`` wins over ``auto.commit.enable``."""
+    """The settings for ``MemberStateMachine``; ``auto_commit`` overrides ``auto.commit.enable``."""
     return GroupSettings(
         member_id=consumer_id,
         rebalance_backoff_ms=config.rebalance_backoff_ms,
@@ -59,14 +59,14 @@ def group_settings_of(config: ConsumerConfig, consumer_id: str, *, auto_commit: 
 
 
 def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> ZooKeeperAssignmentPlanner:
-    """Who computes this member's share.
+    """The planner that computes this member's assignment.
 
-    Raises ``InvalidConfigException`` for a strategy that only a coordinator's group has.
+    Raises ``InvalidConfigException`` for a strategy that only coordinator groups have.
     """
     if config.partition_assignment_strategy not in ("range", "roundrobin"):
         raise InvalidConfigException(
-            f"partition.assignment.strategy={config.partition_assignment_strategy}: a group in ZooKeeper is divided by "
-            "range or by roundrobin; set it to one of them"
+            f"partition.assignment.strategy={config.partition_assignment_strategy}: a ZooKeeper group has only range "
+            "and roundrobin; set it to one of them"
         )
     return ZooKeeperAssignmentPlanner(
         consumer_id,
@@ -77,14 +77,14 @@ def assignment_planner_of(config: ConsumerConfig, consumer_id: str) -> ZooKeeper
 
 
 def offset_stores_of(config: ConsumerConfig) -> OffsetStoreSelection:
-    """Where the group's offsets are kept."""
+    """Where the group's offsets are stored."""
     if config.offsets_storage == "zookeeper":
         return OffsetStoreSelection.ZOOKEEPER
     return OffsetStoreSelection.BOTH if config.dual_commit_enabled else OffsetStoreSelection.KAFKA
 
 
 def channel_settings_of(config: ConsumerConfig) -> OffsetsChannelSettings | None:
-    """How the group's coordinator is asked, where it keeps offsets."""
+    """The settings of the offsets channel to the group coordinator; None if Kafka stores no offsets of the group."""
     if not offset_stores_of(config).uses_kafka:
         return None
     return OffsetsChannelSettings(

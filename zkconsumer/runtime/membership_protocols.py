@@ -1,20 +1,20 @@
-"""The seam between a group's membership and what works on its partitions.  Two Protocols, and no more.
+"""The interface between a membership in a group and the processor of its partitions: two Protocols.
 
-    Membership  --start_fetching, drain, drop ... (values of ``core.commands``)-->  Holder
-                <--drained, collected, reset      (values of ``core.events``) ----
+    Membership  --start_fetching, drain, drop ... (values of ``member.commands``)-->  PartitionProcessor
+                <--drained, collected, reset      (values of ``member.events``) ----
 
-A *membership* knows the group: who has which partition, which offsets are stored, when to give something back.  A
-*holder* knows what is done with a partition meanwhile: ``StreamFetcher`` fetches it for the streams of a connector, the
-keeper of a Spark query lends it to micro-batches.  Neither knows how the other works, so each can be replaced:
-``membership.ZooKeeperMembership`` is one membership, ``bridge.client.coordinator_membership.CoordinatorMembership``
+A *membership* manages the place in the group: the assignment, the committed offsets, and when a partition is released.
+A *partition processor* works on the partitions meanwhile: ``StreamFetcher`` fetches them for the streams of a
+connector, the membership process of a Spark query leases them to micro-batches.  Each can be replaced without the
+other: ``ZooKeeperMembership`` is one membership, ``bridge.client.coordinator_membership.CoordinatorMembership``
 another.
 
-What both speak of:
+Common terms:
 
-``epoch``      names one ownership of one partition; while it is the same, nobody else had the partition in between
-               (ZooKeeper: the czxid of our owner node; a coordinator: the generation since which it is ours)
-``lease``      until when partitions may be worked on without another word of the group's
-``position``   the next offset to consume, -1 when it is not known
+``epoch``      identifies one ownership of one partition; while it is the same, no other member owned the partition in
+               between (ZooKeeper: the czxid of our owner node; coordinator: the generation in which it became ours)
+``lease``      until when partitions may be processed without another answer from the group
+``position``   the next offset to consume, -1 if it is not known
 """
 
 from __future__ import annotations
@@ -34,109 +34,111 @@ if TYPE_CHECKING:
     PartitionProcessorEvent: TypeAlias = (
         "ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsOverwritten"
     )
-    """What a holder tells its membership."""
+    """The events that a processor sends to its membership."""
 
 
 class BusyStream(NamedTuple):
-    """``since_ms``: when the program got its record, in ms of the lease's clock; ``stream``: the stream's thread id."""
+    """``since_ms``: when the program received its record, in ms of the lease's clock; ``stream``: its thread id."""
 
     since_ms: int
     stream: str
 
 
 class PartitionProcessor(Protocol):
-    """Whoever works on partitions.  The six calls are made on the membership's own thread, in the order of
-    ``core.commands``, and never wait for the world; everything else may be called on any thread.
+    """Works on the partitions of a membership.
+
+    The membership makes the first six calls on its own thread, in the order of ``member.commands``; they must not
+    block.  Everything else may be called on any thread.
     """
 
     def start_fetching(self, command: do.StartFetching) -> None:
-        """These are ours from here on."""
+        """Start processing these partitions, which the member now owns."""
 
     def drain(self, command: do.Drain) -> None:
-        """Stop working on these; say ``PartitionsDrained`` once each is at rest."""
+        """Stop processing these; submit ``PartitionsDrained`` when they are drained."""
 
     def force_drain(self, command: do.ForceDrain) -> None:
-        """They were waited for long enough: say ``PartitionsDrained`` with what is certain now."""
+        """The drain timed out: submit ``PartitionsDrained`` now, with the positions that are certain."""
 
     def drop_partitions(self, command: do.DropPartitions) -> None:
-        """These are not ours any more."""
+        """Discard these partitions; the member does not own them any more."""
 
     def move_to_thread(self, command: do.MoveToThread) -> None:
-        """These stay ours, under the id of another thread; they are worked on again."""
+        """Continue processing these drained partitions under the id of another thread of this member."""
 
     def collect_positions(self) -> None:
-        """Say ``PositionsCollected``, for an automatic commit."""
+        """Submit ``PositionsCollected``, for an automatic commit."""
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        """What is worked on now: partition -> thread id."""
+        """The partitions that are processed now: partition -> thread id."""
 
     @property
     def has_no_partitions(self) -> bool:
-        """Whether nothing is ours, what is on its way out included."""
+        """Whether the member owns no partition; a partition that is being released counts as owned."""
 
     @property
     def busy_stream(self) -> BusyStream | None:
-        """The stream whose program has been working on one record for the longest time; None: no program has one.
+        """The stream with the oldest unacknowledged record; None if no stream has one.
 
-        A program that waits for a record has none, and neither has one that came back from its record.
+        A stream whose program waits for a record has no unacknowledged record.
         """
 
     def end(self, error: BaseException | None) -> None:
-        """Nothing may be worked on any more, because of ``error`` or because it is over; may be called twice."""
+        """Stop all processing, because of ``error`` or (None) a close; may be called twice."""
 
     def request_stop(self) -> None:
-        """End all threads soon; does not wait."""
+        """Ask all threads to stop; does not wait."""
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for their end; False: one still runs."""
+        """Wait for the end of all threads; False if one still runs."""
 
 
 class MembershipEventLoop(Protocol):
-    """How a holder speaks to its membership, whose thread handles one thing after the other."""
+    """The event loop of a membership, through which its processor reports events."""
 
     def submit(self, event: PartitionProcessorEvent) -> None:
-        """Tell this, from any thread; it is handled in its turn."""
+        """Queue an event, from any thread."""
 
     def handle_event(self, event: PartitionProcessorEvent) -> None:
-        """Tell this and have it handled now: only inside of ``call``."""
+        """Handle an event now; only inside of a ``call_soon`` call."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Run something on the membership's thread, in its turn."""
+        """Queue a call for the membership's thread."""
 
 
 class Membership(Protocol):
-    """Being a member of a group, whoever keeps the group."""
+    """A membership in a group, in ZooKeeper or at a coordinator."""
 
     @property
     def event_loop(self) -> MembershipEventLoop:
-        """Where a holder tells what it has to tell."""
+        """Where a processor submits its events."""
 
     @property
     def lease(self) -> Lease:
-        """Until when what is held may be worked on."""
+        """Until when owned partitions may be processed."""
 
     @property
     def failure(self) -> ZkConsumerError | None:
-        """The error that ended this membership, if one did."""
+        """The error that ended this membership; None while it runs."""
 
     def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Begin to work, with this holder; nothing is asked of the world before ``start``."""
+        """Start the membership's thread with this processor; no request is sent before ``start``."""
 
     def start(self, timeout_ms: int) -> None:
-        """Connect; raises with nothing left running when that cannot be done."""
+        """Connect; if that fails, it stops everything and raises."""
 
     def join(self, subscription: TopicSubscription) -> None:
-        """Become a member with this subscription."""
+        """Join the group with this subscription."""
 
     def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first whole share; raises the error that ended the membership, if one did."""
+        """Wait for the first complete assignment, False after the timeout; raises the membership's error."""
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Write these positions of what is ours; gives back what was not written, with the reason."""
+        """Commit these positions; return the partitions that were not committed, with the reason."""
 
     def leave(self) -> bool:
-        """Give everything back and leave the group; False when that could not be done in time."""
+        """Release all partitions and leave the group; False if that was not complete in time."""
 
     def close(self) -> bool:
-        """End everything, the holder included.  True when nothing was left behind."""
+        """Stop everything, also the processor.  True if all threads have ended."""

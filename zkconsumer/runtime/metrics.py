@@ -1,4 +1,4 @@
-"""The metrics of one member: which part of it shows which number."""
+"""The metrics of one member, and where their values come from."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from zkconsumer.observe.metrics import Labels, Registry
 
 LAG_VALID_MS = 30_000
-"""For how long an answer of a broker tells the lag of a partition, and how long a share may be less than whole, before
-the lag of the member counts as not known."""
+"""How long a broker's answer is valid for the lag of a partition, and how long an assignment may be incomplete, before
+the lag of the member is reported as unknown."""
 
 LAG_UNKNOWN = -1
 EVERY_TOPIC = "*"
 
 
 class MemberMetrics:
-    """Fills a registry.  What is not a gauge is told here, on the control thread."""
+    """Registers the metrics of a member; values that are not gauges are updated here, on the control thread."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class MemberMetrics:
         registry.gauge(names.QUEUED_BYTES, lambda: {(): queued_bytes()})
         registry.gauge(names.LAG, self._lags)
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- updates ------------------------------------------------------------------------------------------------
 
     def tally_of(self, topic: str, thread: str) -> RecordCounter:
-        """The count of messages that this stream raises; the same one for every ownership."""
+        """The counter of messages that this stream increments; the same one for every ownership."""
         if (topic, thread) not in self._tallies:
             tally = self._tallies[topic, thread] = RecordCounter()
             for meter in (self._messages, self.registry.meter(names.MESSAGES, topic)):
@@ -70,12 +70,12 @@ class MemberMetrics:
         return self._tallies[topic, thread]
 
     def rebalance_started(self) -> None:
-        """The group is read: from now on the share is not known to be whole."""
+        """The group is being read: from now on the assignment may be incomplete."""
         if self._rebalance_since_ms is None:
             self._rebalance_since_ms = self._clock.now_ms()
 
     def rebalance_completed(self) -> None:
-        """The end of a rebalance."""
+        """The rebalance has ended."""
         if self._rebalance_since_ms is not None:
             self._rebalances.update(self._clock.now_ms() - self._rebalance_since_ms)
         self._rebalance_since_ms = None
@@ -94,7 +94,7 @@ class MemberMetrics:
         return {(info.tp.topic, str(info.tp.partition)): _lag(info, now_ms) for info in self._infos()}
 
     def _max_lag(self) -> float:
-        """0 only when everything that falls to this member is known to be read."""
+        """The largest lag; 0 only if this member is known to have read all of its assignment, -1 if unknown."""
         now_ms = self._clock.now_ms()
         lags = [_lag(info, now_ms) for info in self._infos()]
         largest = max(lags, default=0)
@@ -102,14 +102,14 @@ class MemberMetrics:
             return largest
         since_ms = self._rebalance_since_ms
         is_rebalance_overdue = since_ms is not None and now_ms - since_ms > LAG_VALID_MS
-        # Without a lease nothing is handed out, though the session may seem to live.
+        # Without a lease no records are delivered, even if the session still exists.
         is_joined = bool(self._queues())
         has_no_lease = is_joined and now_ms - self._lease.until_ms > LAG_VALID_MS
         return LAG_UNKNOWN if is_rebalance_overdue or has_no_lease or LAG_UNKNOWN in lags else 0
 
 
 def _lag(info: PartitionTopicInfo, now_ms: int) -> int:
-    """What is known to be left to read; -1 when nothing is, and no broker has said so lately."""
+    """The known lag; -1 when it is unknown, or when it is 0 and the last broker answer is too old."""
     consumed = info.consumed_offset
     lag = info.high_watermark - consumed
     if info.high_watermark == INVALID_OFFSET or consumed < 0:

@@ -1,6 +1,6 @@
-"""What a connector does with its partitions: fetchers fill queues, streams empty them.
+"""The partition processor of a connector: fetchers fill chunk queues, streams empty them.
 
-``StreamFetcher`` is a ``PartitionProcessor``: it knows no group and no ZooKeeper.
+``StreamFetcher`` implements ``PartitionProcessor``; it does not depend on groups or ZooKeeper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import RecordCounter, TopicPartition
 
 ANY_TOPIC = None
-"""Stands for the topic where a queue takes the chunks of every topic."""
+"""The topic in the key of a queue that receives the chunks of every topic."""
 
 QueueKey: TypeAlias = "tuple[str | None, str]"
 """Topic, or ``ANY_TOPIC``, and thread id."""
@@ -49,13 +49,13 @@ class StreamFetcher:
         self._inbox = inbox
 
     def add_queues(self, queues: Mapping[QueueKey, ChunkQueue]) -> None:
-        """By topic and thread id; those of a filter by thread id."""
+        """Add the queues of streams; keys: topic and thread id (``ANY_TOPIC`` for a topic filter)."""
         self.queues.update(queues)
         for queue in queues.values():
             self._fetchers.add_queue(queue)
 
     def _queue_of(self, topic: str, thread: str) -> ChunkQueue:
-        """Whose chunks of this topic are this thread's: the streams of a filter take every topic."""
+        """The queue of this thread for this topic; a stream of a topic filter has one queue for all topics."""
         queue = self.queues.get((topic, thread))
         return self.queues[ANY_TOPIC, thread] if queue is None else queue
 
@@ -73,7 +73,7 @@ class StreamFetcher:
         return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
 
     def drain(self, command: do.Drain) -> None:
-        """Stop the hand-out; whoever has no record in hand is drained at once, all in one event."""
+        """Stop delivery; partitions without an unacknowledged record are drained at once, in one event."""
         drained: dict[TopicPartition, int] = {}
         here = threading.get_ident()
 
@@ -110,12 +110,12 @@ class StreamFetcher:
         self._drop_stale(queues)
 
     def move_to_thread(self, command: do.MoveToThread) -> None:
-        """What the old stream did not hand out goes to the front of the new stream's queue."""
+        """Put the undelivered chunks of the old stream at the front of the new stream's queue."""
         moved: list[PartitionTopicInfo] = []
         queues: set[ChunkQueue] = set()
         for tp, thread in command.threads.items():
             old = self.partition_infos[tp]
-            # One that was never placed is placed as it would have been: by the reset policy, or at the beginning.
+            # A partition without a position starts as it would have: by the reset policy, or at the beginning.
             offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
             new = self._info(tp, thread, offset, old.source)
             new.high_watermark, new.last_response_ms = old.high_watermark, old.last_response_ms
@@ -132,12 +132,12 @@ class StreamFetcher:
         self._fetchers.start(moved)
 
     def all_partitions(self) -> dict[TopicPartition, PartitionTopicInfo]:
-        """Everything that is ours, what is on its way out included; from any thread."""
+        """All owned partitions, also those that are being released; from any thread."""
         return dict(self.partition_infos)
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        """What is read now: partition -> thread id; from any thread."""
+        """The partitions that are fetched now: partition -> thread id; from any thread."""
         return {tp: info.thread for tp, info in self.all_partitions().items() if info.is_live}
 
     @property
@@ -150,7 +150,7 @@ class StreamFetcher:
         return min((BusyStream(at_ms, thread) for at_ms, thread in found if at_ms is not None), default=None)
 
     def end(self, error: BaseException | None) -> None:
-        """Put the marker behind which nothing comes."""
+        """Put the end marker into every queue; ``error``: raised in the streams, None for a normal end."""
         for queue in list(self.queues.values()):
             queue.end(ShutdownMarker(error))
         self._lease.wake()
@@ -162,12 +162,12 @@ class StreamFetcher:
         return self._fetchers.join(timeout_ms)
 
     def collect_positions(self) -> None:
-        """Of what is being handed out; what is on its way out is committed with its release."""
+        """Report the live partitions only; a partition that is being released is committed with its release."""
         positions = {tp: info.consumed_offset for tp, info in self.partition_infos.items() if info.is_live}
         self._inbox.submit(ev.PositionsCollected(positions))
 
     def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
-        """Called on a fetcher's thread."""
+        """The reset policy set an offset; called on a fetcher thread."""
         self._inbox.call_soon(partial(self._on_offset_reset, info, offset))
 
     def _on_offset_reset(self, info: PartitionTopicInfo, offset: int) -> None:

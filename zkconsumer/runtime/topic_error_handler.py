@@ -1,10 +1,10 @@
-"""Topics that brokers refuse to this user, or whose names they do not accept: what the program gets to know of them.
+"""Handles topics that this user may not read, or whose names the brokers reject.
 
-    Metadata, ListOffsets, Fetch: error 29 or 17 --> needed by the program: the member ends with an error
-                                                '--> not needed: a line in the log, repeated rarely
+    Metadata, ListOffsets, Fetch: error 29 or 17 --> the program needs the topic: the member ends with an error
+                                                '--> it does not: a log line, repeated rarely
 
-Java's consumer raises both errors from ``poll()``; the Scala consumer logs them and waits for ever.  A missing topic
-(3) is not refused: it is waited for.
+Java's consumer raises both errors from ``poll()``; the Scala consumer logs them and waits forever.  A missing topic
+(error 3) is not handled here: the member waits for it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.hook_calls import HookCalls
 
 FAILED_TOPICS_NAMED_MAX = 5
-"""How many topics the text of an error names."""
+"""How many topics an error text names."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
 class TopicErrorHandler:
-    """``end`` ends the member with an error.  May be called on any thread."""
+    """Logs the errors, or ends the member with one (``end``).  May be called on any thread."""
 
     def __init__(self, member: str, clock: Clock, hooks: HookCalls, end: Callable[[UsageError], None]) -> None:
         self._member = member
@@ -44,7 +44,7 @@ class TopicErrorHandler:
         self._lock = threading.Lock()
 
     def on_topic_errors(self, errors: Mapping[str, ErrorCode], needed: Collection[str]) -> None:
-        """Brokers refuse these topics; the member cannot do its work without those that are ``needed``."""
+        """Handle topics that brokers reject: those in ``needed`` end the member, the others are logged."""
         fatal = {topic: error for topic, error in errors.items() if topic in needed}
         with self._lock:
             if self._has_ended:
@@ -54,20 +54,20 @@ class TopicErrorHandler:
             due = self._reminders.select_due(ignored, self._clock.now_ms())
         for topic in due:
             words = f"topic={topic} reason={str(ignored[topic])!r}"
-            log.warning("topic-ignored member=%s %s: it is not read, and the others are", self._member, words)
+            log.warning("topic-ignored member=%s %s: it is not read; the other topics are", self._member, words)
             self._hooks.call("warning_logged", "WARNING", "topic-ignored", words)
         if fatal:
             self._end(topic_exception_of(fatal))
 
 
 def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:
-    """The error of Kafka's own client for these; a right that is missing is named before a wrong name."""
+    """The error that Kafka's client raises for these; a missing permission takes precedence over an invalid name."""
     denied = sorted(topic for topic, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED)
     names = _names(denied or sorted(refused))
     if denied:
         return TopicAuthorizationException(
             f"the brokers' ACLs do not let this user read {names} ({TOPIC_AUTHORIZATION_FAILED}): allow DESCRIBE and "
-            "READ there for this user, log in as another user, or leave it out of the subscription"
+            "READ on it for this user, log in as another user, or remove it from the subscription"
         )
     return InvalidTopicException(
         f"the brokers do not accept the name of {names} ({refused[min(refused)]}): correct it in the subscription"

@@ -1,6 +1,6 @@
 """One member of a ZooKeeper group: its membership, and the streams and fetchers that work on its partitions.
 
-``ZooKeeperConnectorMember`` is what ``connector`` holds; it knows no message, no decoder and no configuration file.
+``connector`` creates it; it does not depend on messages, decoders or configuration files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ANY_TOPIC", "QueueKey", "ZooKeeperConnectorMember"]
 
 
 class ZooKeeperConnectorMember(ConnectorMember[ZooKeeperMembership]):
-    """A member of a group, from its first connection to its last."""
+    """A ``ConnectorMember`` of a ZooKeeper group."""
 
     def __init__(
         self,

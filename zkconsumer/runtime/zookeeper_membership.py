@@ -1,7 +1,7 @@
-"""A membership in a ZooKeeper group, put together: session, core, control thread, both offset stores, rights.
+"""A membership in a ZooKeeper group: combines session, state machine, control thread, offset stores and ACLs.
 
-``ZooKeeperMembership`` is a ``Membership``: what is done with the partitions is its ``PartitionProcessor``'s business.
-Everything that waits here waits with a deadline.
+``ZooKeeperMembership`` implements ``Membership``; its ``PartitionProcessor`` works on the partitions.
+Every wait in this module has a deadline.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEAVE_GRACE_MS = 2_000
-"""On top of draining and settling: how long a leave may take before the session is ended without it."""
+"""How long a leave may take in addition to drain and settle times; then the session is closed without it."""
 
 CLOSE_STEP_MS = 1_500
-"""How long each of the last steps of a close may take (holder, session, control thread)."""
+"""How long each of the last steps of a close may take (partition processor, session, control thread)."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class ZooKeeperMembership:
-    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
+    """One membership.  Call ``attach_processor`` first, then ``start``, then ``join``."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class ZooKeeperMembership:
             )
 
     def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Start the control thread; ``holder`` is told what is ours."""
+        """Start the control thread; ``holder`` receives the commands about partitions."""
         self._holder = holder
         executors = self._zookeeper, self._kafka, holder
         performer = CommandExecutor(self.id, *executors, self.lease, self.listener, self.counters, self.observer, self)
@@ -146,13 +146,16 @@ class ZooKeeperMembership:
         self._store.listen(self._zookeeper.on_store_event)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
+        """Run ``action`` periodically on the control thread; the interval is not exact.
+
+        Call it before ``attach_processor``.
+        """
         self.event_loop.call_every(interval_ms, action)
 
-    # --- what the program asks for ------------------------------------------------------------------------------
+    # --- calls of the program -----------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Connect to ZooKeeper; raises what ``ZkStore.start`` raises, with nothing left running."""
+        """Connect to ZooKeeper; raises the errors of ``ZkStore.start``, after it has stopped everything."""
         try:
             self._store.start(timeout_ms)
         except BaseException:
@@ -162,24 +165,27 @@ class ZooKeeperMembership:
             raise
 
     def check_brokers(self) -> None:
-        """See ``brokers.check_brokers``."""
+        """See ``broker_access.check_brokers``."""
         check_brokers(self.bootstrap_client)
 
     def join(self, subscription: TopicSubscription) -> None:
-        """Become a member with this subscription; asked again, the next registration has the new one."""
+        """Join with this subscription; a second call sets the subscription of the next registration."""
         self.event_loop.submit(ev.JoinRequested(subscription))
 
     def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        """Wait for the first complete assignment; False after the timeout.
+
+        Raises the error that ended the member, if there is one.
+        """
         known = self._assignment_known.wait(timeout_ms / 1000)
         if self._failure is not None:
             raise self._failure
         return known
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Write these positions; gives back what was not written, with the reason.
+        """Commit these positions; return the partitions that were not committed, with the reason.
 
-        Raises the error that ended the member, if one did.
+        Raises the error that ended the member, if there is one.
         """
         if self._failure is not None:
             raise self._failure
@@ -200,16 +206,16 @@ class ZooKeeperMembership:
         return refused
 
     def commit_async(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Write these positions, and wait for nothing: what cannot be written is logged and counted."""
+        """Commit these positions without waiting; failures are logged and counted."""
         with self._calls_lock:
             self._calls_made += 1
             number = self._calls_made
         self.event_loop.submit(ev.CommitRequested(number, dict(positions)))
 
     def leave(self) -> bool:
-        """Give everything back and leave the group; False when that could not be done in time.
+        """Release all partitions and leave the group; False if that was not complete in time.
 
-        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        It waits for a running call of the rebalance listener, unless the listener calls this method.
         """
         self.listener.report_early_return()
         self.event_loop.submit(ev.LeaveRequested())
@@ -221,14 +227,13 @@ class ZooKeeperMembership:
         return self._has_left.wait(leave_timeout_ms / 1000) and not self._not_released
 
     def close(self) -> bool:
-        """End everything: the holder's work, session, the holder's threads, control thread.  True when nothing was
-        left behind.
+        """Stop, in this order: processing, session, the processor's threads, control thread.  True if all stopped.
 
-        The work first: once the session has ended, others hand these records out.  The session before the threads
-        are waited for, because the leader finder may be waiting for an answer from ZooKeeper.
+        Processing stops first, because other members deliver these records once the session has ended.  The session
+        closes before the wait for the threads, because the leader finder may wait for an answer from ZooKeeper.
         """
         self._holder.end(None)
-        if self._failure is not None:  # the listener is called about what was lost, also when a close follows at once
+        if self._failure is not None:  # the listener is called for lost partitions, also if a close follows at once
             self._end_handled.wait(CLOSE_STEP_MS / 1000)
         self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
@@ -242,26 +247,29 @@ class ZooKeeperMembership:
         self._assignment_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("hook-not-returned member=%s: its thread is still running", self.id)
         if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-not-returned member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("listener-not-returned member=%s: its thread is still running", self.id)
         return clean
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """Run this in that session, or have its requests refused; each step, and ``then``, on the control thread."""
+        """Run the procedure in this session; in another session its requests fail.
+
+        Each step, and ``then``, runs on the control thread.
+        """
         self._zookeeper.run_procedure(procedure, session_id, then)
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """The session time-out that ZooKeeper granted."""
+        """The session timeout that ZooKeeper negotiated, in ms."""
         return self._store.negotiated_timeout_ms
 
     @property
     def failure(self) -> ZkConsumerError | None:
-        """The error that ended this membership, if one did."""
+        """The error that ended this membership; None while it runs."""
         return self._failure
 
-    # --- what the performer tells (on the control thread) -------------------------------------------------------
+    # --- callbacks of the command executor (on the control thread) ----------------------------------------------
 
     def commit_completed(self, command: do.CompleteCommit) -> None:
         with self._calls_lock:
@@ -278,19 +286,19 @@ class ZooKeeperMembership:
         self._has_left.set()
 
     def control_changed(self, command: do.AnnounceControl) -> None:
-        """For members that follow it (``GroupSettings.follows_control_znode``), who say what is to be done."""
+        """Does nothing here; migrating members (``GroupSettings.follows_control_znode``) override it."""
 
     def failed(self, command: do.Fail) -> None:
         kind = getattr(errors, command.error_class, UnavailableError)
         self._end(kind(command.message))
 
     def authentication_failed(self, error: AuthenticationException) -> None:
-        """Called on a thread of the fetchers: nothing can be read with these settings."""
+        """End the member: no broker accepts its authentication settings.  Called on a fetcher thread."""
         log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self._end(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
-        """Called on any thread: a topic that the program named must be read; a filter only happens to match others."""
+        """Called on any thread.  A topic that the program named is required; one that a filter matches is not."""
         subscription = self.state_machine.subscription
         is_named = subscription is not None and not subscription.is_filter
         self._topic_errors.on_topic_errors(errors, subscription.topics if subscription is not None and is_named else ())
@@ -303,13 +311,16 @@ class ZooKeeperMembership:
         self._end(ZkNotAuthorized(words))
 
     def thread_died(self, name: str, error: BaseException) -> None:
-        """Called in the dying thread: an error on every stream, never silence."""
+        """End every stream with an error, because a thread died.  Called in that thread."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
         self._end(ThreadFailedError.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
-        """Nothing is handed out any more, so nothing may be held: the session is ended for the sake of the others."""
+        """End the member with an error: deliver no more records, and close the session.
+
+        The session must close so that other members can acquire the partitions.
+        """
         is_first = self._failure is None
         self._failure = self._failure or error
         self._holder.end(self._failure)

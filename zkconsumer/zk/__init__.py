@@ -1,1 +1,1 @@
-"""The ZooKeeper border: paths, znodes, the store and its watches.  The only importer of kazoo."""
+"""Access to ZooKeeper: paths, znodes, the store and its watches.  Only this package imports kazoo."""

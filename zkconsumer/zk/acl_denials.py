@@ -1,7 +1,6 @@
-"""What ZooKeeper refused us for want of rights: which node's access control list stood in the way, and whom it names.
+"""Requests that ZooKeeper denied (``NoAuth``): which node's ACL denied them, and which users it allows.
 
-A node that cannot be made or deleted is refused by its *parent's* list, one that cannot be written by its own.  The
-list is read only after a refusal, so whoever is refused nothing pays nothing.
+The ACL of the *parent* denies a create or a delete, the node's own ACL a write.  The ACL is read only after a denial.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _VERBS = {PERM_CREATE: "make nodes below", PERM_DELETE: "delete nodes below", PE
 
 @dataclass(frozen=True, slots=True)
 class AclDenial:
-    """One node whose list does not let us; ``words`` is empty until the list was looked at."""
+    """One node whose ACL denied a request; ``message`` is empty until the ACL was read."""
 
     path: str
     perm: int
@@ -45,7 +44,7 @@ class AclDenial:
 
 
 def denial_of(refused: Op | Create | Delete) -> AclDenial:
-    """The node whose list was asked when this came back with ``NoAuth``."""
+    """The node whose ACL denied this request."""
     parent = refused.path.rpartition("/")[0] or "/"
     match refused:
         case CreateOp() | Create():
@@ -60,17 +59,17 @@ def denial_of(refused: Op | Create | Delete) -> AclDenial:
 
 @dataclass(slots=True)
 class DenialCollector:
-    """Of one procedure; ``found`` is by path."""
+    """The denials of one procedure; ``by_path``: path -> denial."""
 
     by_path: dict[str, AclDenial] = field(default_factory=dict)
 
     def add(self, refused: Op | Create | Delete) -> None:
-        """This came back with ``NoAuth``."""
+        """Add a request that failed with ``NoAuth``."""
         denial = denial_of(refused)
         self.by_path.setdefault(denial.path, denial)
 
     def nearest_to(self, path: str) -> AclDenial | None:
-        """What stands in the way of a node: the denial of itself, or of the nearest node above it."""
+        """The denial of this node, or else of its nearest ancestor; None without one."""
         while path:
             if path in self.by_path:
                 return self.by_path[path]
@@ -78,7 +77,7 @@ class DenialCollector:
         return None
 
     def read_acls(self) -> Generator[list[Request], list[Result], None]:
-        """Read the lists that were not looked at yet: one round, and none when nothing was denied."""
+        """Read the ACLs that were not read yet: one round, or none without denials."""
         unexplained = [denial for denial in self.by_path.values() if not denial.message]
         if not unexplained:
             return
@@ -92,11 +91,11 @@ def _words(denial: AclDenial, answer: Result) -> str:
     if not isinstance(answer, tuple):
         return f"NoAuth: we may not {verb} {denial.path}, and its access control list cannot be read"
     names = _names([entry for entry in answer if isinstance(entry, Acl) and entry.perms & denial.perm])
-    return f"NoAuth: only {names} may {verb} {denial.path}" if names else f"NoAuth: nobody may {verb} {denial.path}"
+    return f"NoAuth: only {names} may {verb} {denial.path}" if names else f"NoAuth: no user may {verb} {denial.path}"
 
 
 def _names(entries: Sequence[Acl]) -> str:
-    """Schemes and ids, without the hashes of passwords."""
+    """Schemes and ids of ACL entries, without password hashes."""
     names = [
         f"{entry.scheme}:{entry.id.partition(':')[0] if entry.scheme == 'digest' else entry.id}" for entry in entries
     ]

@@ -1,7 +1,8 @@
 """``BrokerDirectory``: the brokers that are registered in ZooKeeper now, as addresses to connect to.
 
-A broker that cannot be read, or that has no listener of our ``security.protocol``, is passed over and named once: the
-others have partitions as well.  (The original knows PLAINTEXT only, and fails for all brokers when one is without.)
+A broker whose registration cannot be read, or without a listener of our ``security.protocol``, is skipped and logged
+once, because the other brokers have partitions, too.  (The Scala consumer supports only PLAINTEXT, and fails for all
+brokers when one has no such listener.)
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class BrokerDirectory:
-    """Looks ``/brokers/ids`` up, for any thread but the control thread: it waits for answers."""
+    """Reads ``/brokers/ids``; not on the control thread, because it waits for answers."""
 
     def __init__(
         self, store: ZkStore, timeout_ms: int, protocol: str = PLAINTEXT,
         *, on_registered: Callable[[str, int, int], object] = lambda host, port, version: None,
     ) -> None:  # fmt: skip
-        """``on_registered`` is told host, port and the version of the registration, of each that is found."""
+        """``on_registered`` is called with host, port and registration version of each broker."""
         self._store = store
         self._registered = on_registered
         self._protocol = protocol
@@ -39,9 +40,9 @@ class BrokerDirectory:
         self._logged: dict[int, str] = {}
 
     def brokers(self) -> list[BrokerAddress]:
-        """All that can be connected to, in no order; empty when none is registered.
+        """All brokers with a usable listener, in no order; empty when none is registered.
 
-        Raises ``UnavailableError`` when ZooKeeper does not answer within the time-out, or with an error.
+        Raises ``UnavailableError`` when ZooKeeper does not answer within the timeout, or with an error.
         """
         [listed] = submit_and_wait(self._store, [Children(paths.BROKER_IDS)], self._timeout_ms)
         if isinstance(listed, NoNode):
@@ -79,6 +80,6 @@ class BrokerDirectory:
         return address
 
     def _is_first_report(self, number: int, why: str) -> bool:
-        """Whether this has not been said of the broker yet: they are looked up often while a leader is missing."""
+        """Whether this was not logged for the broker yet: brokers are read often while a leader is missing."""
         before, self._logged[number] = self._logged.get(number), why
         return before != why

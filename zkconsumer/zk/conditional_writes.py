@@ -1,15 +1,16 @@
-"""Commits and releases: writes that are bound to what this ownership last knew.
+"""Commits and releases: writes that succeed only if the owner node and the offset znode have not changed.
 
     commit    check our owner node, set the offset at the version that we last read or wrote
-    release   the same, and delete the owner node; or make it again for another thread of this member
+    release   the same, and delete the owner node; or create it again for another thread of this member
 
-all partitions in one multi.  When it fails, owners and offsets are read again and each partition is judged alone:
+All partitions are in one multi.  When it fails, owners and offsets are read again and each partition is decided
+separately:
 
-    owner node missing, or of another session      not ours any more
-    offset as we knew it                           goes into the next multi
-    offset changed, and not smaller than ours      it is taken as it is: a stored offset never goes back
-    offset changed, and smaller                    written again, and reported: only a process that does not own the
-                                                   partition can have done it (an original member after a pause)
+    owner node missing, or of another session      this member does not own the partition any more
+    offset unchanged                               the write is part of the next multi
+    offset changed, and not smaller than ours      the stored offset stays: it never decreases
+    offset changed, and smaller                    ours is written again, and reported: only a process that does not own
+                                                   the partition can have written it (a Scala consumer after a pause)
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _PartitionWrite:
-    """One partition's write as it is planned now; the judge changes it after a look."""
+    """The planned write of one partition; ``_check_partition`` changes it after a read."""
 
     owner: str
     offset: int | None
@@ -82,7 +83,7 @@ class _PartitionWrite:
 
 
 class ConditionalWrites:
-    """One batch of commits or releases; ``results`` gets an outcome for every partition."""
+    """One batch of commits or releases; ``results`` has an outcome for every partition after ``run``."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class ConditionalWrites:
         self._without_offset: set[TopicPartition] = set()
 
     def run(self) -> Procedure[None]:
-        """At most three rounds of writing, each followed by a look at what failed; at last, why what was denied was."""
+        """Write in at most three rounds, and read again what failed after each; then read the ACLs of denied nodes."""
         yield from self._write()
         yield from self._denials.read_acls()
         if not self._denials.by_path:
@@ -128,7 +129,7 @@ class ConditionalWrites:
             is_last = attempt == ROUNDS_MAX - 1
             yield from self._try(self._plans(left, singly=is_last), is_last=is_last)
         left = [tp for tp in self._writes if tp not in self.results]
-        if left:  # whose offsets the last round could not write for want of rights: given back without
+        if left:  # the last round had no permission to write their offsets: release them without a commit
             yield from self._try(self._plans(left, singly=True), is_last=True)
 
     def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[MultiPlan]:
@@ -146,7 +147,7 @@ class ConditionalWrites:
                 self._release_without_offset(tp, f"NoAuth {denial.path}")
 
     def _release_without_offset(self, tp: TopicPartition, why: str) -> None:
-        """A partition is given back all the same, or nobody would read it; its records come again elsewhere."""
+        """Release the partition without its offset, so that another member can read it from the last commit."""
         if self._writes[tp].is_release:
             self._writes[tp].offset = None
             self._without_offset.add(tp)
@@ -171,7 +172,7 @@ class ConditionalWrites:
             yield from self._reread(doubtful)
 
     def _on_multi_failed(self, plan: MultiPlan, answer: MultiFailed, *, is_last: bool) -> None:
-        """Set the one that failed aside when another look at it cannot help."""
+        """Set the result of the partition whose operation failed, if reading it again cannot help."""
         at = answer.failed - len(self._control)
         for tp, ops in plan:
             if at < len(ops):
@@ -221,11 +222,11 @@ class ConditionalWrites:
             )
 
     def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
-        """Read owners and offsets again, and judge each partition alone."""
+        """Read owners and offsets again, and decide for each partition separately."""
         owners = tuple(paths.owner(self._group, tp) for tp in partitions)
         offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
         [nodes] = yield [GetMany(owners + offsets)]
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         for index, tp in enumerate(partitions):
             self._check_partition(tp, nodes[index], nodes[index + len(partitions)])
         if any(self._writes[tp].stored.version < 0 for tp in partitions):
@@ -236,13 +237,13 @@ class ConditionalWrites:
     ) -> None:
         write = self._writes[tp]
         if isinstance(owner, NoNode):
-            self._set_result([tp], WriteOutcome.NOT_OWNER, "the owner node is gone")
+            self._set_result([tp], WriteOutcome.NOT_OWNER, "the owner node does not exist")
             return
         if isinstance(owner, StoreError):
             self._set_result([tp], outcome_of(owner), describe_result(owner))
             return
         if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
-            self._set_result([tp], WriteOutcome.NOT_OWNER, f"the owner node is another's: {owner.data[:200]!r}")
+            self._set_result([tp], WriteOutcome.NOT_OWNER, f"another member has the owner node: {owner.data[:200]!r}")
             return
         if write.offset is None:
             return
@@ -282,9 +283,9 @@ def commit_partitions(
     acl: tuple[Acl, ...] | None = None,
     denials: DenialCollector | None = None,
 ) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
-    """Write offsets of partitions that stay ours: one packet when nothing stands in the way.
+    """Write offsets of partitions that this member keeps: one packet if nothing fails.
 
-    ``acl`` is for the nodes that are made; ``denials`` gets what the lists of others do not let us do.
+    ``acl``: the ACL of created nodes; ``denials`` collects the operations that ACLs of existing nodes deny.
     """
     planned = {
         tp: _PartitionWrite(
@@ -311,7 +312,7 @@ def release_partitions(
     acl: tuple[Acl, ...] | None = None,
     denials: DenialCollector | None = None,
 ) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
-    """Commit and give back, or hand over within this member: one packet when nothing stands in the way."""
+    """Commit and release, or move to another thread of this member: one packet if nothing fails."""
     planned = {
         tp: _PartitionWrite(
             of.owner,

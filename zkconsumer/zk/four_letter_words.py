@@ -23,7 +23,7 @@ _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a
 def send_four_letter_word(
     address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None
 ) -> bytes:
-    """What one server answers, empty when it does not; raises ``OSError``."""
+    """The answer of one server, empty without one; raises ``OSError``."""
     timeout_s = timeout_ms / 1000
     heard = bytearray()
     plain = socket.create_connection(address, timeout_s)
@@ -38,7 +38,7 @@ def send_four_letter_word(
 def host_of_session(
     addresses: Iterable[tuple[str, int]], session_id: int, timeout_ms: int, tls: ssl.SSLContext | None = None
 ) -> str | None:
-    """From which host a session is connected (``cons``), None when no server tells; ``timeout_ms`` a server."""
+    """The host of a session (``cons``); None when no server reports it; ``timeout_ms`` for each server."""
     for address in addresses:
         with suppress(OSError):
             for client in _CLIENT.finditer(send_four_letter_word(address, "cons", timeout_ms, tls)):

@@ -1,4 +1,4 @@
-"""What a server sent, cut into packets: each has its length in front.  Pure."""
+"""Splits the bytes of a server into packets: each starts with its length.  Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LENGTH = struct.Struct("!i")
 
 
 class FrameBuffer:
-    """Takes bytes as they come, gives whole packets: many may come at once, and one in many parts."""
+    """Receives bytes and returns complete packets: one input may contain many, and one packet may need many inputs."""
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -1,12 +1,12 @@
-"""What a member does in ZooKeeper, step by step: register, claim, read positions, commit, release.
+"""The requests of a member to ZooKeeper as procedures: register, acquire ownership, read positions.
 
-Each procedure is a generator: it yields a *round* of requests (sent in one go, one behind the other) and is sent
-their results; what it returns is the answer to a command of the core.  So a procedure knows the order of the
-packets and nothing of threads, and runs the same on a live server and on a list of prepared answers.
+Each procedure is a generator: it yields a *round* of requests (pipelined in one batch) and receives their results; its
+return value is the result of a command.  So a procedure defines the order of the packets without threads, and runs the
+same with a live server and with a list of prepared answers.
 
-A multi is the fast path.  When it fails, its members are looked at in one round, those that cannot succeed are set
-aside with their reason, and the rest goes in a second multi; what still fails goes one by one.  Three rounds at
-most: one bad partition never stops the others, and no attempt lasts for ever.
+The first try is one multi.  When it fails, its partitions are read in one round; those that cannot succeed get their
+reason as the result, and the rest is in a second multi; in the third round each partition is in a multi alone.  Three
+rounds at most: one bad partition never blocks the others, and every attempt ends.
 """
 
 from __future__ import annotations
@@ -63,34 +63,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AwaitExternal:
-    """A step that waits for somebody else than ZooKeeper: ``ask(done)`` starts it; any thread may call ``done``, once.
+    """Yielded to wait for a source other than ZooKeeper.
 
-    It gives no results: whoever yields it knows where they are.
+    ``start(done)`` starts the wait; any thread calls ``done`` once.  The procedure is resumed without results; it gets
+    them from the source.
     """
 
     start: Callable[[Callable[[], None]], None]
 
 
 Procedure = Generator[list[Request] | AwaitExternal, list[Result], T]
-"""What a member does in ZooKeeper: rounds of requests out, their results in."""
+"""A generator that yields rounds of requests and receives their results."""
 
 ROUNDS_MAX = 3
 OUR_OWNER_VERSION = 1
-"""Our claims are a create and a set in one multi, so their data version is exactly 1.  The original never sets."""
+"""The data version of our owner nodes: a create and a set in one multi make it exactly 1.  The Scala consumer only
+creates them, so its owner nodes have version 0."""
 
 INITIAL_VERSION = 0
 
 MULTI_BYTES_MAX = PACKET_BYTES_MAX // 2
-"""Of what is counted here; the chroot, which the store puts before each path, and a server's own record come on top."""
+"""The maximum of the bytes counted here; the chroot, which the store adds to each path, and the server's transaction
+record need additional bytes."""
 
 OP_BYTES = 64
-"""What an operation takes besides its path and data: headers, version, an access control list."""
+"""The bytes of an operation in addition to its path and data: headers, version, an ACL."""
 
 ACL_BYTES = 256
-"""What a list takes besides: a server keeps ``auth`` as the names that it stands for."""
+"""The additional bytes of an ACL: a server replaces ``auth`` by the authenticated ids."""
 
 MultiPlan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
-"""Partitions, and what is to be done for each, in the order of one multi."""
+"""The partitions of one multi with their operations, in order."""
 
 
 # --- registration -----------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ MultiPlan: TypeAlias = "list[tuple[TopicPartition, list[Op]]]"
 def register_member(
     group: str, consumer: str, data: bytes, session_id: int
 ) -> Procedure[ZnodeData | StoreError | None]:
-    """Create our registration: None when it is ours now, the ``ZnodeData`` that another session holds, or an error."""
+    """Create our registration.  Returns None if it is ours now, the ``ZnodeData`` of another session, or an error."""
     path = paths.registration(group, consumer)
     for _ in range(ROUNDS_MAX):
         [made] = yield [Create(path, data, ephemeral=True)]
@@ -111,7 +114,7 @@ def register_member(
                 if isinstance(held, ZnodeData):
                     return None if held.stat.ephemeral_owner == session_id else held
                 if not isinstance(held, NoNode):
-                    assert isinstance(held, StoreError), "a read gives a node or an error"
+                    assert isinstance(held, StoreError), "a read returns a node or an error"
                     return held
             case StoreError():
                 return made
@@ -121,7 +124,7 @@ def register_member(
 
 
 def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[StoreError | None]:
-    """Delete our registration; one that is gone already, or that another session made, is not ours to delete."""
+    """Delete our registration.  Returns None if it is deleted, did not exist or belongs to another session."""
     path = paths.registration(group, consumer)
     [held] = yield [Get(path)]
     if isinstance(held, ZnodeData) and held.stat.ephemeral_owner == session_id:
@@ -129,13 +132,13 @@ def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[S
     return held if isinstance(held, StoreError) and not isinstance(held, NoNode) else None
 
 
-# --- claims -----------------------------------------------------------------------------------------------------
+# --- acquiring ownership ----------------------------------------------------------------------------------------
 
 
 class AcquireOwnershipProcedure:
-    """One try to create owner nodes.  ``unwatched`` names the topics whose listing left no watch.
+    """One attempt to create owner nodes.  ``unwatched``: the topics whose listing set no watch.
 
-    ``owner_lists``: the lists that need not be read again before the first multi.
+    ``owner_lists``: cached lists that need not be read again before the first multi.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class AcquireOwnershipProcedure:
         self._acl = acl
 
     def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
-        """Fill ``results``: every partition gets an outcome; and ``denials``."""
+        """Fill ``results``, with an outcome for every partition, and ``denials``."""
         if look_first:
             yield from self._exclude_owned()
         for attempt in range(ROUNDS_MAX):
@@ -193,9 +196,9 @@ class AcquireOwnershipProcedure:
                 elif isinstance(answer.error, NodeExists) and not is_last:
                     must_relist = True
                 elif isinstance(answer.error, NodeExists):
-                    self._set_result([chunk[at]], WriteOutcome.CONFLICT, "another member holds it")
+                    self._set_result([chunk[at]], WriteOutcome.CONFLICT, "another member owns it")
                 else:
-                    # The error of one may hide that the parent of another is missing.
+                    # The error of one operation may hide that the parent node of another is missing.
                     parents_missing.update(tp.topic for tp in chunk)
                     if isinstance(answer.error, NoAuth):
                         self.denials.add(plan[at][1][(answer.failed - len(self._control)) % 2])
@@ -207,7 +210,7 @@ class AcquireOwnershipProcedure:
             yield from self._make_parents(parents_missing)
         if must_relist:
             for topic in {tp.topic for tp in self._owners if tp not in self.results}:
-                self._owner_lists.invalidate(topic)  # what it says is free has an owner
+                self._owner_lists.invalidate(topic)  # a partition without an owner in the list has one now
             yield from self._exclude_owned()
 
     def _make_parents(self, topics: Iterable[str]) -> Procedure[None]:
@@ -221,11 +224,11 @@ class AcquireOwnershipProcedure:
     def _acquired(self, chunk: Sequence[TopicPartition], answer: MultiOk) -> None:
         stats = answer.results[len(self._control) + 1 :: 2]
         for tp, stat in zip(chunk, stats, strict=True):
-            assert isinstance(stat, Stat), "a set gives the node's stat"
+            assert isinstance(stat, Stat), "a set returns the node's stat"
             self.results[tp] = AcquireResult(WriteOutcome.DONE, stat.czxid)
 
     def _exclude_owned(self) -> Procedure[None]:
-        """List the owners of every topic that is still to be claimed, leaving watches; make the parents that miss."""
+        """List the owners of every topic with partitions to acquire, and set watches; create missing parent nodes."""
         left = [tp for tp in self._owners if tp not in self.results]
         topics = [topic for topic in sorted({tp.topic for tp in left}) if self._owner_lists.get(topic) is None]
         requests: list[Request] = [Children(paths.owners_of_topic(self._group, topic), watch=True) for topic in topics]
@@ -243,15 +246,15 @@ class AcquireOwnershipProcedure:
             yield from self._make_parents(missing)
         for tp in left:
             if str(tp.partition) in (self._owner_lists.get(tp.topic) or ()):
-                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member holds it")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member owns it")
 
     def _identify_owners(self) -> Procedure[None]:
-        """Say who holds what refused us; a node of this very session is ours all the same."""
+        """Read the conflicting owner nodes and report their owners; a node of this session is ours."""
         refused = [tp for tp, claimed in self.results.items() if claimed.outcome is WriteOutcome.CONFLICT]
         if not refused:
             return
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in refused))]
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         for tp, node in zip(refused, nodes, strict=True):
             if not isinstance(node, ZnodeData):
                 continue
@@ -259,9 +262,9 @@ class AcquireOwnershipProcedure:
             if node.stat.ephemeral_owner == self._session_id and owner == self._owners[tp]:
                 self.results[tp] = AcquireResult(WriteOutcome.DONE, node.stat.czxid)
             elif node.stat.ephemeral_owner == 0:
-                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"a persistent node holds it: {owner}")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"a persistent owner node exists: {owner}")
             else:
-                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"held by {owner}")
+                self.results[tp] = AcquireResult(WriteOutcome.CONFLICT, why=f"owned by {owner}")
 
     def _set_result(self, chunk: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in chunk:
@@ -275,11 +278,11 @@ def list_owners(
     session_id: int = 0,
     owner_lists: OwnerListCache | None = None,
 ) -> Procedure[dict[str, frozenset[int]]]:
-    """Which partitions of these topics have an owner node; a topic that could not be listed is left out.
+    """The partitions of these topics that have an owner node; without the topics that could not be listed.
 
-    The nodes of ``mine`` that are listed are read as well (one packet where the server reads many at once, else one
-    each): a node of another session does not count, since the list alone cannot tell that ours was replaced.
-    ``owner_lists`` gets the lists, for the claims that follow.
+    The listed nodes of ``mine`` are also read (in one packet if the server supports it, else one packet each): a node
+    of another session does not count, because the list does not show that ours was replaced.
+    ``owner_lists`` stores the lists for the acquisitions that follow.
     """
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
@@ -294,7 +297,7 @@ def list_owners(
     held = [tp for tp in mine if tp.partition in owned.get(tp.topic, ())]
     if held:
         [nodes] = yield [GetMany(tuple(paths.owner(group, tp) for tp in held))]
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         for tp, node in zip(held, nodes, strict=True):
             if isinstance(node, ZnodeData) and node.stat.ephemeral_owner != session_id:
                 owned[tp.topic].discard(tp.partition)
@@ -307,12 +310,12 @@ def list_owners(
 def read_positions(
     group: str, partitions: Sequence[TopicPartition]
 ) -> Procedure[tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]]:
-    """The stored offsets, and why those that could not be read could not.
+    """The stored offsets, and partition -> reason for those that could not be read.
 
-    A partition whose answer was lost with the connection is in neither: it is asked for again.
+    A partition whose answer was lost with the connection is in neither; it is read again.
     """
     [nodes] = yield [GetMany(tuple(paths.offset(group, tp) for tp in partitions))]
-    assert isinstance(nodes, list), "reading many gives a list"
+    assert isinstance(nodes, list), "GetMany returns a list"
     stored: dict[TopicPartition, StoredOffset] = {}
     failed: dict[TopicPartition, str] = {}
     for tp, node in zip(partitions, nodes, strict=True):
@@ -327,7 +330,7 @@ def read_positions(
 
 
 def stored_offset(node: ZnodeData | StoreError) -> StoredOffset | str:
-    """What an offset znode holds, or why that cannot be told.  Any negative number counts as none."""
+    """The content of an offset znode, or why it cannot be read.  Any negative number counts as no offset (-1)."""
     if isinstance(node, NoNode):
         return StoredOffset()
     if isinstance(node, StoreError):
@@ -343,9 +346,10 @@ def stored_offset(node: ZnodeData | StoreError) -> StoredOffset | str:
 
 
 def make_parents(creates: list[Create], denials: DenialCollector) -> Procedure[None]:
-    """Make what is missing, the upper nodes first; what may not be made is noted.
+    """Create missing nodes, parents first; denied ones are added to ``denials``.
 
-    A server looks at the right before it looks whether the node is there, so what was denied may be there already.
+    A server checks the permission before it checks whether the node exists; so a node whose create was denied may
+    exist already.
     """
     answers = yield list[Request](creates)
     denied = [create for create, answer in zip(creates, answers, strict=True) if isinstance(answer, NoAuth)]
@@ -363,7 +367,7 @@ def control_check(group: str, version: int | None) -> tuple[Op, ...]:
 def pack_multis(
     planned: Iterable[tuple[TopicPartition, list[Op]]], control: Sequence[Op], *, one_by_one: bool
 ) -> list[MultiPlan]:
-    """What goes into one multi: as many partitions as a server takes, by operations and by bytes; or one each."""
+    """Distribute partitions to multis: as many as a server accepts, by operations and bytes; or one partition each."""
     plans: list[MultiPlan] = []
     ops_left = bytes_left = 0
     for tp, ops in planned:
@@ -384,7 +388,7 @@ def _bytes_of(op: Op) -> int:
 
 
 def multi_of(plan: MultiPlan, control: Sequence[Op]) -> Multi:
-    """The multi of a plan, behind what is checked in each."""
+    """The multi of a plan, which starts with the checks of ``control``."""
     return Multi((*control, *(op for _, ops in plan for op in ops)))
 
 

@@ -1,12 +1,12 @@
-"""Reads the group, and remembers under watches what cannot have changed.
+"""Reads the group, and caches under watches what cannot have changed.
 
-    ids (children)  ->  registrations of members not known yet  ->  topics not known yet  ->  owners, when asked for
+    ids (children)  ->  registrations not cached yet  ->  topics not cached yet  ->  owners, on request
 
-Where topics are learnt from is ``topics``' affair: ZooKeeper, or Kafka itself.
+``topics`` (a ``TopicSource``) reads topics from ZooKeeper or from Kafka.
 
-A registration, a topic and the control znode are read once, leaving a watch; they are read again only after the watch
-fired or the connection broke.  So a member that was there reads two or three packets when another one comes or goes,
-whatever the size of the group.  (The original reads everything, twice the brokers included, in every attempt.)
+A registration, a topic and the control znode are read once, with a watch; they are read again only after the watch
+fired or the connection broke.  So a member needs two or three packets when another one joins or leaves, for any size of
+the group.  (The Scala consumer reads everything in every attempt, also the brokers twice.)
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 
 class GroupReader:
-    """One group's cache.  ``invalidate`` when a watch fired, ``forget`` when the connection broke.
+    """The cache of one group.  Call ``invalidate`` when a watch fired, ``clear`` when the connection broke.
 
-    What fires during a reading is forgotten at its end.  Not before, or the view would lack a member or a topic that is
-    there; and not never, though it was read in this reading: the answers of a round come together, so a watch may fire
-    before the answer that left it.  A reading in which the connection broke gives nothing: half of it may be forgotten.
+    An entry whose watch fires during a read is removed at the end of that read: not earlier, because the view would
+    lack an existing member or topic; and also if it was read in this read, because the answers of a round arrive
+    together, so a watch may fire before the answer that set it is processed.  A read during which the connection broke
+    returns an error, because part of the cache may be cleared.
     """
 
     def __init__(self, group: str, topics: TopicSource | None = None) -> None:
@@ -63,7 +64,7 @@ class GroupReader:
                 self._registrations.pop(name, None)
 
     def clear(self) -> None:
-        """Every watch is gone."""
+        """All watches are lost."""
         self._disconnect_count += 1
         self._registrations.clear()
         self._topics.clear()
@@ -72,14 +73,14 @@ class GroupReader:
     def read(
         self, own: TopicSubscription, *, whole_group: bool, with_owners: bool, owners_max: int | None = None
     ) -> Procedure[GroupView | str]:
-        """The group as it is now, or why it could not be read; the arguments as in ``core.commands.ReadGroup``."""
+        """The present group, or why it could not be read; the arguments are those of ``member.commands.ReadGroup``."""
         fired = self._invalidated_during_read = set()
         try:
             return (yield from self._read(own, whole_group, with_owners, owners_max))
         except GroupReadError as error:
             return str(error)
         finally:
-            # A reading that waited for Kafka may end in the middle of the next one, of another session.
+            # A read that waited for Kafka may end during the next read, of another session.
             if self._invalidated_during_read is fired:
                 self._invalidated_during_read = None
             for path in fired:
@@ -99,7 +100,7 @@ class GroupReader:
             else:
                 subscriptions[member] = TopicSubscription(registration.pattern, registration.subscription)
         relevant = [own, *subscriptions.values()] if whole_group else [own]
-        # Under range a filter of another member is asked about our own topics only, so they are all that it needs.
+        # Under range the filter of another member is applied only to our own topics, so no others are needed.
         needs_all = any(subscription.is_filter for subscription in relevant)
         all_topics = tuple(filter(is_usable_topic_name, (yield from self._topics.read_all()))) if needs_all else None
         wanted = _subscribed_topics(relevant, all_topics or ())
@@ -114,7 +115,7 @@ class GroupReader:
         return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, topic_czxids)
 
     def _read_members(self) -> Procedure[list[str]]:
-        """The members in ZooKeeper's order; those whose registration went meanwhile are left out."""
+        """The members in ZooKeeper's order, without those whose registration was deleted meanwhile."""
         [listed] = yield [Children(paths.ids(self._group), watch=True)]
         if isinstance(listed, NoNode):
             return []
@@ -142,7 +143,7 @@ class GroupReader:
                 raise GroupReadError(describe_result(stat))
             self._control = None
             if stat is not None:
-                # With a watch of its own: the first one may have fired in between.
+                # With another watch: the first one may have fired in between.
                 [node] = yield [Get(path, watch=True)]
                 if not isinstance(node, ZnodeData):
                     raise GroupReadError(describe_result(node))
@@ -182,7 +183,7 @@ class GroupReader:
 
 
 def _subscribed_topics(subscriptions: Iterable[TopicSubscription], all_topics: Sequence[str]) -> set[str]:
-    """Every topic that one of them takes; a filter that cannot be evaluated is the planner's to judge."""
+    """Every topic of these subscriptions; the planner handles a filter that cannot be evaluated."""
     wanted: set[str] = set()
     filters: dict[tuple[str, str], TopicSubscription] = {}
     for subscription in subscriptions:

@@ -25,10 +25,10 @@ from zkconsumer.errors import MalformedZnode
 from zkconsumer.utf8 import decode_like_java
 
 NESTING_MAX = 100
-"""Brackets within brackets.  The original has no such limit but its stack; nobody writes more than three."""
+"""The maximum nesting of brackets.  The Scala consumer has no limit except its stack; real data has at most three."""
 
 BYTES_MAX = 1024 * 1024
-"""Bytes of a znode; a server holds no more unless its ``jute.maxbuffer`` was raised."""
+"""The maximum size of a znode in bytes; a server accepts no more unless its ``jute.maxbuffer`` was raised."""
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class JavaJsonError(Exception):
-    """A reader does not take this text, or a decoder does not take this value; the text says why."""
+    """A reader rejects this text, or a decoder rejects this value; the text explains why."""
 
 
 def read_object(data: bytes, decode: Callable[[dict[str, Json], JsonReaderKind], T]) -> T:
@@ -75,7 +75,7 @@ def read_object(data: bytes, decode: Callable[[dict[str, Json], JsonReaderKind],
 
 
 def is_int32(value: Json) -> bool:
-    """An integer that Java's ``int`` holds; true and false are none."""
+    """Whether it is an integer in the range of Java's ``int``; true and false are not."""
     return type(value) is int and INT32_MIN <= value <= INT32_MAX
 
 

@@ -57,7 +57,7 @@ class TopicZnode:
 
 @dataclass(frozen=True, slots=True)
 class LeaderIsrAndControllerEpoch:
-    """Who leads a partition; -1 is nobody.  For tools: the consumer asks brokers."""
+    """The leader of a partition; -1: no leader.  For tools: the consumer reads leaders from brokers."""
 
     leader: int
     leader_epoch: int
@@ -131,7 +131,7 @@ def _of_endpoints(broker_id: int, endpoints: list[Json], protocols: Json) -> dic
 
 
 def _registered(members: dict[str, Json], version: int) -> str:
-    """What stands there about addresses, in words that are not too long."""
+    """A short text of the addresses in the znode."""
     endpoints = members.get("endpoints")
     if version >= 2 and isinstance(endpoints, list):
         protocols = members.get("listener_security_protocol_map")

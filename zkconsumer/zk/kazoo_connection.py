@@ -76,7 +76,7 @@ that on what it has; answers that are read one by one take a core from it where 
 
 RESTART_PAUSE_MS = 500
 LOGIN_RETRY_PAUSE_MS = 5_000
-"""The pause after a login that was refused: whoever sets it right is a person."""
+"""The pause after a rejected login: a person must correct it."""
 
 MULTI_READ_VERSION = (3, 6)
 
@@ -88,7 +88,7 @@ _VERSION = re.compile(rb"Zookeeper version: (\d+)\.(\d+)(?:\.(\d+))?")
 
 
 class OutgoingPacket(Protocol):
-    """A packet to be sent, and who is told of its answer."""
+    """A packet to send, with the callbacks for its answer."""
 
     @property
     def opcode(self) -> int:
@@ -96,13 +96,13 @@ class OutgoingPacket(Protocol):
 
     @property
     def body(self) -> bytes:
-        """What stands behind the request header."""
+        """The bytes after the request header."""
 
     def on_response(self, error: int, answer: bytes, at: int) -> None:
-        """The reply header's error code, and the bytes behind the header."""
+        """An answer arrived: the reply header's error code, and the bytes after the header."""
 
     def on_failure(self, *, is_session_over: bool) -> None:
-        """No answer will come."""
+        """No answer will arrive."""
 
 
 class ZooKeeperConnection:
@@ -150,18 +150,18 @@ class ZooKeeperConnection:
 
     @property
     def server_version(self) -> tuple[int, ...] | None:
-        """Of the server that was connected to last; None when it did not say."""
+        """The version of the last connected server; None if it did not report it."""
         return self._handler.server_version
 
     @property
     def has_multi_read(self) -> bool:
-        """Whether that server knows multiRead.  Found by ``srvr``: an old server ends the connection on the opcode."""
+        """Whether that server has multiRead; by its ``srvr`` version, as an old server closes the connection on it."""
         version = self._handler.server_version
         return version is not None and version >= MULTI_READ_VERSION
 
     @property
     def last_error(self) -> str:
-        """What went wrong with the last address that was tried, empty when none was."""
+        """The error of the last address that was tried; "" without one."""
         return self._handler.last_error
 
     def start(self) -> None:
@@ -169,7 +169,7 @@ class ZooKeeperConnection:
         self._client.start_async()
 
     def send(self, outgoing: OutgoingPacket) -> None:
-        """Queue a packet behind the others; on the connection's thread, while connected."""
+        """Append a packet to the queue; on the connection's thread, while connected."""
         packet = _KazooRequest(outgoing)
         if self._client._queue:
             self._client._queue.append((packet, packet))  # whose bell has been rung already
@@ -298,7 +298,7 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
             body = packet.serialize()
             frames += _REQUEST_HEADER.pack(_REQUEST_HEADER.size - 4 + len(body), self._xid, packet.type)
             frames += body
-            # Before it is sent: of what was sent in part nobody knows whether it was carried out.
+            # Before it is sent: it is unknown whether the server executes a partly sent packet.
             client._pending.append((packet, packet, self._xid))
         if not client._queue:
             with suppress(OSError):
@@ -469,7 +469,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
     # --- parts
 
     def _wait(self, rlist: list[Any], timeout: float) -> list[Any]:
-        """Until the server says something, there is something to send, or the time for a ping has come."""
+        """Wait until the server sends data, a packet can be sent, or a ping is due."""
         end_ms = self._clock.now_ms() + round(timeout * 1000)
         while True:
             self._send_queued()
@@ -547,7 +547,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return made
 
     def _probe(self, address: tuple[str, int], host: str, timeout_ms: int) -> tuple[int, ...] | None:
-        """The server's version, by the four-letter word ``srvr``; None when it does not say."""
+        """The server's version, by the four-letter word ``srvr``; None if it does not report it."""
         asked = self._connect(address, host, timeout_ms)
         received = b""
         try:
@@ -597,7 +597,7 @@ def _ready(readers: list[socket.socket], writers: list[socket.socket], timeout_s
 
 
 def _connect_error_message(error: OSError) -> str:
-    """Why a connection could not be made, for whoever set it up."""
+    """The text of why a connection failed, for the user who configured it."""
     match error:
         case ssl.SSLCertVerificationError():
             return (
@@ -631,7 +631,7 @@ def _new_client(addresses: str, session_timeout_ms: int, handler: _KazooHandler)
 
 
 def _quiet_logger() -> logging.Logger:
-    """kazoo's lines say what our events say, once for every try to connect."""
+    """A silent logger for kazoo: its lines repeat our events for every connection attempt."""
     quiet = logging.getLogger("zkconsumer.zk.kazoo")
     if quiet.level == logging.NOTSET:
         quiet.setLevel(logging.CRITICAL)

@@ -52,14 +52,14 @@ OLDEST_VERSION: Final = (3, 4)
 """The first ZooKeeper with multi."""
 
 BREAK_GRACE_MS = 200
-"""What is added to the time of ``close`` when the connection had to be broken."""
+"""How much longer ``close`` may take when it must break the connection."""
 
 
 class KazooStore:
-    """A ``ZkStore``.  ``connect`` is ``zookeeper.connect`` with its chroot, the time-out is what to ask for.
+    """A ``ZkStore``.  ``connect`` is ``zookeeper.connect`` with its chroot; the timeout is the requested one.
 
-    Raises ``InvalidConfigException`` for a ``connect`` that cannot be one, ``UsageError`` when a library for the login
-    is missing.  ``start`` also raises ``ZkAuthenticationFailed``, and ``UnknownHostException`` at once.
+    Raises ``InvalidConfigException`` for an invalid ``connect``, ``UsageError`` when a library for the login is
+    missing.  ``start`` also raises ``ZkAuthenticationFailed``, and ``UnknownHostException`` at once.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class KazooStore:
 
     @property
     def server_version(self) -> tuple[int, ...] | None:
-        """Of the server that we are connected to, None when it does not say (``srvr``)."""
+        """The version of the connected server; None when it does not report it (``srvr``)."""
         return self._connection.server_version
 
     def listen(self, on_event: Callable[[StoreEvent], None]) -> None:
@@ -148,7 +148,7 @@ class KazooStore:
         return host_of_session(self._servers.hosts, session_id, timeout_ms, self._security.tls)
 
     def close(self, timeout_ms: int) -> bool:
-        """As ``ZkStore.close``.  In a forked child it touches nothing: the session is the parent's."""
+        """As ``ZkStore.close``.  In a forked child it does nothing: the session belongs to the parent."""
         if self._is_forked():
             return False
         is_first = not self._is_closing.is_set()
@@ -163,20 +163,20 @@ class KazooStore:
         return self._is_confirmed or self._pid is None
 
     def expire(self, timeout_ms: int) -> None:
-        """For fault tests: end the session at the servers, as if it had timed out; the store learns it from them.
+        """For fault tests: end the session at the servers, as if it had timed out; the servers report it to the store.
 
-        Raises ``ZkTimeoutException`` when no server could be asked.
+        Raises ``ZkTimeoutException`` when no server answered.
         """
         self._connection.expire(timeout_ms)
 
     def bounce(self) -> None:
-        """For fault tests: break the connection; the store makes another by itself."""
+        """For fault tests: break the connection; the store connects again."""
         self._connection.break_and_reconnect()
 
     # --- the connection's thread
 
     def _send_queued(self) -> None:
-        """Hand over what may be sent now: we are logged in."""
+        """Send queued requests; the login is complete."""
         if self._is_closing.is_set():
             if not self._is_end_sent and self._connection.is_connected:
                 self._is_end_sent = True
@@ -284,7 +284,7 @@ def kazoo_store_factory(config: ConsumerConfig) -> Callable[[str, int], KazooSto
 
 
 class _InternalPacket:
-    """A packet of the store itself; when the connection breaks it is sent again with the next, if still wanted."""
+    """A packet of the store itself; if the connection breaks, it is sent again on the next one if still needed."""
 
     def __init__(self, opcode: int, body: bytes, on_answer: Callable[[int], None]) -> None:
         self.opcode = opcode
@@ -295,8 +295,8 @@ class _InternalPacket:
         self._on_answer(error)
 
     def on_failure(self, *, is_session_over: bool) -> None:
-        """Nobody waits for it."""
+        """No caller waits for it."""
 
 
 def _ignore_event(event: StoreEvent) -> None:
-    """For tools that only ask."""
+    """For tools that only read."""

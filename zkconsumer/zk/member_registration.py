@@ -1,10 +1,11 @@
-r"""A member's registration, the znode that its whole group reads at every rebalance.  Pure.
+r"""The registration of a member, the znode that the whole group reads at every rebalance.  Pure.
 
     {"version":1,"subscription":{"topic1":2,"topic2":1},"pattern":"static","timestamp":"1416246370000"}
 
-Written byte for byte as 0.8.2 to 1.0.0 write it, each character escaped once.  Read as *any* release reads it: who
-is refused by all of them stops the original's members, and is left out by ours; who is accepted by some of them
-counts for those, so it must count here, or the members would disagree about the shares for ever.
+It is written byte for byte as 0.8.2 to 1.0.0 write it, each character escaped once.  It is read as *any* release reads
+it.  A registration that no release accepts stops Scala consumers; our members ignore it.  A registration that some
+releases accept counts for those, so it must count here, too: otherwise the members would compute different assignments
+permanently.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ SubscriptionPattern: TypeAlias = Literal["static", "white_list", "black_list"]
 WRITTEN_VERSION: Final = 1
 
 STREAMS_MAX = 100_000
-"""Streams of one member, all topics together.  The original would take more, one object each, until its heap is
-full; a count of 2**31 - 1 must not do that to us."""
+"""The maximum number of streams of one member, for all topics together.  The Scala consumer creates an object for each
+until its heap is full; a count of 2**31 - 1 must not exhaust our memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a member asks for.
+    """The content of a registration.
 
     ``subscription``: topic (``static``) or the one regular expression (lists) -> number of streams, at least 1, in
-    the order of the document.  A topic is another program's text: check it before it goes into a path.
-    ``version`` and ``timestamp`` are read by nobody, and None when they are missing or of another type.
+    the order of the document.  Another program wrote the topic: check it before it is used in a path.
+    No member reads ``version`` and ``timestamp``; they are None when they are missing or of another type.
     """
 
     pattern: SubscriptionPattern
@@ -54,7 +55,7 @@ class Registration:
 
 
 def registration_of(subscription: TopicSubscription, timestamp: str) -> Registration:
-    """What a member with this subscription writes; ``timestamp`` in ms since the epoch, as text."""
+    """The registration of a member with this subscription; ``timestamp`` in ms since the epoch, as text."""
     match subscription.pattern:
         case "white_list" | "black_list" | "static" as pattern:
             return Registration(pattern, dict(subscription.topics), timestamp)
@@ -64,8 +65,8 @@ def registration_of(subscription: TopicSubscription, timestamp: str) -> Registra
 def format_registration(registration: Registration) -> bytes:
     """The bytes for ZooKeeper.
 
-    Raises ``InvalidNameError`` for text that has no UTF-8, ``InternalError`` for a count that would stop the whole
-    group.
+    Raises ``InvalidNameError`` for text that cannot be encoded as UTF-8, ``InternalError`` for a count that would stop
+    the whole group.
     """
     for topic, count in registration.subscription.items():
         if not 1 <= count <= INT32_MAX:
@@ -85,9 +86,9 @@ def parse_registration(data: bytes) -> Registration:
 
 
 def incompatible_releases(data: bytes) -> dict[str, str]:
-    """Which members cannot read a registration that others can, and why: releases → reason, in words.
+    """The releases that reject a registration which others accept: releases → reason, both as text.
 
-    Each member of those releases fails in every rebalance while the node is there.  Raises ``MalformedZnode`` when no
+    Each member of those releases fails in every rebalance while the node exists.  Raises ``MalformedZnode`` when no
     release accepts it.
     """
     parse_registration(data)
@@ -101,7 +102,7 @@ def incompatible_releases(data: bytes) -> dict[str, str]:
 
 
 def _reason(data: bytes, wanted: str) -> str:
-    """Why one reader refuses it; empty when it does not."""
+    """Why one release rejects it; empty if it does not."""
     own: list[str] = []
 
     def decode(members: dict[str, Json], reader: JsonReaderKind) -> Registration:

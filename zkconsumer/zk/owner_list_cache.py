@@ -1,9 +1,9 @@
-"""The lists of owners that a watch guards: what a member need not list again before it claims.
+"""A cache of owner lists under watches: a member need not list these owners again before it acquires partitions.
 
-A member that was refused lists the owners when one of them may be gone, and claims what is free in the same moment.
-The listing leaves a watch, and a watch event comes before anything that shows the change.  So as long as the watch has
-not fired the list is the server's, as far as this session can know; and a claim that meets a newer owner all the same
-fails with ``NodeExists`` and lists them itself.
+A member with ownership conflicts lists the owners when one of them may be deleted, and acquires free partitions then.
+The listing sets a watch, and a watch event arrives before any answer that shows the change.  So while the watch has not
+fired, the list is current for this session.  If an owner node was created nevertheless, acquiring fails with
+``NodeExists``, and the procedure lists the owners again.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class OwnerListCache:
-    """Topic -> names of the children of ``owners/T``, of one member.  ``fired`` and ``forget`` as the watches go."""
+    """Topic -> names of the children of ``owners/TOPIC``, for one member."""
 
     def __init__(self) -> None:
         self._names: dict[str, frozenset[str]] = {}
 
     def put(self, topic: str, names: Iterable[str]) -> None:
-        """They were listed just now, and a watch was left."""
+        """Store a new list, for which a watch was set."""
         self._names[topic] = frozenset(names)
 
     def get(self, topic: str) -> frozenset[str] | None:
-        """What the last listing gave; None when its watch has fired, or there was none."""
+        """The cached list; None without one."""
         return self._names.get(topic)
 
     def invalidate(self, topic: str) -> None:
-        """The watch of this topic is used up, or its list turned out to be old."""
+        """Remove the list of this topic: its watch fired, or the list is outdated."""
         self._names.pop(topic, None)
 
     def clear(self) -> None:
-        """Every watch is gone."""
+        """Remove all lists: all watches are lost."""
         self._names.clear()

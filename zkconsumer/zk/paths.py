@@ -1,17 +1,17 @@
-"""Every path that is read or written below the chroot, and the names that may stand in one.  Pure.
+"""Every path that is read or written below the chroot, and the names that are valid in a path.  Pure.
 
-    /consumers/G/ids/C                 who is in the group (ephemeral)
-    /consumers/G/owners/T/P            who owns a partition (ephemeral)
-    /consumers/G/owners/T/P/fenced     keeps a fence in the place of a claim from being deleted blindly
-    /consumers/G/offsets/T/P           where it stands
+    /consumers/G/ids/C                 the registration of a member (ephemeral)
+    /consumers/G/owners/T/P            the owner of a partition (ephemeral)
+    /consumers/G/owners/T/P/fenced     child of a fence; prevents a delete of the fence without a check
+    /consumers/G/offsets/T/P           the committed offset
     /brokers/ids/N                     the brokers
     /brokers/topics/T                  a topic's partitions
     /brokers/topics/T/partitions/P/state
     /zkconsumer/groups/G               where the group's authority is, once it began to move
-    /zkconsumer/groups/G/N             what belongs to that: the plan, the journal, who of the members answered
-    /zkconsumer/spark/G/Q/T/P          what the batches of a Spark query claimed of a partition
+    /zkconsumer/groups/G/N             data of the migration: the plan, the journal, the members that acknowledged
+    /zkconsumer/spark/G/Q/T/P          the claims of a Spark query's batches for a partition
 
-A path is made here or nowhere, and each name is checked when it goes in: no input leads outside these folders.
+Only this module builds paths, and it checks each name in them: no input leads outside these folders.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ TOPIC_CHARS_MAX = 249
 """Kafka's own limit."""
 
 NAME_CHARS_MAX = 1_000
-"""Characters of a group, client or consumer id; the original has no limit but ZooKeeper's packet."""
+"""Maximum length of a group, client or consumer id; the Scala consumer has no limit except ZooKeeper's packet."""
 
 QUERY_CHARS_MAX = 100
-"""Characters of the id that a Spark query gives itself: a UUID has 36."""
+"""Maximum length of the id of a Spark query: a UUID has 36 characters."""
 
 PARTITION_MAX = 2**31 - 1
 
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]*")
-# What a path component may hold at all, by ZooKeeper's own rule.
+# The characters of a path component that ZooKeeper allows.
 _COMPONENT = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
 _CONTROL_CHILD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -80,7 +80,7 @@ def check_query(query: str) -> str:
 
 
 def check_client_id(client_id: str) -> str:
-    """Give the client id back, or raise ``InvalidNameError``.  It stands in no path and may be empty."""
+    """Return the client id, or raise ``InvalidNameError``.  It is not part of a path and may be empty."""
     return _check_charset("client id", client_id, NAME_CHARS_MAX)
 
 
@@ -115,7 +115,7 @@ def _check_partition(partition: int) -> int:
 
 
 def group_root(group: str) -> str:
-    """What old tools delete when they delete a group."""
+    """The node that old tools delete when they delete a group."""
     return f"{CONSUMERS}/{check_group(group)}"
 
 
@@ -130,22 +130,22 @@ def registration(group: str, consumer_id: str) -> str:
 
 
 def owners(group: str) -> str:
-    """Whose children are the topics with claims."""
+    """The parent of the topics with owner nodes."""
     return f"{CONSUMERS}/{check_group(group)}/owners"
 
 
 def owners_of_topic(group: str, topic: str) -> str:
-    """Whose children are the partitions of a topic that are claimed."""
+    """The parent of the owner nodes of a topic."""
     return f"{owners(group)}/{check_topic(topic)}"
 
 
 def owner(group: str, tp: TopicPartition) -> str:
-    """One partition's claim."""
+    """The owner node of a partition."""
     return f"{owners(group)}/{check_topic(tp.topic)}/{_check_partition(tp.partition)}"
 
 
 def fence_child(group: str, tp: TopicPartition) -> str:
-    """What makes the fence of a partition, a persistent node in the place of its claim, one with a child."""
+    """The child of a fence, the persistent node that a partition has instead of its owner node."""
     return f"{owner(group, tp)}/fenced"
 
 
@@ -177,22 +177,22 @@ def control_child(group: str, name: str) -> str:
 
 
 def claims(group: str) -> str:
-    """Whose children are the Spark queries that claimed of this group; not under ``/consumers`` either."""
+    """The parent of the Spark queries with claims in this group; not below ``/consumers`` either."""
     return f"{SPARK_CLAIMS}/{check_group(group)}"
 
 
 def claims_of_query(group: str, query: str) -> str:
-    """Whose children are the topics of which a query claimed."""
+    """The parent of the topics with claims of a query."""
     return f"{claims(group)}/{check_query(query)}"
 
 
 def claims_of_topic(group: str, query: str, topic: str) -> str:
-    """Whose children are the partitions of which a query claimed."""
+    """The parent of the partitions with claims of a query."""
     return f"{claims_of_query(group, query)}/{check_topic(topic)}"
 
 
 def claims_of_partition(group: str, query: str, tp: TopicPartition) -> str:
-    """What a query's last batches claimed of one partition."""
+    """The claims of a query's last batches for one partition."""
     return f"{claims_of_topic(group, query, tp.topic)}/{_check_partition(tp.partition)}"
 
 
@@ -214,7 +214,7 @@ def partition_state(tp: TopicPartition) -> str:
 
 
 def parents(path: str) -> list[str]:
-    """The nodes above a path that may have to be made first, topmost first, without ``/``."""
+    """The ancestors of a path that may have to be created first, topmost first, without ``/``."""
     return [path[:tp] for tp in range(1, len(path)) if path[tp] == "/"]
 
 

@@ -1,10 +1,10 @@
-"""Requests on their way: waiting, handed to the connection, settled.  No sockets, no kazoo, no thread of its own.
+"""The requests of a store: waiting, sent to the connection, settled.  No sockets, no kazoo, no thread.
 
-    submit --> waiting --> (window) --> in flight --> settled --> done(results), when the whole batch is
+    submit --> waiting --> (window) --> in flight --> settled --> done(results), when the whole batch is settled
 
-``next_slot`` and what follows are called by the connection's thread alone, so a request meets the session that the
-thread has *now*, and none that was meant for session A is ever handed over in session B.  ``submit`` and ``close``
-may be called by any thread.  No lock is held while a callback runs.
+Only the connection's thread calls ``next_slot`` and the methods after it.  So a request is sent only in the thread's
+present session, and a request for session A is never sent in session B.  Any thread may call ``submit`` and ``close``.
+No lock is taken while a callback runs.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What the rest of the program asks of ZooKeeper: ``ZkStore``, and a blocking ``call`` for tools and tests.
+"""The interface to ZooKeeper: ``ZkStore``, and the blocking ``submit_and_wait`` for tools and tests.
 
 Everything is asynchronous, because the control thread must never wait for a server.  Two implementations:
 ``zkconsumer.zk.kazoo_store.KazooStore`` and ``zkconsumer.testing.fake_zookeeper.FakeZkStore``; one set of
 conformance tests runs over both.
 
-The order that both keep: answers of one session come in the order of its requests; a watch event comes before the
-answer of any request that would show the change; ``SessionLost`` comes before the ``SessionEnded`` results of what
-waited for it; ``ConnectionLost`` results come before ``SessionSuspended``, and that before ``SessionLost``.
-Everything is delivered on one thread of the library, one thing at a time (what is refused at once: on the caller's):
-callbacks only enqueue.
+Both keep this order: the answers of one session arrive in the order of its requests; a watch event arrives before the
+answer of any request that would show the change; ``ZkSessionLost`` arrives before the ``SessionEnded`` results of the
+waiting requests; ``ConnectionLost`` results arrive before ``ZkSessionSuspended``, and that before ``ZkSessionLost``.
+All callbacks run on one thread of the library, one at a time (for a request that fails at once: on the caller's
+thread); so they must only queue.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ from zkconsumer.zk.requests import Request, Result, StoreEvent
 
 
 class ZkStore(Protocol):
-    """One session after the other at one ZooKeeper ensemble, below one chroot."""
+    """The sessions, one after the other, at one ZooKeeper ensemble, below one chroot."""
 
     @property
     def session_id(self) -> int | None:
-        """The current session, None before the first and between two.  Kept while suspended."""
+        """The id of the current session, also while it is suspended; None before the first and between two sessions."""
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """The session time-out that the server granted; 0 before the first session."""
+        """The session timeout that the server granted, in ms; 0 before the first session."""
 
     @property
     def packets_sent(self) -> int:
-        """Requests handed to ZooKeeper so far (pings not counted), for metrics and for tests of thrift."""
+        """How many requests were sent to ZooKeeper (without pings), for metrics and for tests of request counts."""
 
     def listen(self, on_event: Callable[[StoreEvent], None]) -> None:
-        """Say who is told of session and watch events.  Once, before ``start``."""
+        """Set the callback for session and watch events.  Call it once, before ``start``."""
 
     def start(self, timeout_ms: int) -> None:
         """Connect, and wait for the first session.
 
-        Raises ``ZkTimeoutException`` (naming the addresses) when no server gave a session within ``timeout_ms``,
+        Raises ``ZkTimeoutException`` (with the addresses) when no server created a session within ``timeout_ms``,
         ``ChrootMissing`` when the chroot does not exist, ``UnavailableError`` when the server is older than 3.4.
         """
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
-        """Send the requests, pipelined in their order; ``done`` gets all results once the last has settled.
+        """Send the requests, pipelined in their order; ``done`` receives all results when the last one is known.
 
-        With a ``session_id`` they are executed in that session or not at all (``SessionEnded`` each); with None in
-        whatever session comes.  What is submitted while suspended waits for the connection, the end of the
-        session, or ``close``.  Never blocks; ``done`` may be called before this returns.
+        With a ``session_id`` they are executed in that session or not at all (each result is ``SessionEnded``); with
+        None in the present or the next session.  While the connection is suspended they wait for the connection, the
+        end of the session, or ``close``.  Never blocks; ``done`` may be called before this returns.
 
-        Raises ``InvalidNameError`` for a path that cannot be one, ``ForkedError`` in a forked child.
+        Raises ``InvalidNameError`` for an invalid path, ``ForkedError`` in a forked child.
         """
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
-        """From which host another session is connected, None when no server tells; blocks, ``timeout_ms`` a server."""
+        """The host of another session; None if no server reports it.  Blocks for up to ``timeout_ms`` per server."""
 
     def close(self, timeout_ms: int) -> bool:
-        """End the session at once; what is under way settles (its answer, or ``SessionEnded``).  No more events come.
+        """Close the session at once; pending requests get their answer or ``SessionEnded``.  No more events follow.
 
-        True when the server confirmed, so that our ephemerals are gone; False when they may live on until the
-        session times out.  Returns within about ``timeout_ms``; a second call does nothing.
+        True if the server confirmed, so our ephemeral nodes are deleted; False if they may exist until the session
+        times out.  Returns within about ``timeout_ms``; a second call has no effect.
         """
 
 
 def submit_and_wait(
     store: ZkStore, requests: Sequence[Request], timeout_ms: int, session_id: int | None = None
 ) -> list[Result]:
-    """Submit and wait: for tools and tests, never for the control thread.
+    """Submit and wait, in tools and tests; never on the control thread.
 
-    Raises ``ZkTimeoutException`` when the answers did not come in time (they may still be executed).
+    Raises ``ZkTimeoutException`` when the answers did not arrive in time (the requests may still be executed).
     """
     box: list[list[Result]] = []
     settled = threading.Event()

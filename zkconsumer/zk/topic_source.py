@@ -1,6 +1,6 @@
-"""Where topics and their partitions are learnt from, as rounds of requests; and the way of the original, ZooKeeper.
+"""``TopicSource``: reads topics and their partitions; and the source of the Scala consumer, ZooKeeper.
 
-What a source tells is read again by ``group_reader`` in every attempt, so it remembers what cannot have changed.
+``group_reader`` reads from it in every rebalance attempt, so a source caches what cannot have changed.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from zkconsumer.zk.requests import ChildNames, Children, Exists, Get, NoNode, St
 
 
 class GroupReadError(Exception):
-    """The group could not be read; carries the reason.  It goes no further than ``GroupReader.read``."""
+    """The group could not be read, with the reason.  ``GroupReader.read`` catches it."""
 
 
 class TopicSource(Protocol):
-    """Tells which topics there are.  Both procedures raise ``GroupReadError``."""
+    """Reads which topics exist.  Both procedures raise ``GroupReadError``."""
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
-        """The partitions of at least these topics, ascending; None, or nothing, for one that is missing."""
+        """Topic -> partitions, ascending, of at least these topics; a missing topic has None or is not a key."""
 
     def read_all(self) -> Procedure[tuple[str, ...]]:
         """The names of all topics."""
 
     @property
     def topic_czxids(self) -> Mapping[str, int]:
-        """For each topic that was read: in which transaction of ZooKeeper its node was created.
+        """For each topic that was read: the ZooKeeper transaction that created its node.
 
-        Another number means another topic of the same name.  A source without nodes gives small numbers, which are
-        older than everything in ZooKeeper.
+        Another number means that the topic was created again.  A source other than ZooKeeper returns small numbers,
+        which are older than every transaction.
         """
 
     def invalidate(self, path: str) -> None:
-        """The watch of this node fired; it may be none of a topic."""
+        """The watch of this node fired; the node may be any other than a topic, too."""
 
     def clear(self) -> None:
-        """Every watch is gone."""
+        """All watches are lost."""
 
 
 class ZooKeeperTopicSource:
-    """Reads ``/brokers/topics``, each node once, leaving a watch."""
+    """Reads ``/brokers/topics``: each node once, with a watch."""
 
     def __init__(self) -> None:
         self._topics: dict[str, tuple[int, ...] | None] = {}
@@ -82,7 +82,7 @@ class ZooKeeperTopicSource:
             if stat is None:
                 self._all_topics = ()
                 return self._all_topics
-        raise GroupReadError(f"{paths.BROKER_TOPICS} comes and goes")
+        raise GroupReadError(f"{paths.BROKER_TOPICS} is created and deleted repeatedly")
 
     def read(self, topics: Iterable[str]) -> Procedure[Mapping[str, tuple[int, ...] | None]]:
         """See ``TopicSource``."""
@@ -102,11 +102,11 @@ class ZooKeeperTopicSource:
                     raise GroupReadError(describe_result(answer))
             unread = (yield from self._watch_missing(missing)) if missing else []
         if unread:
-            raise GroupReadError(f"{paths.topic(unread[0])} comes and goes")
+            raise GroupReadError(f"{paths.topic(unread[0])} is created and deleted repeatedly")
         return self._topics
 
     def _watch_missing(self, topics: Sequence[str]) -> Procedure[list[str]]:
-        """Leave watches on what is to come; gives back what has come meanwhile."""
+        """Set watches on missing topics; return those that were created meanwhile."""
         stats = yield [Exists(paths.topic(topic), watch=True) for topic in topics]
         came: list[str] = []
         for topic, stat in zip(topics, stats, strict=True):
@@ -120,7 +120,7 @@ class ZooKeeperTopicSource:
 
 
 def is_usable_topic_name(topic: str) -> bool:
-    """Another member may have subscribed to a text that no topic can be called."""
+    """Whether a topic can have this name; another member may subscribe to an invalid one."""
     try:
         paths.check_topic(topic)
     except InvalidNameError:

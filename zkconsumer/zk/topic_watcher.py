@@ -1,4 +1,4 @@
-"""``ZookeeperTopicEventWatcher``: calls a handler whenever topics come or go.
+"""``ZookeeperTopicEventWatcher``: calls a handler whenever topics are created or deleted.
 
     from zkconsumer import ZookeeperTopicEventWatcher
 
@@ -10,9 +10,9 @@
     ...
     watcher.shutdown()
 
-For programs that used the original's class of that name (0.8 to 1.1).  Streams of a filter do not need it: there the
-reading of the group watches the topics.  It has a session and a thread of its own, writes nothing, and survives both a
-broken connection and the end of its session.
+For programs that used the class of this name of Kafka 0.8 to 1.1.  Streams of a topic filter do not need it: the member
+watches the topics.  It has a separate session and thread, writes nothing, and continues after a broken connection and
+after the end of its session.
 """
 
 from __future__ import annotations
@@ -46,19 +46,18 @@ log = logging.getLogger("zkconsumer.topics")
 
 
 class TopicEventHandler(Protocol):
-    """What a program gives to the watcher."""
+    """The handler that a program passes to the watcher."""
 
     def handle_topic_event(self, all_topics: Sequence[str]) -> None:
-        """All topics there are now, in ZooKeeper's order; called on the watcher's thread.  What it raises is logged."""
+        """All existing topics, in ZooKeeper's order; called on the watcher's thread.  Its exceptions are logged."""
 
 
 class ZookeeperTopicEventWatcher:
-    """Watches ``/brokers/topics``; the handler is told once at the beginning, and then of every change.
+    """Watches ``/brokers/topics``; calls the handler once at the start, and then after every change.
 
-    Changes that come faster than the handler returns are told as one, and a list that is as before is not told again
-    (the original repeats it after each session).  The constructor waits for ZooKeeper at most
-    ``connection_timeout_ms`` and raises what ``ZkStore.start`` raises.  ``store`` is for tests: see
-    ``zkconsumer.testing``.
+    Changes that arrive faster than the handler returns cause one call, and an unchanged list causes none (the class of
+    Kafka repeats it after each session).  The constructor waits for ZooKeeper at most ``connection_timeout_ms`` and
+    raises the errors of ``ZkStore.start``.  ``store`` is for tests: see ``zkconsumer.testing``.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class ZookeeperTopicEventWatcher:
         self._worker = spawn("topic-event-watcher", self._run, self._died, wake=self._changed.set)
 
     def shutdown(self) -> None:
-        """Call nobody any more, and end the session; may be called twice, also by the handler."""
+        """Stop calling the handler, and close the session; may be called twice, also by the handler."""
         self._worker.request_stop()
         self._store.close(STOP_TIMEOUT_MS)
         self._worker.join(STOP_TIMEOUT_MS)
@@ -94,10 +93,10 @@ class ZookeeperTopicEventWatcher:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
-    # --- inside -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: StoreEvent) -> None:
-        """Called on the library's thread.  A broken connection takes the watch along, so a new one is a change, too."""
+        """Called on kazoo's thread.  A broken connection loses the watch, so a new connection counts as a change."""
         if isinstance(event, ZkSessionConnected) or (
             isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS
         ):
@@ -106,7 +105,7 @@ class ZookeeperTopicEventWatcher:
     def _run(self, stop: StopSignal) -> None:
         while not stop.is_set():
             self._changed.wait()
-            # Before the reading: what fires while it is under way asks for another one.
+            # Before the read: a watch that fires during the read requests another one.
             self._changed.clear()
             if stop.is_set():
                 return
@@ -119,13 +118,13 @@ class ZookeeperTopicEventWatcher:
                 self._call_handler(topics)
 
     def _read(self) -> list[str] | None:
-        """All topics, leaving a watch; None when ZooKeeper did not tell."""
+        """All topics, with a watch; None when ZooKeeper did not answer."""
         try:
             [listed] = submit_and_wait(self._store, [Children(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
             if isinstance(listed, ChildNames):
                 return list(listed.names)
             if isinstance(listed, NoNode):
-                # No broker has ever been here.  It may come between the two requests: then look again.
+                # No broker has registered yet.  The node may be created between the two requests: then read again.
                 [stat] = submit_and_wait(self._store, [Exists(paths.BROKER_TOPICS, watch=True)], ANSWER_TIMEOUT_MS)
                 return None if isinstance(stat, Stat) else []
         except ZkTimeoutException as error:
