@@ -1,13 +1,13 @@
-"""Kafka's ZooKeeper-based high-level consumer, in the same group as the original Scala members.
+"""Kafka's ZooKeeper-based high-level consumer for Python; its members join the same groups as Scala consumers.
 
     from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 
-``__version__`` is the release.  Every type in the signatures of these classes is here as well, for annotations.  Errors
-are in ``zkconsumer.errors``, the old camelCase names in ``zkconsumer.javaapi``, fakes and real local clusters for tests
-in ``zkconsumer.testing``.
+``__version__`` is the release.  This module also exports the types in the signatures of these classes, for
+annotations.  Errors are in ``zkconsumer.errors``, the old camelCase names in ``zkconsumer.javaapi``, fakes and real
+local clusters for tests in ``zkconsumer.testing``.
 
-The names below are loaded when they are first used, so that ``zkconsumer --help`` and tools that need one module do
-not pay for kazoo and the rest.
+The names below are imported at their first use, so that ``zkconsumer --help`` and tools that need one module do not
+import kazoo and the rest.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ __all__ = [
     "string_decoder",
 ]
 
-if not TYPE_CHECKING:  # a checker would take every name for one that exists
+if not TYPE_CHECKING:  # with it, a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
         if name not in _EXPORT_MODULES:

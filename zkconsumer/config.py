@@ -1,9 +1,9 @@
-"""The settings of a consumer, read from old files as they stand.  Pure but for the reading of a file.
+"""The settings of a consumer, also from unchanged files of the Scala consumer.  Pure except for reading a file.
 
-The settings themselves stand in the tables of ``zkconsumer.config_tables``, which ``ConsumerConfig`` below inherits.
-Each entry is a ``Setting``: the key, type, unit, what is allowed, default and a sentence; the attribute has the key's
-name with underscores.  The reference page is made from them (``config_page``), and so is every message: all problems of
-a configuration are told at once.
+The tables of ``zkconsumer.config_tables``, which ``ConsumerConfig`` inherits, define the settings.  Each entry is a
+``Setting``: key, type, unit, allowed values, default and a description; the attribute has the key's name with
+underscores.  The reference page (``config_page``) and every error text are made from them.  One error contains all
+problems of a configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zkconsumer.properties import decode_properties, parse_properties
 
 
 class SettingRow(NamedTuple):
-    """One setting as a reference page shows it; all in words."""
+    """One setting as a reference page shows it; all fields are texts."""
 
     key: str
     attribute: str
@@ -50,7 +50,7 @@ class SettingRow(NamedTuple):
 
 
 def setting_row(setting: Setting[Any]) -> SettingRow:
-    """A setting in words."""
+    """The texts of a setting."""
     return SettingRow(
         setting.key, setting.attribute, setting.type, setting.unit, setting.allowed,
         default_text(setting), setting.description, setting.origin,
@@ -75,11 +75,11 @@ class ConsumerConfig(
     with a line for each problem.  A configuration does not change.
 
     ``values``: every key of the table -> value.  ``given``: the keys that were set.  ``ignored``: keys in a file
-    that belong to other programs, or have no effect -> why; worth a warning each.  A value that is a secret stands in
-    ``values`` alone: no text that is made here shows it.
+    that belong to other programs, or have no effect -> reason; a connector logs a warning for each.  Only ``values``
+    contains secrets: no text of this class shows them.
 
-    A subclass may bring tables of its own, whose settings take the place of those with the same key, and say what it
-    makes of the keys that it does not have: ``canonical_key``, ``why_unsupported``, ``why_ignored``.
+    A subclass may add tables, whose settings replace those with the same key, and define how it treats keys that it
+    does not have: ``canonical_key``, ``why_unsupported``, ``why_ignored``.
     """
 
     __slots__ = ("given", "ignored", "values")
@@ -99,10 +99,9 @@ class ConsumerConfig(
     # --- making one -----------------------------------------------------------------------------------------
 
     def __init__(self, properties: Mapping[str, object] | None = None, /, **settings: object) -> None:
-        """Takes a dictionary of keys as ``from_properties`` does, attributes by keyword, or both.
+        """Accepts a dictionary of keys as ``from_properties`` does, attributes by keyword, or both.
 
-        Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each
-        problem.
+        Numbers and booleans may be values or texts.  Raises ``InvalidConfigException`` with a line for each problem.
         """
         read = _ConfigInput(type(self))
         read.add_properties(_require_mapping(type(self), properties))
@@ -126,7 +125,7 @@ class ConsumerConfig(
 
     @classmethod
     def from_files(cls, file: str | Path | None, overrides: Mapping[str, object]) -> Self:
-        """A file, if any, and settings that win over it; both are checked together.  See ``with_overrides``."""
+        """Read a file, if any, with settings that override it; both are checked together.  See ``with_overrides``."""
         read, over = _ConfigInput(cls), _ConfigInput(cls)
         read.add_properties(_load_properties(Path(file)) if file is not None else {})
         over.add_by_name(overrides, cls._known_keys())
@@ -135,9 +134,9 @@ class ConsumerConfig(
         return config
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
-        """Another configuration, with some settings changed; keys or attributes, and no foreign ones.
+        """A new configuration with some settings changed; keys or attributes, not those of other programs.
 
-        Defaults that follow from others are derived anew.  Raises ``InvalidConfigException``.
+        Defaults that depend on other settings are computed again.  Raises ``InvalidConfigException``.
         """
         kept = {key: why for key, why in self.ignored.items() if key not in self._settings}
         read, over = _ConfigInput(type(self), self._explicit_values(), kept), _ConfigInput(type(self))
@@ -146,7 +145,7 @@ class ConsumerConfig(
         config._load(read.merged_with(over))
         return config
 
-    # --- what a subclass may say otherwise ------------------------------------------------------------------
+    # --- methods that a subclass may override ---------------------------------------------------------------
 
     @classmethod
     def is_required(cls, setting: Setting[Any]) -> bool:
@@ -155,29 +154,29 @@ class ConsumerConfig(
 
     @classmethod
     def canonical_key(cls, key: str) -> str:
-        """The key of the table that says what ``key`` says; ``key`` itself where it has no other spelling."""
+        """The key of the table that has the meaning of ``key``; ``key`` itself if it has no other spelling."""
         return key
 
     @classmethod
     def why_unsupported(cls, key: str, value: object) -> str:
-        """Why a key that is not in the table is an error with this value; "" when it is none."""
+        """Why a key that is not in the table is an error with this value; "" if it is not."""
         return ""
 
     @classmethod
     def is_only_supported_value(cls, key: str, value: object) -> bool:
-        """Whether a key that is not in the table says, with this value, what is so in any case."""
+        """Whether this value of a key that is not in the table is the fixed behaviour anyway."""
         return False
 
     @classmethod
     def why_ignored(cls, key: str) -> str:
-        """Why a key that is not in the table has no effect; "" for one that is not known."""
+        """Why a key that is not in the table has no effect; "" for an unknown key."""
         return why_ignored(key)
 
     # --- the table ------------------------------------------------------------------------------------------
 
     @classmethod
     def describe(cls) -> list[SettingRow]:
-        """The table in words, in its order."""
+        """The texts of all settings, in the order of the table."""
         return [setting_row(setting) for setting in cls._settings.values()]
 
     @classmethod
@@ -187,7 +186,7 @@ class ConsumerConfig(
 
     @classmethod
     def outcome_of(cls, key: str, value: object = "") -> SettingOutcome:
-        """What becomes of this key in a file; ``value``: one that it has in another program."""
+        """How a key in a file is treated; ``value``: its value in another program."""
         here = cls.canonical_key(key)
         if here in cls._settings:
             return (
@@ -240,13 +239,13 @@ class ConsumerConfig(
         object.__setattr__(self, "given", frozenset(effective))
         object.__setattr__(self, "ignored", ignored)
 
-    # --- looking at one -------------------------------------------------------------------------------------
+    # --- access ---------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a configuration does not change; with_overrides({…}) makes another")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled with its secrets, which another process of the same program needs."""
+        """The pickle contains the secrets, because another process of the same program needs them."""
         return _unpickle, (type(self), self._explicit_values(), dict(self.ignored))
 
     def __eq__(self, other: object) -> bool:
@@ -274,9 +273,9 @@ def tables_of(config: type[ConsumerConfig]) -> tuple[type[SettingsTable], ...]:
 
 
 def settings_of(tables: Iterable[type[SettingsTable]]) -> dict[str, Setting[Any]]:
-    """Key -> setting, in the order of the tables; of two with one key the first counts.
+    """Key -> setting, in the order of the tables; if two have the same key, the first counts.
 
-    A default that follows from another setting comes after it.
+    A setting whose default depends on another setting is after that one.
     """
     settings: dict[str, Setting[Any]] = {}
     for table in tables:
@@ -303,9 +302,9 @@ def _unpickle(kind: type[ConsumerConfig], given: dict[str, object], ignored: dic
 
 
 class _ConfigInput:
-    """What was given, sorted out: settings, problems, and keys that have no effect, with the reason.
+    """The input of a configuration: settings, problems, and keys without effect, with the reason.
 
-    ``spelled``: key -> how it was written, where that is another spelling.
+    ``_original_keys``: key -> its spelling in the input, if that is another one.
     """
 
     def __init__(
@@ -321,7 +320,7 @@ class _ConfigInput:
         self._config = config
 
     def add_properties(self, properties: Mapping[str, object]) -> None:
-        """Keys as a file has them: those of other programs are set aside."""
+        """Add the keys of a file; keys of other programs are added to ``ignored``."""
         config = self._config
         for key, value in properties.items():
             here = config.canonical_key(key) if isinstance(key, str) else ""
@@ -339,7 +338,7 @@ class _ConfigInput:
                 self.problems.append(_unknown_setting_text(config, key, config._settings))
 
     def add_by_name(self, words: Mapping[str, object], known: Mapping[str, str]) -> None:
-        """Settings that the program names: none of another program's.  ``known``: name -> key."""
+        """Add settings that the program names; keys of other programs are problems.  ``known``: name -> key."""
         config = self._config
         for name, value in words.items():
             key = name.replace("_", ".") if isinstance(name, str) else ""
@@ -374,7 +373,7 @@ class _ConfigInput:
         return bool(one == other)
 
     def merged_with(self, other: _ConfigInput) -> _ConfigInput:
-        """The same with what ``other`` says, which wins."""
+        """This input, overridden by ``other``."""
         made = _ConfigInput(self._config, self.given | other.given, self.ignored | other.ignored)
         made.problems = self.problems + other.problems
         made._original_keys = {
@@ -383,7 +382,7 @@ class _ConfigInput:
         return made
 
     def with_original_keys(self, problem: str) -> str:
-        """A sentence with the keys that were given: in their spelling, and where a default follows from one of them."""
+        """The text with the keys of the input: in their spelling, and for defaults that depend on one of them."""
         spelled = {
             key: setting.default.key
             for key, setting in self._config._settings.items()
@@ -427,7 +426,7 @@ def _load_properties(source: str | Path | Mapping[str, object]) -> Mapping[str, 
         raise InvalidConfigException(f"{where}{e}") from e
 
 
-# --- words --------------------------------------------------------------------------------------------------------
+# --- texts --------------------------------------------------------------------------------------------------------
 
 
 def _in_repr(setting: Setting[Any], value: object) -> str:

@@ -1,6 +1,6 @@
-"""What a setting is: its type, what it may be, and how it is read.  Pure.
+"""``Setting``: the definition of a setting, with type, allowed values and parser.  Pure.
 
-The tables that are made of these are in ``zkconsumer.config_tables``; ``zkconsumer.config`` reads them.
+The tables of settings are in ``zkconsumer.config_tables``; ``zkconsumer.config`` reads them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]*")
-"""What group and client ids may hold, in every release; the empty text too."""
+"""Valid group and client ids, in every release; the empty text, too."""
 
 JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 HIDDEN = "[hidden]"
-"""What stands in every text in the place of a secret, as in Kafka."""
+"""The replacement of a secret in every text, as in Kafka."""
 
 VALUE_CHARS_MAX = 100
 
@@ -30,22 +30,22 @@ USER_IN_ADDRESS_ERROR = (
     "an address must not hold a user or a password; a login at ZooKeeper is set with zookeeper.auth, one at brokers "
     "with sasl.username and sasl.password"
 )
-"""Why an address with an ``@`` is refused.  The text of the address is not repeated."""
+"""The error for an address with an ``@``.  It does not repeat the address."""
 
 
 def unmasked(text: str) -> str:
-    """Nothing in this text is hidden."""
+    """The text itself: nothing is hidden."""
     return text
 
 
 def mask_user(text: str) -> str:
-    """Addresses without everything before their last ``@``, which may hold passwords."""
+    """Addresses without the text before their last ``@``, which may contain passwords."""
     _, at, rest = text.rpartition("@")
     return f"{HIDDEN}@{rest}" if at else text
 
 
 class Origin(Enum):
-    """Whose key a setting is."""
+    """The program that a setting comes from."""
 
     SCALA_CONSUMER = "the original, 0.8 to 1.1"
     NEWER_CLIENTS = "Kafka's newer clients"
@@ -53,7 +53,7 @@ class Origin(Enum):
 
 
 class SettingStatus(Enum):
-    """What becomes of a key that a user gives."""
+    """How a key that a user sets is treated."""
 
     EFFECTIVE = "acts"
     REJECTED = "is refused"
@@ -61,29 +61,29 @@ class SettingStatus(Enum):
 
 
 class SettingOutcome(NamedTuple):
-    """``status`` of a key in one configuration; ``words``: why, or under which other key it acts."""
+    """``status`` of a key in one configuration; ``reason``: why, or the other key whose effect it has."""
 
     status: SettingStatus
     reason: str
 
     @classmethod
     def effective(cls, words: str = "") -> SettingOutcome:
-        """It does what it says."""
+        """The key has its effect."""
         return cls(SettingStatus.EFFECTIVE, words)
 
     @classmethod
     def rejected(cls, why: str) -> SettingOutcome:
-        """It is an error, which says why."""
+        """The key is an error, for this reason."""
         return cls(SettingStatus.REJECTED, why)
 
     @classmethod
     def ignored(cls, why: str) -> SettingOutcome:
-        """It has no meaning here, and a warning says so."""
+        """The key has no effect, and a warning is logged."""
         return cls(SettingStatus.IGNORED, why)
 
 
 def outcome_of_value(setting: Setting[Any], value: object) -> SettingOutcome:
-    """What becomes of a key that is a setting; ``value``: one that it has in another program, "" if there is none."""
+    """How a key that is a setting is treated; ``value``: its value in another program, "" without one."""
     try:
         if value != "":
             setting.parse(value)
@@ -100,25 +100,24 @@ class HasValues(Protocol):
 
 
 class SameAsSetting(NamedTuple):
-    """A default that is the value of another setting, which stands above in the table."""
+    """A default that is the value of another setting, which precedes it in the table."""
 
     key: str
 
 
 class TrueIfSetting(NamedTuple):
-    """A default that is true with this value of another setting, which stands above in the table, and else false."""
+    """A default that is true if another setting, which precedes it in the table, has this value; else false."""
 
     key: str
     value: str
 
 
 class Setting(Generic[T]):
-    """One line of the table, and the attribute of the configuration that reads it.
+    """One setting of a table, and the attribute of the configuration that returns its value.
 
-    ``read`` takes what the user gave and returns the value; it raises ``ValueError`` whose text, if any, says what
-    to do.  ``default`` is None when there is none, ``...`` when the key must be given.  The value of one that
-    ``is_secret`` is shown nowhere.  ``hide`` makes the text that is shown of any other: of an address, for one, that a
-    password was written into by mistake.
+    ``parse`` converts the user's value; it raises ``ValueError`` whose text, if any, explains what to do.  ``default``
+    is None without a default, ``...`` if the key is required.  With ``is_secret`` the value is never shown.  ``mask``
+    makes the shown text of any other value, for example of an address that contains a password by mistake.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Setting(Generic[T]):
         self.mask: Callable[[str], str] = unmasked
 
     def masked(self, raw: object) -> str:
-        """What was given, as errors, logs and ``repr`` may show it."""
+        """The user's value as errors, logs and ``repr`` may show it."""
         return HIDDEN if self.is_secret else self.mask(raw if isinstance(raw, str) else repr(raw))
 
     def __set_name__(self, owner: type[SettingsTable], name: str) -> None:
@@ -169,7 +168,7 @@ class SettingsTable:
 
     @staticmethod
     def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
-        """What cannot be set together, a sentence each; ``values`` has every key, a bad one with its default.
+        """A sentence for each conflict between settings; ``values`` has every key, an invalid one with its default.
 
         ``given``: the keys that were set.
         """
@@ -177,7 +176,7 @@ class SettingsTable:
 
     @staticmethod
     def without_effect(values: Mapping[str, Any], given: frozenset[str]) -> dict[str, str]:
-        """Keys that were set and have no effect beside the others, and why: worth a warning each."""
+        """Keys that were set and have no effect with the other settings -> reason; each is logged as a warning."""
         return {}
 
 
@@ -219,7 +218,7 @@ def boolean(key: str, default: bool | TrueIfSetting, sentence: str) -> Setting[b
 
 
 def text(key: str, default: object, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str]:
-    """``check`` returns the text as it is to be used, or raises ``ValueError``."""
+    """A text; ``check`` returns the value to use, or raises ``ValueError``."""
 
     def read(given: object) -> str:
         if not isinstance(given, str):
@@ -230,12 +229,12 @@ def text(key: str, default: object, sentence: str, check: Callable[[str], str], 
 
 
 def optional_text(key: str, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str | None]:
-    """A text that need not be given, and is None then."""
+    """An optional text; None if it is not set."""
     return cast("Setting[str | None]", text(key, None, sentence, check, allowed))
 
 
 def secret(key: str, sentence: str, allowed: str) -> Setting[str | None]:
-    """A text that need not be given, and that is shown nowhere."""
+    """An optional text that is never shown."""
     setting = optional_text(key, sentence, lambda given: given, allowed)
     setting.is_secret = True
     return setting
@@ -249,8 +248,9 @@ def choice(
     *,
     ignore_case: bool = False,
 ) -> Setting[str]:
-    """One of some words, of which the first is the default; ``values_of_other_clients``: words of others -> what it is
-    called here.
+    """One of ``choices``; the first is the default.
+
+    ``values_of_other_clients``: value of another client -> the value here.
     """
 
     def read(given: object) -> str:
@@ -267,7 +267,7 @@ def choice(
 
 
 def default_of(setting: Setting[Any], values: Mapping[str, Any]) -> Any:
-    """The value of a setting that was not given, beside those that stand above it; None where there is no default."""
+    """The value of a setting that was not set, from those that precede it; None without a default."""
     match setting.default:
         case EllipsisType():
             return None
@@ -285,7 +285,7 @@ def problems_text(problems: list[str]) -> str:
 
 
 def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
-    """What is wrong with a value, and what to do."""
+    """The error text for an invalid value: what is wrong, and what to do."""
     shown = setting.masked(raw)
     if len(shown) > VALUE_CHARS_MAX:
         shown = f"{shown[:VALUE_CHARS_MAX]}…"
@@ -295,7 +295,7 @@ def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
 
 
 def default_text(setting: Setting[Any]) -> str:
-    """The default as a person reads it."""
+    """The text of the default."""
     match setting.default:
         case SameAsSetting(key):
             return f"that of {key}"
@@ -306,11 +306,11 @@ def default_text(setting: Setting[Any]) -> str:
     return {None: "none", ...: "must be given"}.get(setting.default) or str(setting.default)
 
 
-# --- what texts may hold -----------------------------------------------------------------------------------------
+# --- checks of texts ---------------------------------------------------------------------------------------------
 
 
 def check_name(text: str) -> str:
-    """Group and client ids, as every release checks them."""
+    """Check a group or client id, as every release does."""
     if not NAME_PATTERN.fullmatch(text):
         illegal = "".join(dict.fromkeys(c for c in text if not NAME_PATTERN.fullmatch(c)))
         raise ValueError(
@@ -320,7 +320,7 @@ def check_name(text: str) -> str:
 
 
 def check_group_id(text: str) -> str:
-    """A group id; it must be part of a path as well, or nothing can be registered."""
+    """Check a group id; it must also be valid in a path, or the member cannot register."""
     check_name(text)
     if text in ("", ".", ".."):
         raise ValueError("it becomes a part of paths in ZooKeeper, where it cannot stand")
@@ -328,21 +328,21 @@ def check_group_id(text: str) -> str:
 
 
 def check_consumer_id_setting(text: str) -> str:
-    """A consumer id, which the original does not look at before ZooKeeper refuses it."""
+    """Check a consumer id; the Scala consumer does not check it, and ZooKeeper rejects it later."""
     if re.search(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]", text):
         raise ValueError("it becomes a part of paths in ZooKeeper, where '/' and control characters cannot stand")
     return text
 
 
 def check_health_socket(text: str) -> str:
-    """A word or a path; whether there can be a socket is seen when it is made."""
+    """Check ``auto`` or a path; whether a socket can be created there is checked later."""
     if text != "auto" and (not text.startswith("/") or text.endswith("/") or "\0" in text):
         raise ValueError("a path begins with '/', and ends with the name of the socket")
     return text
 
 
 def check_connect(text: str) -> str:
-    """Servers and chroot.  Blanks around servers and commas at the end go, as in ZooKeeper's own client."""
+    """Check servers and chroot.  Blanks around servers and final commas are removed, as in ZooKeeper's client."""
     servers, slash, chroot = text.partition("/")
     if "@" in servers:
         raise ValueError(USER_IN_ADDRESS_ERROR)
@@ -352,7 +352,7 @@ def check_connect(text: str) -> str:
         if not colon or server.endswith("]"):
             host, port = server, "2181"
         if not host or re.search(r"\s", host) or not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
-            # A password may hold a "/", and the "@" stands in the chroot then.
+            # A password may contain a "/"; then the "@" is in the chroot.
             raise ValueError(USER_IN_ADDRESS_ERROR if "@" in chroot else f"{server!r} is not HOST:PORT")
     if "," in chroot:
         raise ValueError("the chroot stands once, behind the last server")

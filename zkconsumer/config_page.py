@@ -10,14 +10,14 @@ from zkconsumer.other_client_keys import ignored_key_rows, java_client_keys
 
 _HEADINGS = {
     Origin.SCALA_CONSUMER: """\
-Settings of the original
+Settings of the Scala consumer
 
 As in 0.8 to 1.1, with the same defaults. Integers and booleans are trimmed; booleans are exactly `true` or `false`.""",
     Origin.NEWER_CLIENTS: """\
 Settings of newer clients
 
-The original has none of these. Their names and their meaning are those of Kafka's newer clients and of its brokers.""",
-    Origin.ZKCONSUMER: "Settings of this program",
+The Scala consumer has none of these. Names and meanings are those of Kafka's newer clients and brokers.""",
+    Origin.ZKCONSUMER: "Settings of zkconsumer",
 }
 
 _PAGE = """\
@@ -25,34 +25,38 @@ _PAGE = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-`ConsumerConfig.from_properties("consumer.properties")` reads the files of the original as they stand;
-`ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181/kafka")` takes the same settings by keyword, with `_` for
-`.`, and `ConsumerConfig({{"group.id": "g", "zookeeper.connect": "zk1:2181/kafka"}})` as a dictionary. An error has all
-problems, a line each.
+Every setting of a member of a ZooKeeper group: type, allowed values, default, meaning; and which keys have no effect.
+`ConsumerConfig` reads them from a file, from keywords, or from a dictionary.
+
+- `ConsumerConfig.from_properties("consumer.properties")` reads the files of the Scala consumer without changes.
+- `ConsumerConfig(group_id="g", zookeeper_connect="zk1:2181/kafka")` takes keywords, with `_` for `.`.
+- `ConsumerConfig({{"group.id": "g", "zookeeper.connect": "zk1:2181/kafka"}})` takes a dictionary.
+
+An error contains all problems, one a line.
 
 {tables}
 
-## Keys that are set aside
+## Keys without effect
 
-One file often serves several programs. These keys are accepted and have no effect; `ConsumerConfig.ignored` names
-them. Any other unknown key is an error that names the nearest known one: the original only logged it.
+Several programs often use the same file. These keys are accepted and have no effect; `ConsumerConfig.ignored` names
+them. Any other unknown key is an error that names the most similar known key. (The Scala consumer only logs it.)
 
 {foreign}
 
 ## Keys of Kafka's own consumer
 
-What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
-releases, in a `ConsumerConfig`. A key without effect is named in `ConsumerConfig.ignored`, and by the connector in a
-line `setting-ignored` of the log. A member of a coordinator's group
-[takes nearly all of them](coordinator-config.md#keys-of-kafkas-own-consumer).
+The effect of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
+releases, in a `ConsumerConfig`. `ConsumerConfig.ignored` names a key without effect, and the connector logs a line
+`setting-ignored` for it. A member of a coordinator group
+[supports nearly all of them](coordinator-config.md#keys-of-kafkas-own-consumer).
 
 {kafkas}
 
 ## How files are read
 
-As `java.util.Properties` reads them: `#` and `!` begin comments; key and value are parted by `=`, `:` or a blank; a
+As `java.util.Properties` reads them: `#` and `!` begin comments; `=`, `:` or a blank separates key and value; a
 backslash at the end of a line joins the next one; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes; of two equal
-keys the later counts. A file that is not UTF-8 is taken for Latin-1.
+keys the later one is valid. A file that is not UTF-8 is read as Latin-1.
 """
 
 
@@ -70,12 +74,12 @@ def render(kafkas: Mapping[str, str]) -> str:
         foreign="\n".join(
             ["| keys | why |", "|---|---|", *(f"| {keys} | {why} |" for keys, why in ignored_key_rows())]
         ),
-        kafkas=outcome_table({**kafkas, **later}, {"what becomes of it": ConsumerConfig.outcome_of}),
+        kafkas=outcome_table({**kafkas, **later}, {"effect": ConsumerConfig.outcome_of}),
     )
 
 
 def settings_table(rows: Iterable[SettingRow]) -> str:
-    """These settings with all that is to be known of them."""
+    """A table of these settings: key, type and unit, allowed values, default, meaning."""
     lines = ["| key | type | allowed | default | meaning |", "|---|---|---|---|---|"]
     for row in rows:
         type_ = f"{row.type}, {row.unit}" if row.unit else row.type
@@ -84,7 +88,7 @@ def settings_table(rows: Iterable[SettingRow]) -> str:
 
 
 def outcome_table(keys: Mapping[str, str], columns: Mapping[str, Callable[[str, str], SettingOutcome]]) -> str:
-    """What becomes of these keys, with these values: a column for each way to give them."""
+    """A table of the effect of these keys with these values: one column for each class of settings."""
     lines = [f"| key | {' | '.join(columns)} |", f"|{'---|' * (1 + len(columns))}"]
     for key, value in keys.items():
         found = [outcome(key, value) for outcome in columns.values()]

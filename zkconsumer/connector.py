@@ -1,4 +1,4 @@
-"""``ZookeeperConsumerConnector``: the old high-level consumer.
+"""``ZookeeperConsumerConnector``: the high-level consumer of Kafka 0.8 to 1.1.
 
     with ZookeeperConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
@@ -6,8 +6,8 @@
             handle(message)
             connector.commit_offsets()
 
-It registers under ``/consumers/<group>/ids``, claims its share of the partitions beside any original Scala member of
-the same group, fetches them from the brokers, and keeps its offsets in ZooKeeper.
+It registers below ``/consumers/<group>/ids``, acquires its assigned partitions in a group that may also have Scala
+consumers, fetches them from the brokers, and commits offsets to ZooKeeper, Kafka or both (``offsets.storage``).
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
 __all__ = ["Position", "ZookeeperConsumerConnector"]
 
 COMMIT_TIMEOUT_MS = 10_000
-"""How long ZooKeeper may take for a commit."""
+"""How long a commit to ZooKeeper may take."""
 
 
 class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
     """A member of a ZooKeeper consumer group; a context manager.
 
-    The constructor connects to ZooKeeper and waits for it at most ``zookeeper.connection.timeout.ms``: it raises
-    ``ZkTimeoutException`` (naming the addresses) or ``ChrootMissing``.  Nothing is registered before streams are
-    created.  Leaving the ``with`` block closes the connector; without an exception the records in hand of the
-    leaving thread count as consumed, with one they do not.
+    The constructor connects to ZooKeeper within ``zookeeper.connection.timeout.ms``: it raises ``ZkTimeoutException``
+    (with the addresses) or ``ChrootMissing``.  It registers nothing before streams are created.  Leaving the ``with``
+    block closes the connector: without an exception the unacknowledged records of the leaving thread count as
+    consumed, with one they do not.
 
-    ``oauth_token``, for ``sasl.mechanism=OAUTHBEARER``, gives a fresh token; it is called on threads of the connector,
-    for each login at a broker.  Certificates that cannot be read are an ``InvalidConfigException``.
+    ``oauth_token``, for ``sasl.mechanism=OAUTHBEARER``, returns a fresh token; threads of the connector call it for
+    each login at a broker.  Certificates that cannot be read raise ``InvalidConfigException``.
 
-    ``hooks`` are told what happens to the member, on a thread of their own: see ``zkconsumer.types.Hooks``.
+    ``hooks`` are called for events of the member, on a separate thread: see ``zkconsumer.types.Hooks``.
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
     _INCOMPLETE_CLOSE_TEXT = (
-        "ZooKeeper did not confirm everything; nodes of this member that are left end with its session"
+        "ZooKeeper did not confirm all requests; remaining nodes of this member end with its session"
     )
 
     def __init__(
@@ -78,8 +78,8 @@ class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
         check_config(config, type(self), ConsumerConfig)
         if "zookeeper.connect" not in config.given:
             raise InvalidConfigException(
-                "zookeeper.connect is missing: this configuration is one of a member of a coordinator's group; make a "
-                "ConsumerConfig for a member that ZooKeeper keeps"
+                "zookeeper.connect is missing: this configuration is for a member of a coordinator group; create a "
+                "ConsumerConfig for a member of a ZooKeeper group"
             )
         consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
         paths.check_consumer_id(consumer_id)

@@ -1,7 +1,7 @@
-"""``ConsumerConnector``: what every connector is, whoever keeps its group (the original's trait of this name).
+"""``ConsumerConnector``: the base class of all connectors, for ZooKeeper groups and coordinator groups.
 
-Streams, offsets, the listener, what can be seen, and the end.  A subclass makes the member, and so says who keeps the
-group.
+It has the streams, commits, the rebalance listener, metrics and the close (in the Scala consumer: the trait of this
+name).  A subclass creates the member of its kind of group.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT = 2
 
 OFFSET_MAX = 2**63 - 1
 TRANSIENT_RETRY_MS = 20
-"""How soon a commit is tried again that only waits for the group to move: whoever calls reads nothing meanwhile."""
+"""The pause before a commit is retried that waits for a migration or rebalance: the caller reads nothing meanwhile."""
 
 log = logging.getLogger("zkconsumer.connector")
 
@@ -63,10 +63,10 @@ _connectors: weakref.WeakSet[ConsumerConnector[Any]] = weakref.WeakSet()
 
 
 class Position(NamedTuple):
-    """Where a partition stands, and where it began here.
+    """The position of a partition, and where this member started it.
 
-    ``offset``: the next one that the program has not moved past, -1 while it is not known.  ``started_at``: the stored
-    offset from which it started, -1 when there was none; ``source`` says which store told it.
+    ``offset``: the consumed offset, -1 while it is not known.  ``started_at``: the committed offset from which it
+    started, -1 without one; ``source``: the store that had it.
     """
 
     offset: int
@@ -84,7 +84,7 @@ class ConsumerConnector(Generic[M]):
     """
 
     _INCOMPLETE_CLOSE_TEXT: ClassVar[str]
-    """What a close that could not be finished leaves behind, in words."""
+    """The log text for a close that could not be completed."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ConsumerConnector(Generic[M]):
         clock: Clock,
         without_effect: Mapping[str, str] | None = None,
     ) -> None:
-        """``without_effect``: what is set and has no effect here, and why; left out, what ``config`` says of it."""
+        """``without_effect``: settings that have no effect here -> reason; None: ``config.ignored``."""
         self.config = config
         self.consumer_id = consumer_id
         self._clock = clock
@@ -111,7 +111,7 @@ class ConsumerConnector(Generic[M]):
             log.warning("setting-ignored key=%s reason=%r", key, why)
 
     def _open(self, looker: HealthSource, timeout_ms: int) -> None:
-        """Be seen, and connect to who keeps the group; raises with nothing left running when that cannot be done."""
+        """Start the health socket and connect; if that fails, it stops everything and raises."""
         self._health_source = looker
         try:
             if self.config.health_socket is not None:
@@ -133,10 +133,10 @@ class ConsumerConnector(Generic[M]):
         raise NotImplementedError
 
     def reading_problems(self, timeout_ms: int) -> list[str]:
-        """What keeps this member from reading all of its share now, a sentence each; empty if nothing does.
+        """Why this member cannot read its whole assignment now, a sentence for each reason; empty without one.
 
-        Topics that do not exist, brokers that do not answer, partitions without a leader, a group that it is not in.
-        Waits this long at most for its control thread.
+        Reasons are topics that do not exist, brokers that do not answer, partitions without a leader, a missing
+        membership.  Waits at most ``timeout_ms`` for the control thread.
         """
         self._health_source.request_snapshot()
         return self._health_source.health(timeout_ms).reading_problems
@@ -144,19 +144,19 @@ class ConsumerConnector(Generic[M]):
     # --- streams --------------------------------------------------------------------------------------------
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have this called in every rebalance (0.9 and later); another one that was set before is forgotten.
+        """Set the listener that is called in every rebalance (0.9 and later); it replaces one that was set before.
 
-        ``listener`` is a ``ConsumerRebalanceListener``.  Its two methods are called in turns on a thread of their own
-        and never at the same time, and not after ``close`` has returned; ``close`` itself calls neither, as in the
-        original.  No automatic commit covers what leaves before the first has returned (the original's does); what the
-        listener commits itself is accepted.
+        ``listener`` is a ``ConsumerRebalanceListener``.  Its two methods are called alternately on a separate thread,
+        never at the same time, and not after ``close`` has returned; ``close`` itself calls neither, as in the Scala
+        consumer.  Released partitions are committed automatically only after the first method has returned (the Scala
+        consumer commits before); commits of the listener are accepted.
 
-        Raises ``MessageStreamsExistException`` once streams were created, ``UsageError`` for what is no listener.
+        Raises ``MessageStreamsExistException`` after streams were created, ``UsageError`` if it is not a listener.
         """
         self._check_usable()
         for name in ("before_releasing_partitions", "before_starting_fetchers"):
             if not callable(getattr(listener, name, None)):
-                raise UsageError(f"{listener!r} is no rebalance listener: it has no method {name}")
+                raise UsageError(f"{listener!r} is not a rebalance listener: it has no method {name}")
         with self._lock:
             if self._created:
                 raise MessageStreamsExistException(
@@ -170,18 +170,18 @@ class ConsumerConnector(Generic[M]):
         key_decoder: Decoder = default_decoder,
         value_decoder: Decoder = default_decoder,
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
-        """Register with these threads a topic, take the share of the partitions, and give a stream a thread.
+        """Join the group with this number of threads for each topic; return topic -> one stream per thread.
 
-        Waits for the first whole share at most max(``rebalance.max.retries`` x ``rebalance.backoff.ms``, twice the
-        negotiated session time-out); then the streams are returned with one warning, while the attempts go on.
-        With ``rebalance.fail.fast`` the member leaves the group instead and ``ConsumerRebalanceFailedException`` is
-        raised.  (The original raises and leaves its registration behind.)
+        Waits for the first complete assignment at most max(``rebalance.max.retries`` x ``rebalance.backoff.ms``, twice
+        the negotiated session timeout); then it logs a warning and returns the streams, while the attempts continue.
+        With ``rebalance.fail.fast`` the member leaves the group instead and raises
+        ``ConsumerRebalanceFailedException``.  (The Scala consumer raises and keeps its registration.)
 
-        Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for what is not a topic or not a
-        number of threads, ``ConsumerIdInUse`` when another live session holds the ``consumer.id``,
-        ``MigrationError`` when the group is kept elsewhere.  Where brokers may refuse us (TLS, SASL,
-        ``bootstrap.servers``) one of them is spoken to first, and an ``AuthenticationException`` raised within 10 s, so
-        that nothing is registered that could not read.  An empty map registers all the same, as in the original.
+        Raises ``MessageStreamsExistException`` on a second call, ``UsageError`` for an invalid topic or number of
+        threads, ``ConsumerIdInUse`` when another live session uses the ``consumer.id``, ``MigrationError`` when
+        ZooKeeper has not the authority of the group.  If brokers may reject us (TLS, SASL, ``bootstrap.servers``), it
+        first sends a request to one of them and raises an ``AuthenticationException`` within 10 s, so that a member
+        that cannot read does not register.  With an empty map it registers, too, as in the Scala consumer.
         """
         self._check_usable()
         threads = self._checked(topic_count_map)
@@ -205,16 +205,15 @@ class ConsumerConnector(Generic[M]):
         key_decoder: Decoder = default_decoder,
         value_decoder: Decoder = default_decoder,
     ) -> list[KafkaStream[Any, Any]]:
-        """Register with a ``Whitelist`` or a ``Blacklist``, and give so many streams, shared by all topics it allows.
+        """Join with a ``Whitelist`` or a ``Blacklist``; return ``num_streams`` streams, each for all matching topics.
 
-        Topics that are created, that grow and that go later are taken up and given back by themselves; what stays is
-        not paused.  Waits, and raises, as ``create_message_streams`` does; each connector makes streams once, in one
-        of the two ways, else ``MessageStreamsExistException`` (a plain ``RuntimeException`` in the original).
+        Topics that are created, extended or deleted later are added and removed automatically; other topics are not
+        paused.  Waits and raises as ``create_message_streams`` does; each connector creates streams once, in one of the
+        two ways, else ``MessageStreamsExistException`` (a plain ``RuntimeException`` in the Scala consumer).
 
-        Raises ``UsageError``, before anything is written, for a number of streams that cannot be (0 stops the whole
-        group in the original, as soon as a topic matches) and for a pattern that other members would read otherwise
-        than it stands.  A pattern that no Java compiles, or that cannot be evaluated exactly here, is refused where
-        the filter is made.
+        Raises ``UsageError``, before it writes anything, for an invalid number of streams (0 stops a whole group of
+        Scala consumers as soon as a topic matches) and for a pattern that other members would read differently.  The
+        constructor of the filter raises for a pattern that Java cannot compile or that cannot be evaluated exactly.
         """
         self._check_usable()
         subscription = self._checked_filter(topic_filter, num_streams)
@@ -238,7 +237,7 @@ class ConsumerConnector(Generic[M]):
         with self._lock:
             if self._created:
                 raise MessageStreamsExistException(
-                    f"{type(self).__name__} can create message streams at most once, by topics or by a filter; make "
+                    f"{type(self).__name__} can create message streams at most once, by topics or by a filter; create "
                     "another connector for other topics"
                 )
             self._created = True
@@ -246,7 +245,7 @@ class ConsumerConnector(Generic[M]):
     def _make_stream(
         self, number: int, key_decoder: Decoder, value_decoder: Decoder
     ) -> tuple[str, ChunkQueue, KafkaStream[Any, Any]]:
-        """A stream with its thread id and its queue."""
+        """Create a stream; return its thread id, its queue and the stream."""
         thread = make_thread_id(self.consumer_id, number)
         queue = ChunkQueue(self.config.queued_max_message_chunks)
         stream: KafkaStream[Any, Any] = KafkaStream(
@@ -257,13 +256,13 @@ class ConsumerConnector(Generic[M]):
         return thread, queue, stream
 
     def _report_poison(self, tp: TopicPartition, why: str) -> None:
-        """Called on a thread of the program, where a signal handler may raise: only the control thread takes a lock."""
+        """Report on the control thread: on the program's thread a signal handler may raise while a lock is taken."""
         self._member.membership.event_loop.call_soon(partial(self._member.observer.poison_record_found, tp, why))
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
             raise UsageError(
-                'topic_count_map must be a mapping from topic to number of threads, such as {"clicks": 1}, and not '
+                'topic_count_map must be a mapping from topic to number of threads, such as {"clicks": 1}, not '
                 f"{topic_count_map!r}"
             )
         for topic, count in topic_count_map.items():
@@ -273,13 +272,13 @@ class ConsumerConnector(Generic[M]):
                     f"topic {topic!r}: {count!r} is not a number of threads between 1 and {THREADS_PER_TOPIC_MAX}"
                 )
         if sum(topic_count_map.values()) > THREADS_PER_TOPIC_MAX:
-            raise UsageError(f"a registration may ask for at most {THREADS_PER_TOPIC_MAX} threads in all")
+            raise UsageError(f"a registration may have at most {THREADS_PER_TOPIC_MAX} threads in total")
         return dict(topic_count_map)
 
     def _checked_filter(self, topic_filter: TopicFilter, num_streams: int) -> TopicSubscription:
-        """What is registered; refused when it would not be read back as it stands."""
+        """The subscription to register; raises ``UsageError`` if other members would read it differently."""
         if not isinstance(topic_filter, Whitelist | Blacklist):
-            raise UsageError(f"{topic_filter!r} is no topic filter: give Whitelist(pattern) or Blacklist(pattern)")
+            raise UsageError(f"{topic_filter!r} is not a topic filter: pass Whitelist(pattern) or Blacklist(pattern)")
         if isinstance(num_streams, bool) or not isinstance(num_streams, int) or num_streams < 1:
             raise UsageError(f"{num_streams!r} is not a number of streams: 1 to {THREADS_PER_TOPIC_MAX}")
         if num_streams > THREADS_PER_TOPIC_MAX:
@@ -288,8 +287,8 @@ class ConsumerConnector(Generic[M]):
         read = parse_registration(format_registration(registration_of(subscription, "0")))
         if normalise(topic_filter.regex) != topic_filter.regex or read.subscription != subscription.topics:
             raise UsageError(
-                f"the filter {topic_filter.regex!r} would be read back otherwise than it stands: every reader strips "
-                "blanks and quotes at its ends once more; write it without them"
+                f"other members would read the filter {topic_filter.regex!r} differently: every reader strips blanks "
+                "and quotes at its ends again; write it without them"
             )
         return subscription
 
@@ -301,36 +300,37 @@ class ConsumerConnector(Generic[M]):
         )
         if self._member.wait_for_share(timeout_ms):
             return
-        words = f"{self.consumer_id} did not get its whole share within {timeout_ms} ms"
+        words = f"{self.consumer_id} did not get its complete assignment within {timeout_ms} ms"
         if config.rebalance_fail_fast:
-            left = "it has left the group" if self._member.leave() else "the group is rid of it when its session ends"
+            left = "it has left the group" if self._member.leave() else "the group removes it when its session ends"
             raise ConsumerRebalanceFailedException(f"{words}; {left} (rebalance.fail.fast)")
-        log.warning("assignment-wait-timeout member=%s waited_ms=%d: the attempts go on", self.consumer_id, timeout_ms)
+        log.warning("assignment-wait-timeout member=%s waited_ms=%d: still trying", self.consumer_id, timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
     def commit_offsets(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, retry_on_failure: bool = True
     ) -> None:
-        """Write the consumed offset of every partition that moved, or the given next offsets (0.9 and later).
+        """Commit the changed consumed offsets of all partitions, or the given next offsets (0.9 and later).
 
-        With ``offsets.storage=kafka`` Kafka is told every offset, moved or not, because brokers forget what is not
-        repeated; with dual commit ZooKeeper comes first, and Kafka gets what ZooKeeper took.
+        With ``offsets.storage=kafka`` every offset is committed to Kafka, changed or not, because brokers delete
+        offsets that are not committed again.  With dual commit ZooKeeper is written first, and Kafka receives the
+        offsets that ZooKeeper accepted.
 
-        Of streams that the calling thread read last, the message in hand is covered as well, as old code expects;
-        of other streams only what their threads have moved past.  What is stored never goes back: a given offset below
-        it is passed over.
+        For streams that the calling thread read last, the commit includes the unacknowledged record, as old programs
+        expect; for other streams only acknowledged records.  A stored offset never decreases: a given offset below it
+        is skipped.
 
-        ``retry_on_failure``: try again up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms``
-        apart, where another try can help, for partitions that stayed ours, in the same stream, and were not reset:
-        after that an offset of before may be one of other records.  What is on its way out counts as ours without
-        automatic commits, since its release writes nothing then.  What only waits for the group to move, or to form
-        anew, is tried again at once and for as long.  (Documented so in the original, and turned round
-        since 0.9.)
+        ``retry_on_failure``: retry up to ``offsets.commit.max.retries`` times, ``offsets.channel.backoff.ms`` apart,
+        if a retry can succeed; only for partitions that this member still owns, in the same stream, without a reset
+        (after a reset the old offset may belong to other records).  Without automatic commits a partition that is
+        being released counts as owned, because its release commits nothing then.  A commit that only waits for a
+        migration or rebalance of the group is retried at once, for the same total time.  (The Scala consumer documents
+        this meaning, and does the opposite since 0.9.)
 
-        Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, when something was not
-        written: it is then handed out again, here or elsewhere.  (The original returned normally.)  Raises
-        ``UsageError`` for what is no partition or no offset, before anything is written.
+        Raises ``OffsetsNotCommitted``, with the store and the reason for each partition, if an offset was not written;
+        its records are then delivered again, here or at another member.  (The Scala consumer returned normally.)
+        Raises ``UsageError`` for an invalid partition or offset, before it writes anything.
         """
         self._check_usable()
         ownerships = self._ownerships()
@@ -361,19 +361,20 @@ class ConsumerConnector(Generic[M]):
         return [tp for tp, _ in same if tp in refused and not refused[tp].is_permanent]
 
     def _ownerships(self) -> dict[TopicPartition, tuple[object, int]]:
-        """What is ours, and how often it was reset: as long as that is the same, a position means the same.
+        """Owned partition -> (ownership, reset count): while both are the same, a position means the same record.
 
-        What is on its way out is committed with its release; without automatic commits only the program can do it.
+        A partition that is being released is committed with its release; without automatic commits only the program
+        can commit it.
         """
         include_leaving = not self.config.auto_commit_enable
         held = self._member.streams.all_partitions().items()
         return {tp: (info, info.resets) for tp, info in held if info.is_live or include_leaving}
 
     def _consumed(self) -> dict[TopicPartition, int]:
-        """What is on its way out is committed with its release; without automatic commits only this can do it.
+        """The consumed offsets to commit.
 
-        A partition whose first offset is not known yet (-1: ``auto.offset.reset`` is still asked for) has nothing to
-        commit.
+        A partition that is being released is committed with its release; without automatic commits only here.  A
+        partition whose first offset is not known yet (-1: ``auto.offset.reset`` has no answer yet) is not committed.
         """
         infos = self._member.streams.all_partitions()
         include_leaving = not self.config.auto_commit_enable
@@ -386,24 +387,24 @@ class ConsumerConnector(Generic[M]):
                 positions[in_hand[0].tp] = in_hand[1]
         return positions
 
-    # --- the end --------------------------------------------------------------------------------------------
+    # --- close ----------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Leave the group and end everything; may be called twice, and takes at most about ten seconds, or with offsets
-        in Kafka and a coordinator that does not answer about twenty.
+        """Leave the group and stop everything; may be called twice.
 
-        The message in hand of the calling thread counts as consumed.  Offsets are committed (with
-        ``auto.commit.enable``), the owner nodes and the registration deleted, the streams ended.
+        It takes at most about 10 s, or about 20 s with offsets in Kafka and a coordinator that does not answer.  The
+        unacknowledged record of the calling thread counts as consumed.  It commits offsets (with
+        ``auto.commit.enable``), deletes the owner nodes and the registration, and ends the streams.
         """
         self.close()
 
     def close(self, *, acknowledge_delivered: bool = True) -> None:
-        """``shutdown``, with a choice whether the message in hand of the calling thread counts as consumed.
+        """``shutdown``, with a choice whether the unacknowledged record of the calling thread counts as consumed.
 
-        A rebalance listener that is being called is waited for, within ``rebalance.listener.timeout.ms``.
+        It waits for a running call of the rebalance listener, at most ``rebalance.listener.timeout.ms``.
         """
         if os.getpid() != self._pid:
-            # The lock may be held by a thread that does not exist here.
+            # The lock may be locked by a thread that does not exist in this process.
             return
         with self._lock:
             if self._closed:
@@ -430,7 +431,7 @@ class ConsumerConnector(Generic[M]):
             )
 
     def end_streams(self) -> None:
-        """Hand out nothing more, in every stream, at once; the member stays in its group until ``shutdown``."""
+        """End every stream at once, without further records; the member stays in its group until ``shutdown``."""
         self._member.end_streams(None)
 
     def __enter__(self) -> Self:
@@ -441,16 +442,16 @@ class ConsumerConnector(Generic[M]):
     ) -> None:
         self.close(acknowledge_delivered=kind is None)
 
-    # --- what can be seen -----------------------------------------------------------------------------------
+    # --- assignment and metrics -----------------------------------------------------------------------------
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        """What this member reads now: partition -> thread id."""
+        """The partitions that this member reads now: partition -> thread id."""
         return self._member.streams.assignment
 
     @property
     def positions(self) -> dict[TopicPartition, Position]:
-        """Where this member stands in what it reads now, and where each partition started."""
+        """The position of each partition that this member reads now, and where it started."""
         return {
             tp: Position(info.consumed_offset, info.start_offset, info.source)
             for tp, info in list(self._member.streams.partition_infos.items())
@@ -458,11 +459,11 @@ class ConsumerConnector(Generic[M]):
         }
 
     def metrics(self) -> dict[str, Any]:
-        """Everything that is measured, as it is now, for ``json.dumps``.
+        """All present metrics, for ``json.dumps``.
 
-        ``metrics``: MBean name of the original -> attribute -> value, of this connector alone, whatever others share
-        its client id.  ``counters``: what happened how often.  ``member``, ``group``, ``client_id``; ``at_ms``, since
-        1970.  Works after ``close``, too.  Costs nothing when nobody calls it.
+        ``metrics``: MBean name of the Scala consumer -> attribute -> value, only of this connector, also if others
+        have the same client id.  ``counters``: event -> count.  ``member``, ``group``, ``client_id``; ``at_ms``: ms
+        since 1970.  Works after ``close``, too.
         """
         return {
             "member": self.consumer_id,
@@ -474,7 +475,7 @@ class ConsumerConnector(Generic[M]):
         }
 
     def dump_metrics(self, path: str | os.PathLike[str]) -> None:
-        """Write ``metrics()`` to this file, as JSON and in one piece; raises ``OSError`` when that cannot be done."""
+        """Write ``metrics()`` to this file as JSON, atomically; raises ``OSError`` if that fails."""
         write_metrics(Path(path), self.metrics())
 
     def metric_samples(self) -> list[MetricSample]:
@@ -483,10 +484,10 @@ class ConsumerConnector(Generic[M]):
 
     @property
     def counters(self) -> dict[str, int]:
-        """How often what happened so far."""
+        """Event -> how often it happened so far."""
         return self._member.counters.snapshot()
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     def _delivered_at_ms(self) -> list[int | None]:
         return [stream.iterator().delivered_at_ms for stream in list(self._streams)]
@@ -499,27 +500,27 @@ class ConsumerConnector(Generic[M]):
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedError(
-                f"{self.consumer_id} was made in process {self._pid}; make a connector in this process instead"
+                f"{self.consumer_id} was created in process {self._pid}; create a connector in this process instead"
             )
-        # A close, and an end by an error, wait for a rebalance listener that is being called: it may commit.
+        # A close, and an end by an error, wait for a running call of the rebalance listener: that call may commit.
         if self._member.listener.is_inside_awaited_call:
             return
         if self._closed:
-            raise ConnectorClosed(f"{self.consumer_id} is closed: make another connector")
+            raise ConnectorClosed(f"{self.consumer_id} is closed: create another connector")
         if self._member.failure is not None:
             raise self._member.failure
 
     def _fail_in_child(self) -> None:
         self._closed = True
         forked = ForkedError(
-            f"{self.consumer_id} belongs to process {self._pid}, and this is a fork of it; make a connector here"
+            f"{self.consumer_id} belongs to process {self._pid}, and this is a fork of it; create a connector here"
         )
         for stream in self._streams:
             stream.iterator().fail(forked)
 
 
 def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
-    """How partitions are read."""
+    """The settings of the fetchers."""
     return FetchSettings(
         client_id=config.client_id,
         partition_max_bytes=config.fetch_message_max_bytes,
@@ -536,44 +537,44 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
 
 
 def check_config(config: object, connector: type[object], kind: type[ConsumerConfig]) -> None:
-    """Raise ``UsageError`` for what is no configuration; ``kind`` is the class that the text names."""
+    """Raise ``UsageError`` if ``config`` is not a configuration; ``kind`` is the class that the text names."""
     if not isinstance(config, ConsumerConfig):
         name = kind.__name__
         raise UsageError(
-            f"{connector.__name__} takes a {name}, and not {type(config).__name__}: make one with {name}(…), or with "
+            f"{connector.__name__} takes a {name}, not {type(config).__name__}: create one with {name}(…), or with "
             f'{name}.from_properties("consumer.properties")'
         )
 
 
 def _checked_offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     if not isinstance(offsets, Mapping):
-        raise UsageError(f"offsets must be a mapping from TopicPartition to the next offset, and not {offsets!r}")
+        raise UsageError(f"offsets must be a mapping from TopicPartition to the next offset, not {offsets!r}")
     checked: dict[TopicPartition, int] = {}
     for tp, offset in offsets.items():
         match tp:
             case (str() as topic, int() as partition) if not isinstance(partition, bool):
                 pass
             case _:
-                raise UsageError(f"{tp!r} is no partition: give TopicPartition(topic, number)")
+                raise UsageError(f"{tp!r} is not a partition: pass TopicPartition(topic, number)")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
-            raise UsageError(f"{topic}/{partition}: {offset!r} is no offset: a number from 0 to {OFFSET_MAX}")
+            raise UsageError(f"{topic}/{partition}: {offset!r} is not an offset: pass a number from 0 to {OFFSET_MAX}")
         checked[TopicPartition(topic, partition)] = offset
     return checked
 
 
 def _warn_not_closed(consumer_id: str, pid: int) -> None:
-    """The program ends, or drops the connector and its streams, without a close."""
+    """Log that the program ended, or dropped the connector and its streams, without a close."""
     if os.getpid() == pid:
         log.warning(
-            "connector-not-closed member=%s: the program did not close its connector, so what was read since the last "
-            "commit "
-            "comes again, and others get its partitions late; call close(), or use the connector in a with statement",
+            "connector-not-closed member=%s: the program did not close its connector, so records read since the last "
+            "commit are delivered again, and other members get its partitions late; call close(), or use the connector "
+            "in a with statement",
             consumer_id,
         )
 
 
 def _fail_streams_in_child() -> None:
-    """A forked child has no control thread and must not use the parent's sockets: its streams end with an error."""
+    """End all streams in a forked child with an error: it has no control thread, and the sockets are the parent's."""
     for connector in list(_connectors):
         connector._fail_in_child()
 

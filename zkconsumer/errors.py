@@ -1,16 +1,16 @@
-"""Every error that leaves this package.  Pure.
+"""Every error that this package raises to the program.  Pure.
 
-Each class answers one question: *who must act?*
+The base class shows who must act:
 
-    UsageError      you: the call, the configuration or the command line
-    PeerError       another member, or a broker, sent what cannot be right
-    UnavailableError      something that must be up is down, or out of reach
-    MigrationError  the group's authority is elsewhere
-    Bug             us: please report it with the story that it carries
+    UsageError        you: the call, the configuration or the command line is wrong
+    PeerError         another member or a broker sent invalid data
+    UnavailableError  a server is down or unreachable
+    MigrationError    the authority of the group is not ZooKeeper
+    InternalError     us: please report it with the history that it contains
 
-The class docstring is the sentence that a person reads; the instance carries the numbers.  Names that the
-original had (``ConsumerTimeoutException`` and so on) are the original's names, so that old ``except`` clauses
-keep working; each of them stands in one family all the same.
+The class docstring explains the error; the instance has the details.  Errors of the Scala consumer
+(``ConsumerTimeoutException`` and others) keep their names, so that old ``except`` clauses work; each of them has one of
+these base classes.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ class ZkConsumerError(Exception):
     """The base of every error of this package."""
 
     exit_code: ClassVar[int] = 1
-    """What the command line ends with after it."""
+    """The exit code of the command line after this error."""
 
 
 class UsageError(ZkConsumerError):
-    """You asked for something that cannot be done; the text says what to change."""
+    """The call, the configuration or the command line is wrong; the text explains what to change."""
 
     exit_code = 2
 
 
 class PeerError(ZkConsumerError):
-    """Another member or a broker sent something that cannot be right."""
+    """Another member or a broker sent invalid data."""
 
 
 class UnavailableError(ZkConsumerError):
-    """Something that must be up is down or out of reach."""
+    """A server is down or unreachable."""
 
 
 class MigrationError(ZkConsumerError):
-    """This group's offsets are not kept in ZooKeeper any more: start members of the kind that the group moved to."""
+    """The group's offsets are not in ZooKeeper any more: start consumers of the coordinator group instead."""
 
 
 class GroupMigratingError(MigrationError):
-    """The group is on its way from one store to the other, and nobody is a member meanwhile: it goes on behind it."""
+    """The group is migrating and has no members meanwhile; the members continue when the migration is complete."""
 
 
 class InternalError(ZkConsumerError):
-    """The program met a state that it holds to be impossible; please report it with this text."""
+    """An impossible state occurred, which is a bug; please report it with this text."""
 
 
 # --- UsageError -------------------------------------------------------------------------------------------------
@@ -64,19 +64,19 @@ class InvalidConfigException(UsageError):
 
 
 class UnsupportedPlatform(UsageError, ImportError):
-    """The package does not run on this system or interpreter; the text says why, and which one to use instead."""
+    """The package does not run on this system or interpreter; the text explains why, and which one to use instead."""
 
 
 class InvalidNameError(UsageError):
-    """A group, topic, client or consumer name holds a character that a path or a request cannot carry."""
+    """A group, topic, client or consumer name contains a character that paths or requests do not allow."""
 
 
 class MessageStreamsExistException(UsageError):
-    """Streams can be created once per connector; make another connector for other topics."""
+    """Streams can be created once per connector; create another connector for other topics."""
 
 
 class InvalidTopicFilter(UsageError):
-    """A topic filter is no regular expression for any Java, so no member could use it; correct the pattern."""
+    """The pattern of a topic filter is not a valid Java regular expression; correct the pattern."""
 
 
 class TopicAuthorizationException(UsageError):
@@ -88,11 +88,11 @@ class InvalidTopicException(UsageError):
 
 
 class ForkedError(UsageError):
-    """The process forked after connecting; make a connector in the child instead."""
+    """The process forked after the connector was created; create a connector in the child instead."""
 
 
 class MessageSizeTooLargeException(UsageError):
-    """A message is too large to be fetched; raise ``fetch.message.max.bytes``, or go past it with ``skip_poison()``."""
+    """A message is too large to be fetched; raise ``fetch.message.max.bytes``, or skip it with ``skip_poison()``."""
 
 
 class OffsetsInKafkaUnsupported(UsageError):
@@ -100,7 +100,7 @@ class OffsetsInKafkaUnsupported(UsageError):
 
 
 class ConnectorClosed(UsageError):
-    """The connector is closed; make another one."""
+    """The connector is closed; create another one."""
 
 
 class NoSuchElementException(UsageError, StopIteration):
@@ -108,76 +108,76 @@ class NoSuchElementException(UsageError, StopIteration):
 
 
 class ZkAuthenticationFailed(UsageError):
-    """ZooKeeper does not take our login; correct ``zookeeper.auth`` and its file, or let the server know the user."""
+    """ZooKeeper rejects our login; correct ``zookeeper.auth`` and its file, or add the user at the server."""
 
 
 class ZkNotAuthorized(UsageError):
-    """The access control lists of the group do not let this member work; log in as their owner, or open them."""
+    """The ACLs of the group's znodes do not allow this member to work; log in as their owner, or change them."""
 
 
 class PreconditionFailed(UsageError):
-    """What must hold before anything is changed does not hold, so nothing was changed; the text says what to do."""
+    """A precondition is not met, so nothing was changed; the text explains what to do."""
 
     exit_code = 4
 
 
 class AuthenticationException(UsageError):
-    """A broker and this program do not accept each other; correct the settings of TLS and SASL, or the broker's."""
+    """The authentication between a broker and this program failed; correct the TLS and SASL settings of one of them."""
 
 
 class SslAuthenticationException(AuthenticationException):
-    """TLS could not be agreed on: a certificate or a version is refused by one side; the text says by which and why."""
+    """The TLS handshake failed: one side rejected a certificate or version; the text explains which side and why."""
 
 
 class SaslAuthenticationException(AuthenticationException):
-    """A broker did not accept who we are; correct the user, password or token, or add the user at the brokers."""
+    """A broker rejected our login; correct the user, password or token, or add the user at the brokers."""
 
 
 class UnsupportedSaslMechanismException(AuthenticationException):
-    """A broker does not have this ``sasl.mechanism``; take one of those that the text names, or enable it there."""
+    """A broker does not have this ``sasl.mechanism``; set one of those in the text, or enable it at the broker."""
 
 
 class SecurityProtocolMismatch(AuthenticationException):
-    """The port of a broker speaks another protocol than ``security.protocol``; correct the setting, or the port."""
+    """The port of a broker has another protocol than ``security.protocol``; correct the setting or the port."""
 
 
 # --- PeerError --------------------------------------------------------------------------------------------------
 
 
 class RemoteProtocolError(PeerError):
-    """A broker's bytes cannot be what it meant to say; check that it is a Kafka broker, and ``security.protocol``."""
+    """A broker's answer is invalid in Kafka's protocol; check that it is a Kafka broker, and ``security.protocol``."""
 
 
 class MalformedZnode(PeerError):
-    """A znode holds data that no release would accept; find who wrote it, and repair or delete the znode."""
+    """A znode contains data that no release accepts; find the program that wrote it, and repair or delete the znode."""
 
 
 class InvalidMessageException(PeerError):
-    """A message is corrupt (checksum or structure); check the broker's disk, or go past it with ``skip_poison()``."""
+    """A message is corrupt (checksum or structure); check the broker's disk, or skip it with ``skip_poison()``."""
 
 
 class UnsupportedCodec(PeerError):
-    """A message has a codec or format that is not known here; a newer producer wrote it, or the bytes are corrupt."""
+    """A message has an unknown codec or format; a newer producer wrote it, or the bytes are corrupt."""
 
 
 class GroupRewound(PeerError):
-    """Somebody set the group back below what a Spark query claimed; say with ``onGroupRewind`` what shall be done."""
+    """The group's offsets were set below the claims of a Spark query; set ``onGroupRewind`` to decide what happens."""
 
 
 class QueryAlreadyRunning(PeerError):
-    """A Spark query was started again, on its checkpoint or a copy of it, while this run lived; stop one of them."""
+    """A second run of this Spark query uses the same checkpoint or a copy of it; stop one of the two runs."""
 
 
 class GroupNotExclusive(PeerError):
-    """Others are members of a group that one Spark query was to take over alone; stop them, or join them."""
+    """A group that one Spark query must have exclusively has other members; stop them, or join them."""
 
 
 class ConsumerIdInUse(PeerError):
-    """Another live session holds this ``consumer.id``; stop that process, or choose another id."""
+    """Another live session uses this ``consumer.id``; stop that process, or choose another id."""
 
 
 class KafkaException(PeerError):
-    """A broker answered with an error; its name and number say whether the broker or the request must change."""
+    """A broker answered with an error; its name and number show whether to change the broker or the request."""
 
 
 # --- UnavailableError -------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class ChrootMissing(UnavailableError):
 
 
 class ZkReadNotAuthorized(UnavailableError):
-    """ZooKeeper does not let us read nodes that must be looked at; log in as whom their lists name, or open them."""
+    """ZooKeeper denies reading required znodes; log in as a user of their ACLs, or change the ACLs."""
 
     exit_code = 4
 
@@ -202,19 +202,19 @@ class BrokerUnreachable(UnavailableError):
 
 
 class UnknownHostException(ZkTimeoutException, BrokerUnreachable):
-    """No host name of an address setting has an address; correct the name, or DNS on this machine."""
+    """No host name in an address setting has an IP address; correct the name, or DNS on this machine."""
 
 
 class ConsumerRebalanceFailedException(UnavailableError):
-    """The member could not get its share of the partitions; the text says what stands in its way."""
+    """The member could not get its complete assignment; the text explains why."""
 
 
 class ConsumerTimeoutException(UnavailableError):
-    """Nothing could be handed out within ``consumer.timeout.ms``; the iterator may be used again."""
+    """No record could be delivered within ``consumer.timeout.ms``; the iterator may be used again."""
 
 
 class OffsetsNotCommitted(UnavailableError):
-    """Some offsets were not written, so their records will be handed out again; ``refused`` says which and why."""
+    """Some offsets were not committed, so their records are delivered again; ``errors``: partition -> reason."""
 
     def __init__(self, refused: Mapping[TopicPartition, str]) -> None:
         self.errors = dict(refused)
@@ -224,19 +224,19 @@ class OffsetsNotCommitted(UnavailableError):
 
 
 class HealthUnavailable(UnavailableError):
-    """Nothing that is a member answers on a health socket; look whether the process runs, and its ``health.socket``."""
+    """No member answers on a health socket; check that the process runs, and its ``health.socket``."""
 
 
 class SandboxError(UnavailableError):
-    """The local test cluster could not be started; the text says what is missing."""
+    """The local test cluster could not be started; the text explains what is missing."""
 
 
 class ThreadFailedError(InternalError):
-    """A thread of the connector ended by an error that it should have handled."""
+    """A thread of the connector ended with an unexpected error; please report it."""
 
     @staticmethod
     def of(member: str, thread: str, error: BaseException) -> InternalError:
-        """What ends a member whose thread was ended by ``error``; a ``InternalError`` speaks for itself."""
+        """The error of a member whose thread ended with ``error``; an ``InternalError`` is returned unchanged."""
         if isinstance(error, InternalError):
             return error
         died = ThreadFailedError(f"the thread {thread} of {member} ended: {type(error).__name__}: {error}")

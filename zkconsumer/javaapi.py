@@ -128,11 +128,11 @@ class Decoder(Protocol):
     """``kafka.serializer.Decoder``: bytes to whatever the program wants."""
 
     def fromBytes(self, data: bytes) -> Any:
-        """Decode; what this raises comes out of ``key()`` or ``message()``."""
+        """Decode; ``key()`` or ``message()`` raises the exceptions of this method."""
 
 
 class DefaultDecoder:
-    """The bytes as they are.  ``props`` is taken as in the original, and not used."""
+    """The unchanged bytes.  ``props`` is accepted as in the Scala consumer, and not used."""
 
     def __init__(self, props: Mapping[str, str] | None = None) -> None:
         self.props = props
@@ -225,19 +225,19 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata]):
         return None if message is None else MessageAndMetadata(message)
 
     def skipPoison(self) -> None:
-        """Go past the message that the last call could not hand out (not in the original, which ends there)."""
+        """Skip the message that the last call could not deliver (not in the Scala consumer, which ends there)."""
         self._iterator.skip_poison()
 
     def clearCurrentChunk(self) -> None:
         self._iterator.clear_current_chunk()
 
     def remove(self) -> None:
-        """``UnsupportedOperationException`` in the original, and so here."""
+        """``UnsupportedOperationException``, as in the Scala consumer."""
         raise UsageError("a message cannot be removed from a stream")
 
 
 class KafkaStream:
-    """``kafka.consumer.KafkaStream``: ``iterator()`` gives the same iterator every time."""
+    """``kafka.consumer.KafkaStream``: ``iterator()`` returns the same iterator every time."""
 
     def __init__(self, stream: _Stream[Any, Any]) -> None:
         self._stream = stream
@@ -261,7 +261,7 @@ class ConsumerRebalanceListener(Protocol):
     """``kafka.javaapi.consumer.ConsumerRebalanceListener`` (0.9 and later); real sets and maps (KAFKA-2284)."""
 
     def beforeReleasingPartitions(self, partitionOwnership: dict[str, set[int]]) -> None:
-        """What is about to be given back: topic -> partitions."""
+        """The partitions that will be released: topic -> partitions."""
 
     def beforeStartingFetchers(
         self, consumerId: str, globalPartitionAssignment: dict[str, dict[int, ConsumerThreadId]]
@@ -271,10 +271,10 @@ class ConsumerRebalanceListener(Protocol):
 
 @runtime_checkable
 class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
-    """A listener that is also notified of what was lost (not in the original; ``onPartitionsLost`` of Kafka 2.4)."""
+    """A listener that is also called for lost partitions (``onPartitionsLost`` of Kafka 2.4)."""
 
     def onPartitionsLost(self, partitions: dict[str, set[int]]) -> None:
-        """What is not ours any more and was not given back: topic -> partitions."""
+        """The partitions that were lost without a release: topic -> partitions."""
 
 
 class _ListenerAdapter:
@@ -370,7 +370,7 @@ class TopicEventHandler(Protocol):
 
 
 class ZookeeperTopicEventWatcher:
-    """``kafka.consumer.ZookeeperTopicEventWatcher``; the connection string stands for the original's client object."""
+    """``kafka.consumer.ZookeeperTopicEventWatcher``; with a connection string instead of Kafka's client object."""
 
     def __init__(self, zkConnect: str, eventHandler: TopicEventHandler, **options: Any) -> None:
         self._handler = eventHandler

@@ -36,7 +36,7 @@ PartitionOffsetRequestInfo = _requests.PartitionOffsetRequestInfo
 """``kafka.api.PartitionOffsetRequestInfo``: a time, and how many offsets at most."""
 
 DEFAULT_STORAGE_VERSION = 0
-"""Of the two requests about a group's offsets in the original's Java classes: ZooKeeper."""
+"""The default version of the two offset requests in Kafka's old Java classes: ZooKeeper."""
 
 
 class ErrorMapping:

@@ -1,4 +1,4 @@
-"""Keys that stand in old consumer files though they are somebody else's.  Pure.
+"""Keys in consumer files that belong to other programs.  Pure.
 
 The original looked at its own keys and only logged the others, so one file often serves several programs.  Such
 keys are taken and set aside with a sentence each; a key that nobody knows is an error, because it is mostly a slip
@@ -213,7 +213,7 @@ _DECODER_KEYS = {
 
 
 def why_ignored(key: str) -> str:
-    """Whose key this is and what stands in its place, in words; empty for a key that nobody knows."""
+    """The program of this key and its replacement, as text; empty for an unknown key."""
     if key in _JAVA_CLIENT_EQUIVALENTS:
         return java_client_key_text(f"set {_JAVA_CLIENT_EQUIVALENTS[key]} in its place")
     if key in _COORDINATOR_GROUP_KEYS:
@@ -245,12 +245,12 @@ def why_ignored_by_all_members(key: str) -> str:
 
 
 def replacement_key(key: str) -> str:
-    """The key of this consumer that says what ``key`` said in 0.7 or says in the new consumer; empty if none does."""
+    """The key of this consumer with the meaning of ``key`` in 0.7 or in the new consumer; empty without one."""
     return _KEYS_OF_0_7.get(key) or _JAVA_CLIENT_EQUIVALENTS.get(key, "")
 
 
 def kafka_python_replacement(name: str) -> str:
-    """What to set, or to do, in the place of a name that kafka-python alone has; empty for any other."""
+    """The replacement of a name that only kafka-python has: what to set or do; empty for any other."""
     return _KAFKA_PYTHON_KEYS.get(name.replace(".", "_"), "")
 
 

@@ -1,19 +1,19 @@
-"""``SimpleConsumer``: questions to one broker, without a group.
+"""``SimpleConsumer``: requests to one broker, without a group.
 
     with SimpleConsumer("broker-1", 9092, client_id="audit") as consumer:
         request = FetchRequestBuilder().add_fetch("clicks", 0, 42, 1024 * 1024).build()
         for record in consumer.fetch(request).messages("clicks", 0):
             print(record.offset, record.value)
 
-One connection, one request at a time: threads that share a consumer wait for each other.  A request connects if need
-be; when it fails for any reason of the network's or the broker's, the connection is opened anew and the request sent
-once more, silently, as the original does: **a request may be carried out twice**.  The second error is raised, and
-names host and port.  What is not tried again: a request that was ended by ``close`` or ``disconnect`` from another
-thread (0.9 and later), and an error code in an answer, which is an answer.
+It has one connection and one request at a time: threads that use the same consumer wait for each other.  A request
+connects if necessary.  When it fails because of the network or the broker, the connection is opened again and the
+request is sent once more without a log line, as the Scala consumer does: **a request may be executed twice**.  The
+second error is raised, with host and port.  A request is not repeated if ``close`` or ``disconnect`` of another thread
+ended it (0.9 and later), or if the answer has an error code.
 
-Otherwise than in the original: after ``close`` a call is refused (there, it connects again by way of its retry); a
-broker that cannot be reached is ``BrokerUnreachable`` (there, ``ClosedChannelException``); requests go out in the best
-version that both sides speak unless they carry one.
+Differences to the Scala consumer: after ``close`` a call raises an error (there, its retry connects again); an
+unreachable broker raises ``BrokerUnreachable`` (there, ``ClosedChannelException``); a request without a version uses
+the newest version that both sides support.
 """
 
 from __future__ import annotations
@@ -79,29 +79,29 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 VersionChooser = Callable[[SupportedVersions], int]
-"""Picks a version when the request carries none."""
+"""Selects the version of a request that has none."""
 
 SO_TIMEOUT_MS = 30_000
 BUFFER_SIZE = 64 * 1024
 """``socket.timeout.ms`` and ``socket.receive.buffer.bytes`` of the old consumer; the original has no defaults here."""
 
 RETENTION_VERSION_MAX = 4
-"""The last version of OffsetCommit that says how long offsets are kept."""
+"""The last version of OffsetCommit that has a retention time."""
 
 log = logging.getLogger("zkconsumer.simple_consumer")
 
 
 class SimpleConsumer:
-    """Questions to the broker at ``host:port``; may be shared by threads, and is a context manager.
+    """Requests to the broker at ``host:port``; several threads may use it; it is a context manager.
 
-    ``so_timeout_ms``: how long connecting may take, and then each answer (a fetch's ``max_wait_ms`` longer); with the
-    one retry a hanging broker costs twice that.  ``buffer_size``: of the socket, in bytes.  ``client_id``: letters,
-    digits, ``.``, ``_``, ``-``; for requests that carry none (``InvalidNameError`` otherwise).  ``connect``: makes the
-    connection; give your own for TLS or SASL.
+    ``so_timeout_ms``: timeout of the connect and of each answer (for a fetch, plus its ``max_wait_ms``); because of the
+    retry a broker that does not answer costs twice that.  ``buffer_size``: of the socket, in bytes.  ``client_id``: for
+    requests without one; letters, digits, ``.``, ``_``, ``-`` (else ``InvalidNameError``).  ``connect``: creates the
+    connection; pass your own for TLS or SASL.
 
-    Every question raises ``BrokerUnreachable`` and ``RemoteProtocolError`` when the second try failed too,
+    Every request raises ``BrokerUnreachable`` and ``RemoteProtocolError`` when the second try fails, too,
     ``KafkaException`` when the broker and this program have no common version, ``ConnectorClosed`` after or during
-    ``close``, and ``UsageError`` for what no request can say.
+    ``close``, and ``UsageError`` for invalid arguments.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class SimpleConsumer:
         self.client_id = check_client_id(client_id)
         self._new_connection = connect
         self._request_lock = threading.Lock()
-        # Under the second lock, which is held for moments only: what ``close`` takes away from a thread that waits.
+        # The second lock is taken only briefly; it protects the connection that ``close`` takes from a waiting thread.
         self._connection_lock = threading.Lock()
         self._connection: Connection | None = None
         self._api_versions: tuple[Connection, SupportedVersions] | None = None
@@ -143,12 +143,12 @@ class SimpleConsumer:
     # --- the connection -----------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect now, and ask the broker what it speaks; without it the first request does what it needs of that."""
+        """Connect now, and request the broker's API versions; otherwise the first request does it."""
         with self._request_lock:
             self._negotiated(self._connected())
 
     def disconnect(self) -> None:
-        """Drop the connection, from any thread; a request that waits for its answer ends with ``ConnectorClosed``.
+        """Close the connection, from any thread; a request that waits for its answer raises ``ConnectorClosed``.
 
         The next request connects again.  (``disconnectToHandleJavaIOBug`` of 0.9 and later.)
         """
@@ -163,11 +163,11 @@ class SimpleConsumer:
         self.connect()
 
     def close(self) -> None:
-        """End it for good, from any thread and as often as you like; a request that waits ends at once."""
+        """Close the consumer permanently, from any thread, also repeatedly; a waiting request ends at once."""
         self._is_closed = True
         self.disconnect()
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------
 
     @overload
     def send(self, request: TopicMetadataRequest) -> TopicMetadataResponse: ...
@@ -178,7 +178,7 @@ class SimpleConsumer:
     def send(
         self, request: TopicMetadataRequest | GroupCoordinatorRequest
     ) -> TopicMetadataResponse | GroupCoordinatorResponse:
-        """Who leads which partition, or who coordinates a group."""
+        """The metadata of topics (leaders of partitions), or the coordinator of a group."""
         if isinstance(request, TopicMetadataRequest):
             return self._metadata(request)
         version, response = self._request(
@@ -214,7 +214,7 @@ class SimpleConsumer:
         return TopicMetadataResponse(tuple(brokers.values()), tuple(metadata), request.correlation_id)
 
     def fetch(self, request: FetchRequest) -> FetchResponse:
-        """The records of some partitions, or what is wrong with them; from offsets that the program knows."""
+        """The records of some partitions from given offsets, or the error of each partition."""
         asked = dict(request.request_info)
         if len(asked) != len(request.request_info):
             raise UsageError("a fetch names a partition twice; the answer could not tell which is which")
@@ -248,7 +248,7 @@ class SimpleConsumer:
         return FetchResponse(data, request.correlation_id, version, response.throttle_time_ms)
 
     def get_offsets_before(self, request: OffsetRequest) -> OffsetResponse:
-        """Offsets that belong to a time; what that means depends on the version, see ``OffsetRequest``."""
+        """The offsets for a time; their meaning depends on the version, see ``OffsetRequest``."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for at, info in request.request_info.items():
             row = ListOffsetsPartition(
@@ -269,9 +269,9 @@ class SimpleConsumer:
         return OffsetResponse(found, request.correlation_id, version)
 
     def earliest_or_latest_offset(self, at: TopicPartition, time: int, replica_id: int = -1) -> int:
-        """Where a partition begins (``time`` −2) or ends (−1).
+        """The first offset of a partition (``time`` −2) or its end (−1).
 
-        Raises ``BrokerError`` with the code that the broker answered: 3, there is none; 6, it does not lead it.
+        Raises ``BrokerError`` with the broker's code: 3, the partition does not exist; 6, the broker is not its leader.
         """
         if time not in (EARLIEST_TIME, LATEST_TIME):
             raise UsageError(f"time {time} is neither −2 (earliest) nor −1 (latest); get_offsets_before takes others")
@@ -285,7 +285,7 @@ class SimpleConsumer:
         return offsets[0]
 
     def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Store how far a group has read, in the store that the request names."""
+        """Commit offsets of a group, to the store of the request."""
 
         def choose(ranges: SupportedVersions) -> int:
             if request.storage == "zookeeper":
@@ -308,7 +308,7 @@ class SimpleConsumer:
         return OffsetCommitResponse(parse_offset_commit(response), request.correlation_id, version)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """How far a group has read, from the store that the request names."""
+        """The committed offsets of a group, from the store of the request."""
 
         def choose(ranges: SupportedVersions) -> int:
             if request.storage == "zookeeper":
@@ -328,7 +328,7 @@ class SimpleConsumer:
         }
         return OffsetFetchResponse(offsets, request.correlation_id, version, error)
 
-    # --- inside -------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _request(
         self,
@@ -340,7 +340,7 @@ class SimpleConsumer:
         timeout_ms: int | None = None,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
     ) -> tuple[int, R]:
-        """The version that was spoken, and the answer."""
+        """Send a request; return the version that was used, and the response."""
         client_id = None if request.client_id is None else check_client_id(request.client_id)
 
         def once() -> tuple[int, R]:
@@ -384,7 +384,7 @@ class SimpleConsumer:
             return self._connection
 
     def _negotiated(self, connection: Connection) -> SupportedVersions:
-        """Asked once a connection: after a break another release may answer."""
+        """The API versions, requested once per connection: after a reconnect the broker may have another release."""
         if self._api_versions is None or self._api_versions[0] is not connection:
             self._api_versions = connection, negotiate(connection, self.so_timeout_ms)
         return self._api_versions[1]
@@ -413,7 +413,7 @@ def _partition_metadata(row: MetadataPartition, brokers: Mapping[int, BrokerAddr
 
 
 def _by_topic(request: FetchRequest) -> list[FetchTopic]:
-    """Neighbours of one topic together, in the order in which they were added."""
+    """Group adjacent partitions of one topic, in the order in which they were added."""
     topics: list[FetchTopic] = []
     for at, info in request.request_info:
         row = FetchPartition(partition=at.partition, fetch_offset=info.offset, partition_max_bytes=info.fetch_size)
@@ -424,12 +424,12 @@ def _by_topic(request: FetchRequest) -> list[FetchTopic]:
 
 
 def _answer_bytes_max(asked: Mapping[TopicPartition, PartitionFetchInfo]) -> int:
-    """What was asked for, and one message larger than that."""
+    """The requested bytes, plus one message larger than that."""
     return min(RESPONSE_BYTES_UNLIMITED, sum(info.fetch_size for info in asked.values()) + RESPONSE_BYTES_MAX)
 
 
 def _oldest_list_offsets(ranges: SupportedVersions) -> int:
-    """Version 0, the one that means what the old names say; where it is gone (4.0), the best that is left."""
+    """Version 0, which has the meaning of the old names; if the broker lacks it (4.0), the newest common version."""
     return 0 if ranges.supports(schemas.LIST_OFFSETS, 0) else ranges.pick(schemas.LIST_OFFSETS)
 
 

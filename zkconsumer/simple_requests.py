@@ -1,8 +1,8 @@
-"""What a ``SimpleConsumer`` is asked and answers, as values.
+"""The requests and responses of ``SimpleConsumer``, as values.
 
-A request with ``version`` None goes out in the best version that both sides speak; one with a number in exactly that.
-``client_id`` None is the consumer's own; ``correlation_id`` is the program's, comes back in the answer, and is not what
-stands on the wire (there the connection counts by itself).
+A request with ``version`` None uses the newest version that both sides support; one with a number exactly that.
+``client_id`` None means the consumer's own; ``correlation_id`` is the program's: the response returns it, and it is not
+sent to the broker (the connection numbers its requests).
 
 The names are those of ``kafka.api`` and ``kafka.common`` as of 1.1, with this package's spelling.
 """
@@ -24,10 +24,10 @@ from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
 T = TypeVar("T")
 
 ORDINARY_CONSUMER_ID = -1
-"""``replica_id`` of a consumer; −2 is the original's debugging consumer, others are brokers."""
+"""``replica_id`` of a consumer; −2 is Kafka's debugging consumer, others are brokers."""
 
 OffsetStorage: TypeAlias = Literal["zookeeper", "kafka"]
-"""Where a group's offsets are: version 0 of the requests means ZooKeeper, all later ones mean Kafka's own store."""
+"""Where a group's offsets are stored: version 0 of the requests means ZooKeeper, all later ones mean Kafka."""
 
 
 # --- Metadata ---------------------------------------------------------------------------------------------------
@@ -35,10 +35,10 @@ OffsetStorage: TypeAlias = Literal["zookeeper", "kafka"]
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadataRequest:
-    """Who leads the partitions of these topics; no topics at all: of every topic, as in the original.
+    """Request the metadata of these topics; without topics, of every topic, as in the Scala consumer.
 
-    ``allow_auto_topic_creation``: a broker set so makes topics by being asked for them.  Only brokers from 0.11 on can
-    be asked not to.
+    ``allow_auto_topic_creation``: a broker may create missing topics, if it is configured so.  Only brokers from 0.11
+    on respect False.
     """
 
     topics: Sequence[str] = ()
@@ -50,7 +50,7 @@ class TopicMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """``leader`` None: nobody leads.  An error 9 (a replica is down) may stand beside a leader that works.
+    """``leader`` None: no leader.  Error 9 (a replica is down) is possible together with a leader that works.
 
     A replica that is down has an empty host and port −1.
     """
@@ -64,7 +64,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic; ``error`` 3: there is none of this name."""
+    """One topic; ``error`` 3: no topic of this name exists."""
 
     topic: str
     partitions_metadata: tuple[PartitionMetadata, ...]
@@ -85,7 +85,7 @@ class TopicMetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorRequest:
-    """Which broker keeps this group's offsets in Kafka's own store (0.8.2: ``ConsumerMetadataRequest``)."""
+    """Request the broker that stores this group's offsets in Kafka (0.8.2: ``ConsumerMetadataRequest``)."""
 
     group: str
     version: int | None = None
@@ -95,7 +95,7 @@ class GroupCoordinatorRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorResponse:
-    """``coordinator`` None: there is none now, and ``error`` says why (15 for the first question of a new cluster)."""
+    """``coordinator`` None: none is available; ``error``: why (15 for the first request in a new cluster)."""
 
     coordinator: BrokerAddress | None
     error: ErrorCode
@@ -106,7 +106,7 @@ class GroupCoordinatorResponse:
 
 
 class PartitionFetchInfo(NamedTuple):
-    """From which offset to read, and how many bytes to take."""
+    """The offset to read from, and the maximum number of bytes."""
 
     offset: int
     fetch_size: int
@@ -114,10 +114,10 @@ class PartitionFetchInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """Read these partitions, in this order (from version 3 on the first ones go first when the answer is full).
+    """Read these partitions, in this order (from version 3 on the first ones have priority when the answer is full).
 
     ``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of the whole answer, from version 3
-    on.  ``FetchRequestBuilder`` makes them.
+    on.  ``FetchRequestBuilder`` creates it.
     """
 
     request_info: Sequence[tuple[TopicPartition, PartitionFetchInfo]]
@@ -131,9 +131,9 @@ class FetchRequest:
 
 
 class FetchRequestBuilder:
-    """Makes ``FetchRequest``s one after the other; correlation ids count up from 0, as in the original.
+    """Builds ``FetchRequest``s one after the other; correlation ids start at 0, as in the Scala consumer.
 
-    Everything but the partitions stays for the next request; ``build`` empties those.
+    ``build`` removes the partitions; all other values remain for the next request.
     """
 
     def __init__(self) -> None:
@@ -151,32 +151,32 @@ class FetchRequestBuilder:
         return self
 
     def client_id(self, client_id: str) -> FetchRequestBuilder:
-        """What the broker knows the requests by (quotas, logs); without it the consumer's own client id."""
+        """The client id of the requests (quotas, logs); without it the consumer's own client id."""
         self._client_id = client_id
         return self
 
     def max_wait(self, max_wait_ms: int) -> FetchRequestBuilder:
-        """How long the broker may wait for ``min_bytes``; 0, as in the original."""
+        """How long the broker may wait for ``min_bytes``; default 0, as in the Scala consumer."""
         self._max_wait_ms = max_wait_ms
         return self
 
     def min_bytes(self, min_bytes: int) -> FetchRequestBuilder:
-        """How much must be there before the broker answers early; 0, as in the original."""
+        """From how many bytes on the broker answers early; default 0, as in the Scala consumer."""
         self._min_bytes = min_bytes
         return self
 
     def max_bytes(self, max_bytes: int) -> FetchRequestBuilder:
-        """How much the whole answer may hold (0.10.1); no limit, as in the original."""
+        """The maximum size of the whole answer (0.10.1); default no limit, as in the Scala consumer."""
         self._max_bytes = max_bytes
         return self
 
     def request_version(self, version: int | None) -> FetchRequestBuilder:
-        """Exactly this version (0.9); None: the best that both sides speak."""
+        """Exactly this version (0.9); None: the newest that both sides support."""
         self._version = version
         return self
 
     def build(self) -> FetchRequest:
-        """The request; the builder is then empty."""
+        """The request; the builder has no partitions afterwards."""
         request = FetchRequest(
             tuple(self._request_info),
             self._max_wait_ms,
@@ -209,17 +209,17 @@ class MessageSet:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of everything that came, a last message that is cut off too."""
+        """The size of all received bytes, also of an incomplete last message."""
         return len(self._records)
 
     @property
     def valid_bytes(self) -> int:
-        """Of the complete messages (or batches)."""
+        """The size of the complete messages (or batches)."""
         return scan_record_set(self._records).complete_bytes
 
     @property
     def next_offset(self) -> int:
-        """Where to go on; −1 without a complete message.  Not always the last record's plus one: logs have gaps."""
+        """The next offset to fetch; −1 without a complete message.  Not always last offset + 1: logs have gaps."""
         return scan_record_set(self._records).next_offset
 
     def __repr__(self) -> str:
@@ -228,7 +228,7 @@ class MessageSet:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponsePartitionData:
-    """What came of one partition; ``high_watermark`` is where the log ends for readers, −1 beside an error."""
+    """The result for one partition; ``high_watermark``: the end of the log for readers, −1 with an error."""
 
     error: ErrorCode
     high_watermark: int
@@ -238,9 +238,9 @@ class FetchResponsePartitionData:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """An answer to a fetch; ``version`` is the one that was spoken.
+    """The response to a fetch; ``version`` is the one that was used.
 
-    Asking it for a partition that was not fetched is a ``UsageError``, as it is an ``IllegalArgumentException`` there.
+    A partition that was not fetched raises ``UsageError`` (in the Scala consumer: ``IllegalArgumentException``).
     """
 
     data: Mapping[TopicPartition, FetchResponsePartitionData]
@@ -249,20 +249,20 @@ class FetchResponse:
     throttle_time_ms: int = 0
 
     def messages(self, topic: str, partition: int) -> MessageSet:
-        """The records from the offset on that was asked for."""
+        """The records from the requested offset on."""
         row = self._row(topic, partition)
         return MessageSet(row.records, row.fetch_offset)
 
     def message_set(self, topic: str, partition: int) -> MessageSet:
-        """All records that came, as in the original: a compressed set may begin before the offset asked for."""
+        """All received records, as in the Scala consumer: a compressed set may start before the requested offset."""
         return MessageSet(self._row(topic, partition).records)
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """The offset that the next record gets, as far as readers may see; −1 beside an error."""
+        """The offset of the next record, as visible to readers; −1 with an error."""
         return self._row(topic, partition).high_watermark
 
     def error(self, topic: str, partition: int) -> ErrorCode:
-        """What the broker said of this partition; ``NONE`` if nothing is wrong."""
+        """The broker's error for this partition; ``NONE`` without one."""
         return self._row(topic, partition).error
 
     def error_code(self, topic: str, partition: int) -> int:
@@ -271,7 +271,7 @@ class FetchResponse:
 
     @property
     def has_error(self) -> bool:
-        """Whether something is wrong with any partition."""
+        """Whether any partition has an error."""
         return any(row.error != NONE for row in self.data.values())
 
     def _row(self, topic: str, partition: int) -> FetchResponsePartitionData:
@@ -290,7 +290,7 @@ class PartitionOffsetRequestInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRequest:
-    """Which offsets belong to a time.  The version decides what that means.
+    """Request the offsets for a time.  Their meaning depends on the version.
 
     Version 0: the starts of the segments that were last written at or before the time, newest first, and the end of
     the log before them for −1.  From version 1 on (0.10.1): one offset, of the first record at or after the time.
@@ -305,7 +305,7 @@ class OffsetRequest:
 
 
 class PartitionOffsetsResponse(NamedTuple):
-    """Offsets, newest first; none where the log has none for the time."""
+    """Offsets, newest first; empty if the log has none for the time."""
 
     error: ErrorCode
     offsets: tuple[int, ...]
@@ -313,14 +313,14 @@ class PartitionOffsetsResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetResponse:
-    """``version`` is the one that was spoken, and says what the offsets are."""
+    """``version`` is the one that was used; it decides what the offsets mean."""
 
     partition_error_and_offsets: Mapping[TopicPartition, PartitionOffsetsResponse]
     correlation_id: int
     version: int
 
     def offsets(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Newest first."""
+        """The offsets, newest first."""
         return self._row(topic, partition).offsets
 
     def error(self, topic: str, partition: int) -> ErrorCode:
@@ -333,7 +333,7 @@ class OffsetResponse:
 
     @property
     def has_error(self) -> bool:
-        """Whether something is wrong with any partition."""
+        """Whether any partition has an error."""
         return any(row.error != NONE for row in self.partition_error_and_offsets.values())
 
     def _row(self, topic: str, partition: int) -> PartitionOffsetsResponse:
@@ -345,10 +345,10 @@ class OffsetResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """Store how far a group has read.  Say where: ``storage``, or an exact ``version``, which says it too.
+    """Commit offsets of a group.  Set the store: ``storage``, or an exact ``version``, which implies it.
 
-    ``zookeeper``: whichever broker is asked writes the znodes (brokers with ZooKeeper only); the metadata are lost.
-    ``kafka``: only the group's coordinator can (``GroupCoordinatorRequest``), others answer error 16.
+    ``zookeeper``: any broker writes the znodes (only brokers with ZooKeeper); the metadata are lost.
+    ``kafka``: only the group coordinator accepts it (``GroupCoordinatorRequest``), other brokers answer error 16.
 
     ``generation_id`` and ``member_id`` are for members of a modern group.  ``retention_ms``: how long the offsets are
     kept (versions 2 to 4); −1: as the broker is set.
@@ -370,7 +370,7 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitResponse:
-    """What became of each partition."""
+    """The result for each partition."""
 
     commit_status: Mapping[TopicPartition, ErrorCode]
     correlation_id: int
@@ -378,11 +378,11 @@ class OffsetCommitResponse:
 
     @property
     def has_error(self) -> bool:
-        """Whether some offset was not stored."""
+        """Whether an offset was not stored."""
         return any(error != NONE for error in self.commit_status.values())
 
     def error(self, at: TopicPartition) -> ErrorCode:
-        """What became of this partition's offset; ``NONE``: it is stored."""
+        """The error of this partition's offset; ``NONE``: it is stored."""
         return _row(self.commit_status, at, "offset commit response")
 
     def error_code(self, at: TopicPartition) -> int:
@@ -392,7 +392,7 @@ class OffsetCommitResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """How far a group has read.  Say where, as with ``OffsetCommitRequest``."""
+    """Fetch committed offsets of a group.  Set the store as for ``OffsetCommitRequest``."""
 
     group_id: str
     partitions: Sequence[TopicPartition]
@@ -406,7 +406,7 @@ class OffsetFetchRequest:
 
 
 class OffsetMetadataAndError(NamedTuple):
-    """``offset`` −1: nothing is stored.  Beside it stands error 3 in version 0 and at brokers of 0.8.2, else none."""
+    """``offset`` −1: nothing is stored; with error 3 in version 0 and at brokers of 0.8.2, else without error."""
 
     offset: int
     metadata: str
@@ -415,7 +415,7 @@ class OffsetMetadataAndError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponse:
-    """What is stored.  ``error``: of the whole group, from version 2 on; beside one, ``offsets`` is empty."""
+    """The committed offsets.  ``error``: of the whole group, from version 2 on; with one, ``offsets`` is empty."""
 
     offsets: Mapping[TopicPartition, OffsetMetadataAndError]
     correlation_id: int
@@ -423,7 +423,7 @@ class OffsetFetchResponse:
     error: ErrorCode = field(default=NONE)
 
     def offset(self, at: TopicPartition) -> OffsetMetadataAndError:
-        """What is stored for this partition; ``UsageError``: it is not in the answer."""
+        """The committed offset of this partition; ``UsageError`` if it is not in the response."""
         return _row(self.offsets, at, f"offset fetch response ({self.error})")
 
 

@@ -1,24 +1,25 @@
-"""``KafkaStream`` and its one iterator: where records meet the program.
+"""``KafkaStream`` and its one iterator, which deliver records to the program.
 
                        next, has_next, peek
    NOT_READY -> READING ---------------------> a record is decoded --next--> NOT_READY
-       ^   |     |  a time-out, a message that     |
-       |   |     |  cannot be handed out           +-- a partition that left takes its prefetched record with it
+       ^   |     |  a timeout, a message that      |
+       |   |     |  cannot be delivered            +-- the partition is revoked: its prefetched record is dropped
        +---|-----+
-       |   +-- an exception of a signal handler: the next call opens the chunk again where the program is
+       |   +-- an exception of a signal handler: the next call opens the chunk again at the program's position
        |
-       +------------> FAILED (for good): the connector could not go on
-       +------------> DONE (for good): the shutdown marker
+       +------------> FAILED (permanently): the connector could not continue
+       +------------> DONE (permanently): the connector is closed
 
-A message that cannot be handed out (a *poison* message: corrupt, of an unknown codec, too large) is raised each time
-the iterator comes to it, until the program goes past it with ``skip_poison``.  (In the original it ends the iterator.)
+A message that cannot be delivered (a *poison* message: corrupt, of an unknown codec, too large) raises an error each
+time the iterator reaches it, until the program skips it with ``skip_poison``.  (In the Scala consumer it ends the
+iterator.)
 
-``consumed`` moves when the iterating thread comes *back* for more, so that an automatic commit never covers a record
-that the program has not dealt with.  (The original moves it when ``next`` returns.)  ``kafka.delivery`` has the
-contract, also for exceptions of signal handlers, which may come at any bytecode.
+The consumed offset advances when the iterating thread asks for the next record, so that an automatic commit never
+includes a record that the program has not processed.  (The Scala consumer advances it when ``next`` returns.)
+``kafka.record_delivery`` defines this, also for exceptions of signal handlers, which may occur at any bytecode.
 
-Before each hand-out two things are looked at, in this order: whether the partition is still ours, and whether the
-lease holds (by the clock, so that a process which was stopped for a while hands out nothing of its former life).
+Before each delivery two conditions are checked, in this order: the member still owns the partition, and the lease is
+valid (by the clock, so that a process that was paused delivers no records of an expired session).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Decoder = Callable[[bytes], Any]
 
 
 def default_decoder(data: bytes) -> bytes:
-    """The bytes as they are (``kafka.serializer.DefaultDecoder``)."""
+    """The unchanged bytes (``kafka.serializer.DefaultDecoder``)."""
     return data
 
 
@@ -69,7 +70,7 @@ class MessageAndMetadata(Generic[K, V]):
     """One record.  ``key`` and ``value`` are decoded on each access, and None stays None (a tombstone).
 
     ``timestamp``: ms since 1970, -1 in message format 0.  ``headers``: name and bytes, from format 2 on.
-    An error of a decoder comes out of the access and does not harm the iterator (0.8.1 and later).
+    The access raises the error of a decoder; the iterator is not affected (0.8.1 and later).
     """
 
     __slots__ = ("_key_decoder", "_record", "_value_decoder", "offset", "partition", "topic")
@@ -139,16 +140,16 @@ def _new_delivery(
 
 
 class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, V]):
-    """The iterator of one stream; one thread at a time may be inside (``UsageError`` for the second).
+    """The iterator of one stream; only one thread at a time may call it (``UsageError`` for a second one).
 
-    Raises ``ConsumerTimeoutException`` when nothing came within ``consumer.timeout.ms``, and
+    Raises ``ConsumerTimeoutException`` when no record arrives within ``consumer.timeout.ms``, and
     ``InvalidMessageException``, ``MessageSizeTooLargeException`` and ``UnsupportedCodec`` for a message that cannot be
-    handed out: the text names topic, partition and offset, ``poison`` has them, and ``skip_poison`` goes past it.
-    After both, iteration may go on.  ``ThreadFailedError``, ``MigrationError`` and ``ConsumerIdInUse`` mean that the
-    connector could not go on.  ``StopIteration``: the connector is closed.
+    delivered: the text and ``poison`` have its topic, partition and offset, and ``skip_poison`` skips it.  After these
+    errors the iteration may continue.  ``ThreadFailedError``, ``MigrationError`` and ``ConsumerIdInUse`` mean that the
+    connector could not continue.  ``StopIteration``: the connector is closed.
 
-    An exception of a signal handler (Ctrl-C, an alarm) may end any call, and iteration may go on after it: a record
-    that the program did not get comes again, and does not count as consumed.
+    An exception of a signal handler (Ctrl-C, an alarm) may end any call, and the iteration may continue after it: a
+    record that the program did not receive is delivered again, and does not count as consumed.
     """
 
     def __new__(
@@ -157,60 +158,60 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, 
         return super().__new__(cls, _new_delivery(queue, lease, timeout_ms, key_decoder, value_decoder))
 
     def has_next(self) -> bool:
-        """Whether there is a record that may be handed out; waits for one, at most ``consumer.timeout.ms``."""
+        """Whether a record can be delivered; waits for one, at most ``consumer.timeout.ms``."""
         return self.delivery.peek(False) is not None
 
     def peek(self) -> MessageAndMetadata[K, V] | None:
-        """The record that ``next`` will give, or None at the end; it may be another if its partition leaves."""
+        """The record that ``next`` returns, or None at the end; it may be another if its partition is revoked."""
         found: MessageAndMetadata[K, V] | None = self.delivery.peek(True)
         return found
 
     @property
     def poison(self) -> PoisonMessage | None:
-        """The message that the iterator stands before and cannot hand out, once it was raised; else None."""
+        """The message that cannot be delivered, after its error was raised; else None."""
         return self.delivery.poison
 
     def skip_poison(self) -> PoisonMessage | None:
-        """Go past the message that the last call could not hand out: it counts as consumed, and is never seen again.
+        """Skip the message that the last call could not deliver: it counts as consumed and is not delivered again.
 
-        Gives what was skipped; None when its partition has left meanwhile (whoever owns it now meets the message).
-        Raises ``UsageError`` when nothing of the kind was raised.
+        Returns the skipped message; None if its partition was revoked meanwhile (its next owner reaches the message).
+        Raises ``UsageError`` if no such error was raised.
         """
         return self.delivery.skip_poison()
 
     def clear_current_chunk(self) -> None:
-        """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
+        """Discard prefetched records; undelivered records of partitions that we still own are delivered again."""
         self.delivery.clear_current_chunk()
 
     def acknowledge(self) -> None:
-        """Count the record in hand as consumed, as asking for the next one does (for ``close`` in this thread)."""
+        """Count the delivered record as consumed, as a call for the next one does (for ``close`` in this thread)."""
         self.delivery.acknowledge()
 
     def undeliver(self) -> None:
-        """Count the record in hand as not consumed: it will be handed out again, here or elsewhere."""
+        """Count the delivered record as not consumed: it is delivered again, here or at another member."""
         self.delivery.undeliver()
 
     def fail(self, error: BaseException) -> None:
-        """Raise this from now on; takes no lock, so that it can be called in a forked child."""
+        """Raise this error from now on; takes no lock, so that it can be called in a forked child."""
         self.delivery.fail(error)
 
     def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
-        """The ownership and the next offset, when the program holds a record of this stream that still counts."""
+        """The ownership and next offset of the unacknowledged record; None without one, or if it was revoked."""
         return self.delivery.unacknowledged_position()
 
     @property
     def thread_id(self) -> int:
-        """The number (``calling_thread``) of the thread that called last; 0: none has."""
+        """The number (``calling_thread``) of the thread that called last; 0: no call yet."""
         return self.delivery.thread_id
 
     @property
     def delivered_at_ms(self) -> int | None:
-        """When the last record was handed out, in ms of the lease's clock; None: none was."""
+        """When the last record was delivered, in ms of the lease's clock; None: no record yet."""
         return self.delivery.delivered_at_ms
 
 
 class KafkaStream(Generic[K, V]):
-    """What one thread of the program reads; ``iterator()`` gives the same iterator every time."""
+    """The messages for one thread of the program; ``iterator()`` returns the same iterator every time."""
 
     def __init__(
         self,
@@ -241,11 +242,11 @@ class KafkaStream(Generic[K, V]):
 
         A batch has at most ``max_records`` records, whose keys and values have at most ``max_bytes`` bytes (one record
         may be larger), and is often smaller: it ends where a chunk, or a batch of the log, ends.  It counts as consumed
-        when the program asks for more; see ``RecordBatch``.  Ownership and lease are checked when it is handed out.
-        ``next`` and ``batches`` may be used in turn: each goes on where the other one is.
+        when the program asks for more; see ``RecordBatch``.  Ownership and lease are checked at its delivery.
+        ``next`` and ``batches`` may be mixed: each continues at the position of the other.
 
-        Raises as the iterator does: a message that cannot be handed out ends the batch before it, and the next call
-        raises it.  ``UsageError`` for limits below 1.
+        Raises the errors of the iterator: a message that cannot be delivered ends the batch before it, and the next
+        call raises its error.  ``UsageError`` for limits below 1.
         """
         if max_records < 1 or max_bytes < 1:
             raise UsageError(f"batches(max_records={max_records}, max_bytes={max_bytes}): both must be 1 or more")
@@ -255,7 +256,7 @@ class KafkaStream(Generic[K, V]):
         return MessageAndMetadata(topic, partition, record, self._key_decoder, self._value_decoder)
 
     def clear(self) -> None:
-        """Drop the chunk that is being read (the original's rebalances do; ours only stop what leaves)."""
+        """Drop the chunk that is being read (the Scala consumer does so in rebalances; ours only stop revoked ones)."""
         self._iterator.clear_current_chunk()
 
     def __repr__(self) -> str:

@@ -1,18 +1,20 @@
 """What the command line's tools do to a group, without being a member of it.
 
-session      a ZooKeeper session that makes no ephemeral node, and connections to brokers when they are needed
-brokers      who leads what, and one negotiated connection a broker
-groups       a whole group as values: members, owners, offsets, fences
-listing      every group, a line each, in bounded memory
-look         one look: a group, its log ends, its offsets in Kafka
-coordinators what Kafka has stored for a group
-describe     a group as rows
-delete       away with groups that nobody is in
-doctor/      what is wrong with a group
-log_ranges   where logs begin, end, and reach a time
-stores       offsets in ZooKeeper, written under conditions
-kafka_offsets  offsets in Kafka's own store, read, committed, deleted
-group_stores   both stores of one group: looked at once, then written
-offset_files, offset_lines       files of offsets in three formats; pure
-offset_plan, offset_targets      what is to be done to offsets, and where each is to stand; pure
+admin_session                a ZooKeeper session without ephemeral nodes, and connections to brokers on demand
+broker_client                the leaders of partitions, and one negotiated connection for each broker
+coordinator_client           requests to the coordinator of a group, with retries
+coordinator_lookups          the coordinator of a group, and what Kafka has stored for the group
+zookeeper_group              a whole group as values: members, owners, offsets, fences
+zookeeper_group_list         every group, one line each, in bounded memory
+zookeeper_group_snapshot     one read of a group, of its log ends, and of its offsets in Kafka
+coordinator_group_snapshot   groups of the coordinator, for the tools that show them
+describe                     a group as rows
+delete_zookeeper_group, delete_coordinator_group   delete groups without members
+doctor/                      finds problems of a group
+log_ranges                   the start and the end of logs, and offsets at a time
+zookeeper_offset_writes      writes offsets in ZooKeeper under conditions
+kafka_offsets                reads, commits and deletes offsets in Kafka's own store
+group_offset_stores          both stores of one group: first read, then written
+offset_files, offset_lines   files of offsets in three formats; pure
+offset_plan, offset_targets  the changes to offsets, and the new offset of each partition; pure
 """

@@ -1,11 +1,11 @@
-"""``AdminSession``: what a tool needs of ZooKeeper and of the brokers, with a limit on every wait.
+"""``AdminSession``: a tool's access to ZooKeeper and to the brokers, with a limit on every wait.
 
     with AdminSession.open("zk1:2181/kafka") as session:
-        [node] = session.ask([Get("/consumers/g1")])
+        [node] = session.request([Get("/consumers/g1")])
         leaders = session.brokers.leaders(["clicks"])
 
-It registers nothing: no member of any group sees it.  Reads that the connection took with it are asked again; writes
-never are, since an answer that was lost does not say whether the write was carried out.
+It registers nothing, so no member of any group notices it.  Reads that fail with the connection are repeated.  Writes
+are never repeated, as a lost answer does not show whether the write was executed.
 """
 
 from __future__ import annotations
@@ -56,53 +56,54 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 30_000
-"""What the old tools ask ZooKeeper for (0.8 to 1.1)."""
+"""The session timeout that the old tools request (0.8 to 1.1)."""
 
 SESSION_TIMEOUT_PROBE_MS = 86_400_000
-"""More than any ZooKeeper grants: 20 ticks, 40 s, unless ``maxSessionTimeout`` says more."""
+"""More than any ZooKeeper grants: 20 ticks, 40 s, unless ``maxSessionTimeout`` is set."""
 
 ROUND_TIMEOUT_MS = 30_000
 """How long ZooKeeper may take to answer one round of requests."""
 
 ROUND_REQUESTS_MAX = 1_000
-"""Requests that are on their way at once: enough to hide the network, few enough to hold in memory."""
+"""Requests in flight at once: enough to hide the network latency, few enough to fit in memory."""
 
 ROUND_READS_MAX = 10_000
-"""Nodes in one ``GetMany`` or ``GetManyAcls``: ten packets on their way where a server reads many nodes at once, so
-that it works while what it read is taken apart here; what it reads one by one in a fraction of ``ROUND_TIMEOUT_MS``.
+"""Nodes in one ``GetMany`` or ``GetManyAcls``.  Ten packets are in flight if a server reads many nodes at once, so the
+server works while this program parses earlier answers.  If it reads nodes one by one, the request still takes only a
+fraction of ``ROUND_TIMEOUT_MS``.
 """
 
 CACHED_ACL_DATA_BYTES_MAX = 1_000
-"""Of nodes with more data the access control list is read anew each time: to look whether it was changed is to read the
-data."""
+"""For nodes with more data the access control list is read again each time, because the check whether it has changed
+reads the data."""
 
 NODES_SHOWN_MAX = 1_000
-"""How many nodes an error names: all of them, unless nobody could read on."""
+"""How many nodes an error names."""
 
 READ_TRIES_MAX = 3
-"""How often a read is asked that the connection took with it."""
+"""How often a read is repeated after the connection broke."""
 
 CLOSE_TIMEOUT_MS = 2_000
 
 TOOLS_GROUP = "zkconsumer-admin"
-"""Stands in ``group.id`` of the configuration where a tool has no group; it is written nowhere."""
+"""Placeholder for ``group.id`` in the configuration of a tool without a group; it is never written anywhere."""
 
 ZOOKEEPER_PLACEHOLDER = "unused:2181"
-"""Stands in ``zookeeper.connect`` where a tool has brokers only; nobody connects to it."""
+"""Placeholder for ``zookeeper.connect`` in a tool with brokers only; it is never connected to."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class AdminDependencies:
-    """How servers are reached; ``zkconsumer.testing.FakeEnvironment`` has other ones.
+    """How servers are reached; ``zkconsumer.testing.FakeEnvironment`` replaces them.
 
-    ``connect`` None: as the configuration says, TLS and SASL among it.
+    ``connect`` None: as configured, including TLS and SASL.
     """
 
     store: Callable[..., ZkStore] | None = None
-    """Called as ``store(connect, session_timeout_ms)``, and with ``security`` where a tool logs in as somebody else
-    than the configuration says.  None: real servers, with the login and the TLS of the configuration."""
+    """Called as ``store(connect, session_timeout_ms)``, and with ``security`` if a tool uses another login than the
+    configured one.  None: real servers, with the configured login and TLS."""
 
     connect: ConnectionFactory | None = None
     clock: Clock = SYSTEM_CLOCK
@@ -118,7 +119,7 @@ class AdminSession:
         self._open_store = self._dependencies.store or kazoo_store_factory(config)
         self._create_clients(SESSION_TIMEOUT_MS)
         self.has_topics_in_zookeeper = config.bootstrap_servers is None
-        """Whether topics are znodes; with ``bootstrap.servers`` the brokers tell of them."""
+        """Whether topics are read from znodes; with ``bootstrap.servers`` they are read from the brokers."""
 
     def _create_clients(self, session_timeout_ms: int) -> None:
         config, dependencies = self.config, self._dependencies
@@ -145,17 +146,16 @@ class AdminSession:
     ) -> AdminSession:
         """A session that is connected.
 
-        ``zookeeper`` is host:port/chroot, ``bootstrap_servers`` host:port,…; both win over the file.  That may hold
-        whatever a consumer's file holds,
-        which is where rights and keys come from.  Raises ``InvalidConfigException``, ``ZkTimeoutException`` (naming
-        the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
+        ``zookeeper`` is host:port/chroot, ``bootstrap_servers`` host:port,…; both override the file.  The file may
+        contain any setting of a consumer; credentials and keys come from it.  Raises ``InvalidConfigException``,
+        ``ZkTimeoutException`` (naming the addresses) after ``CONNECTION_TIMEOUT_MS``, ``ChrootMissing``.
         """
         session = cls(tools_config(zookeeper, config_file, bootstrap_servers), dependencies)
         session.start()
         return session
 
     def start(self, timeout_ms: int = CONNECTION_TIMEOUT_MS) -> None:
-        """Connect, within ``timeout_ms``; raises what ``ZkStore.start`` raises, with nothing left running."""
+        """Connect within ``timeout_ms``; raises what ``ZkStore.start`` raises, after everything was stopped."""
         self._store.listen(lambda _: None)
         try:
             self._store.start(timeout_ms)
@@ -169,9 +169,9 @@ class AdminSession:
         self._store.close(CLOSE_TIMEOUT_MS)
 
     def reopen(self, session_timeout_ms: int) -> None:
-        """End the session, and begin another one, for which ZooKeeper is asked for this time-out.
+        """End the session, and begin another one with this requested session timeout.
 
-        Its ephemeral nodes are gone then.  Raises what ``start`` raises; the session is closed then.
+        This deletes the ephemeral nodes of the old session.  If it raises what ``start`` raises, the session is closed.
         """
         self.close()
         self._create_clients(session_timeout_ms)
@@ -189,19 +189,21 @@ class AdminSession:
 
     @property
     def session_id(self) -> int | None:
-        """Our session there, None between two; whoever must not act for an earlier one names it to ``ask``."""
+        """The id of the present session, None between two sessions; ``request`` takes it to reject work for an earlier
+        one."""
         return self._store.session_id
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """The time-out of our session that ZooKeeper granted, which may be more or less than it was asked for."""
+        """The session timeout that ZooKeeper granted, which may be more or less than requested."""
         return self._store.negotiated_timeout_ms
 
     def max_session_timeout_ms(self) -> int:
-        """The longest session that ZooKeeper grants, by asking for a day: no member's node outlives it by more.
+        """The longest session timeout that ZooKeeper grants, found by requesting a day.
 
-        Whoever asks for long sessions also waits long for a server that is silent, so several are tried.  Raises
-        ``ZkTimeoutException`` when none answers.
+        No member's ephemeral node outlives its session by more than this.  A client that requests a long session also
+        waits long for a silent server, so several connections are tried.  Raises ``ZkTimeoutException`` when none
+        answers.
         """
         for tries_left in reversed(range(READ_TRIES_MAX)):
             store = self._open_store(self.config.zookeeper_connect, SESSION_TIMEOUT_PROBE_MS)
@@ -217,10 +219,10 @@ class AdminSession:
         raise AssertionError("the last try returns or raises")
 
     def request(self, requests: Sequence[Request], in_session: int | None = None) -> list[Result]:
-        """The results, in order, one a request; asked in rounds of ``ROUND_REQUESTS_MAX``.
+        """Return the results in order, one for each request; sent in rounds of ``ROUND_REQUESTS_MAX``.
 
-        Reads that a broken connection left without an answer are asked again.  With ``in_session`` they are carried
-        out in that session or not at all (``SessionEnded``).  Raises ``ZkTimeoutException``.
+        Reads that lost their answer with the connection are repeated.  With ``in_session`` the requests are executed in
+        that session or not at all (``SessionEnded``).  Raises ``ZkTimeoutException``.
         """
         for request in requests:
             if isinstance(request, SetAcl):
@@ -242,17 +244,20 @@ class AdminSession:
         return results
 
     def get(self, path: str) -> ZnodeData | None:
-        """A node, None when it is missing.  Raises ``UnavailableError`` when ZooKeeper does not tell (``NoAuth``)."""
+        """A node, None if it does not exist.
+
+        Raises ``UnavailableError`` if ZooKeeper cannot answer (also ``NoAuth``).
+        """
         [result] = self.request([Get(path)])
         return None if isinstance(result, NoNode) else expect_result(result, ZnodeData, path)
 
     def children(self, path: str) -> ChildNames | None:
-        """A node's children, None when it is missing.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+        """A node's children, None if it does not exist.  Raises ``UnavailableError`` if ZooKeeper cannot answer."""
         [result] = self.request([Children(path)])
         return None if isinstance(result, NoNode) else expect_result(result, ChildNames, path)
 
     def get_many(self, wanted: Iterable[str]) -> dict[str, ZnodeData]:
-        """The nodes that exist, by path.  Raises ``UnavailableError`` when ZooKeeper does not tell of one."""
+        """The nodes that exist, by path.  Raises ``UnavailableError`` if ZooKeeper does not answer for one of them."""
         found: dict[str, ZnodeData] = {}
         refused: list[str] = []
         for some in chunks(list(wanted), ROUND_READS_MAX):
@@ -270,7 +275,7 @@ class AdminSession:
         return found
 
     def children_of_many(self, wanted: Iterable[str]) -> dict[str, ChildNames]:
-        """The children of each node that exists, by path.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+        """The children of each existing node, by path.  Raises ``UnavailableError`` if ZooKeeper does not answer."""
         paths_ = list(wanted)
         answers = dict(zip(paths_, self.request([Children(path) for path in paths_]), strict=True))
         refused = [path for path, one in answers.items() if isinstance(one, NoAuth)]
@@ -281,11 +286,11 @@ class AdminSession:
         }
 
     def get_acls(self, wanted: Iterable[str]) -> dict[str, tuple[Acl, ...] | None]:
-        """The access control lists of the nodes that exist, by path, in this order; None: we may not look at it.
+        """Return the access control lists of the existing nodes, by path, in this order; None: no right to read it.
 
-        A list costs a packet.  One that this session read before is not asked for again as long as its node has the
-        same ``czxid`` and ``aversion``, which says that the list was not changed since; many of these are read in one
-        packet, where the server can do that.  Raises ``UnavailableError`` when ZooKeeper does not tell.
+        A list costs a packet.  A list that this session has read is not requested again while its node has the same
+        ``czxid`` and ``aversion``: then it has not changed.  These checks share packets if the server supports
+        that.  Raises ``UnavailableError`` if ZooKeeper does not answer.
         """
         found: dict[str, tuple[Acl, ...] | None] = {}
         for some in chunks(list(wanted), ROUND_READS_MAX):
@@ -310,7 +315,7 @@ class AdminSession:
         return found
 
     def _unchanged(self, known: Sequence[str]) -> dict[str, tuple[Acl, ...]]:
-        """The lists that are as they were when they were read."""
+        """The lists that have not changed since they were read."""
         [nodes] = self.request([GetMany(tuple(known))])
         assert isinstance(nodes, list), "reading many gives a list"
         unchanged: dict[str, tuple[Acl, ...]] = {}
@@ -322,7 +327,7 @@ class AdminSession:
 
 
 class _CachedAcl(NamedTuple):
-    """An access control list as it was read, and what tells that it was not changed since."""
+    """An access control list, and the versions that show whether it has changed since."""
 
     czxid: int
     aversion: int
@@ -330,7 +335,7 @@ class _CachedAcl(NamedTuple):
 
 
 class BrokerAdminSession:
-    """What a tool needs of a cluster of which it knows the brokers alone.  A context manager."""
+    """Access to a cluster of which only the brokers are configured.  A context manager."""
 
     def __init__(self, config: ConsumerConfig, dependencies: AdminDependencies | None = None) -> None:
         dependencies = dependencies or AdminDependencies()
@@ -352,9 +357,9 @@ class BrokerAdminSession:
     def open(
         cls, bootstrap_servers: str, config_file: Path | None = None, dependencies: AdminDependencies | None = None
     ) -> BrokerAdminSession:
-        """Nothing is connected yet.  Raises ``InvalidConfigException``, ``UnknownHostException``.
+        """Return a session; nothing is connected yet.  Raises ``InvalidConfigException``, ``UnknownHostException``.
 
-        Rights and keys come from the file.
+        Credentials and keys come from the file.
         """
         return cls(tools_config(ZOOKEEPER_PLACEHOLDER, config_file, bootstrap_servers), dependencies)
 
@@ -364,37 +369,37 @@ class BrokerAdminSession:
 
 
 AnySession: TypeAlias = AdminSession | BrokerAdminSession
-"""For what tools do at brokers, whether or not they know a ZooKeeper too."""
+"""For tools that work at brokers, with or without a ZooKeeper."""
 
 
 def expect_result(result: object, kind: type[T], path: str) -> T:
-    """The result; ``ZkReadNotAuthorized`` where ZooKeeper refuses it, else ``untold`` says what it answered instead."""
+    """Return the result.  Raises ``ZkReadNotAuthorized`` if ZooKeeper refuses it, else ``unexpected_result_error``."""
     if isinstance(result, kind):
         return result
     if isinstance(result, NoAuth):
         raise read_not_authorized_error([path])
-    raise unexpected_result_error(f"ZooKeeper did not tell about {path}", result)
+    raise unexpected_result_error(f"ZooKeeper did not answer for {path}", result)
 
 
 def unexpected_result_error(words: str, result: object) -> UnavailableError:
-    """What to raise for an answer that does not tell: ``ZkTimeoutException`` where the connection took it along."""
+    """The exception for an unusable answer; ``ZkTimeoutException`` if the connection broke."""
     kind = ZkTimeoutException if isinstance(result, ConnectionLost | SessionEnded) else UnavailableError
     return kind(f"{words}: {zk_error_name(result)}")
 
 
 def read_not_authorized_error(refused: Sequence[str]) -> ZkReadNotAuthorized:
-    """What to raise for nodes that ZooKeeper does not let us read: all of them, and what to do."""
+    """The exception for nodes that ZooKeeper does not let us read, with all their paths and what to do."""
     more = f"\n  and {len(refused) - NODES_SHOWN_MAX} more" if len(refused) > NODES_SHOWN_MAX else ""
     names = "".join(f"\n  {path}" for path in refused[:NODES_SHOWN_MAX])
     return ZkReadNotAuthorized(
-        f"ZooKeeper does not let us read {count_text(len(refused), 'node')} (NoAuth):{names}{more}\nLog in as whom "
-        "their "
-        "access control lists name (zookeeper.auth in the file of settings), or have the right to read added to them"
+        f"ZooKeeper does not let us read {count_text(len(refused), 'node')} (NoAuth):{names}{more}\nUse a login that "
+        "their access control lists name (zookeeper.auth in the file of settings), or add the right to read to the "
+        "lists"
     )
 
 
 def zk_error_name(result: object) -> str:
-    """An error of ZooKeeper in a word or two."""
+    """An error of ZooKeeper in one or two words."""
     return type(result).__name__ if isinstance(result, StoreError) else repr(result)
 
 
@@ -420,7 +425,7 @@ def tools_config(
     bootstrap_servers: str | None = None,
     more: Mapping[str, object] | None = None,
 ) -> ConsumerConfig:
-    """The configuration of a tool: ``zookeeper``, ``bootstrap_servers`` and ``more`` settings win over the file.
+    """The configuration of a tool: ``zookeeper``, ``bootstrap_servers`` and ``more`` settings override the file.
 
     Raises ``InvalidConfigException``.
     """

@@ -1,7 +1,7 @@
-"""The brokers as a tool needs them: who leads what, and one negotiated connection a broker.
+"""The brokers as a tool needs them: the leaders of partitions, and one negotiated connection for each broker.
 
-Nothing is connected before it is asked for.  Each wait has a limit, and a search among brokers has one in all, so a
-cluster that is gone costs ``SEARCH_TIMEOUT_MS`` and a sentence, not a hanging tool.
+A broker is connected at the first request to it.  Each wait has a limit, and a search among brokers has a total limit,
+so with an unreachable cluster a tool fails after ``SEARCH_TIMEOUT_MS`` with an error instead of hanging.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress
 
 CONNECT_TIMEOUT_MS = 3_000
-"""How long a TCP connection of a tool may take to come up."""
+"""How long a tool waits for a TCP connection."""
 
 REQUEST_TIMEOUT_MS = 6_000
 """How long a broker may take to answer a tool: ``--socket.timeout.ms`` of ConsumerOffsetChecker (0.8 to 0.11)."""
@@ -30,7 +30,7 @@ SEARCH_TIMEOUT_MS = 15_000
 """How long brokers are tried one after the other until one answers."""
 
 BROKER_TIMEOUT_MS_MIN = 1_000
-"""Less of that is no chance to answer: with less left, nobody else is tried."""
+"""With less time left than this, no further broker is tried: it could not answer."""
 
 BROKER_REQUEST_ERRORS = (BrokerUnreachable, RemoteProtocolError, KafkaException)
 BrokerRequestError: TypeAlias = BrokerUnreachable | RemoteProtocolError | KafkaException
@@ -48,7 +48,7 @@ class BrokerClient:
         clock: Clock,
         *,
         client_id: str,
-        no_broker_message: str = "no broker is known: start one, or correct the chroot",
+        no_broker_message: str = "no broker is registered: start one, or correct the chroot",
     ) -> None:
         self._find = find
         self._connect = connect
@@ -58,7 +58,7 @@ class BrokerClient:
         self._open: dict[tuple[str, int], tuple[Connection, SupportedVersions]] = {}
 
     def connection_to(self, host: str, port: int) -> tuple[Connection, SupportedVersions]:
-        """A connection and what the broker speaks; the same ones as before if it still holds.
+        """Return a connection and the broker's supported versions; the existing connection if it is still open.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
@@ -78,7 +78,7 @@ class BrokerClient:
         return made
 
     def execute(self, broker: BrokerAddress, operation: Callable[[Connection, SupportedVersions], T]) -> T:
-        """Ask one broker; a connection that broke meanwhile is made anew, once.
+        """Send a request to one broker; if the connection broke meanwhile, connect again, once.
 
         Raises ``BrokerUnreachable``, ``RemoteProtocolError``, ``KafkaException``.
         """
@@ -105,9 +105,10 @@ class BrokerClient:
     ) -> T:
         """``question(connection, ranges, timeout_ms)`` of the first registered broker whose answer ``is_conclusive``.
 
-        The answer of the last one where all of them answer and none tells.  Each has its share of
-        ``SEARCH_TIMEOUT_MS``, so that one which swallows packets leaves time for the others.  Raises
-        ``BrokerUnreachable`` when none tells by then and one of them was not heard, or none is registered.
+        Returns the answer of the last one if all of them answer and none is conclusive.  Each broker gets its part of
+        ``SEARCH_TIMEOUT_MS``, so that a broker that drops packets leaves time for the others.  Raises
+        ``BrokerUnreachable`` when there is no conclusive answer by then and one of them did not answer, or when none is
+        registered.
         """
         brokers = self._find()
         if not brokers:
@@ -131,9 +132,9 @@ class BrokerClient:
     ) -> dict[BrokerAddress, T | BrokerRequestError]:
         """What each of these brokers answers to ``question(connection, ranges, timeout_ms)``, or why it does not.
 
-        All of them have ``SEARCH_TIMEOUT_MS``, and each its share; who is left over by then is not asked.
+        Together they have ``SEARCH_TIMEOUT_MS``, each an equal part; brokers that are left after that are not asked.
         """
-        why = f"it was not asked, since others that do not answer took {SEARCH_TIMEOUT_MS} ms; start those"
+        why = f"it was not asked, because silent brokers used up {SEARCH_TIMEOUT_MS} ms; start those"
         told: dict[BrokerAddress, T | BrokerRequestError] = {
             broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
         }
@@ -143,7 +144,7 @@ class BrokerClient:
     def _results(
         self, brokers: Sequence[BrokerAddress], operation: Callable[[Connection, SupportedVersions, int], T]
     ) -> Iterator[tuple[BrokerAddress, T | BrokerRequestError]]:
-        """One after the other, those first that answered before, until the time is up."""
+        """Ask one after the other, first those that answered before, until the time is up."""
         until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
         for number, broker in enumerate(sorted(brokers, key=lambda each: (each.host, each.port) not in self._open)):
             left_ms = until_ms - self._clock.now_ms()
@@ -166,7 +167,7 @@ class BrokerClient:
         broker_timeout_ms: int,
         until_ms: int,
     ) -> T:
-        """To be found takes no more than the share; an answer may take what is left for all."""
+        """A search takes at most its part of the time; the answer may take all the remaining time."""
         connect_ms, negotiate_ms = (
             min(CONNECT_TIMEOUT_MS, broker_timeout_ms),
             min(REQUEST_TIMEOUT_MS, broker_timeout_ms - NO_RESPONSE_MS),
@@ -175,13 +176,13 @@ class BrokerClient:
         return operation(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
 
     def all(self) -> list[BrokerAddress]:
-        """The registered brokers, by id.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+        """The registered brokers, by id.  Raises ``UnavailableError`` if ZooKeeper does not answer."""
         return sorted(self._find())
 
     def leaders(self, topics: Collection[str] | None) -> LeaderMetadata:
-        """Who leads the partitions of these topics (None: of all).
+        """The leaders of the partitions of these topics (None: of all topics).
 
-        Ask for topics that exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable``
+        Name only existing topics: a broker before 0.11 may create a topic that is named.  Raises ``BrokerUnreachable``
         when no broker answers.
         """
         if topics is not None and not topics:
@@ -195,7 +196,7 @@ class BrokerClient:
         self._open.clear()
 
     def disconnect(self, host: str, port: int) -> None:
-        """End the connection to a broker; the next question opens another and negotiates again."""
+        """End the connection to a broker; the next request connects and negotiates again."""
         known = self._open.pop((host, port), None)
         if known is not None:
             known[0].close()
@@ -204,6 +205,6 @@ class BrokerClient:
 def _no_answer_text(brokers: int, tried: int, heard: int, trouble: str) -> str:
     why = f"the last one: {trouble}" if trouble else f"the search ended after {SEARCH_TIMEOUT_MS} ms"
     if heard:
-        return f"{brokers - heard} of {brokers} brokers did not answer, and the others do not tell; {why}"
+        return f"{brokers - heard} of {brokers} brokers did not answer, and the others have no conclusive answer; {why}"
     among = str(tried) if tried == brokers else f"the first {tried} of {brokers}"
     return f"none of {among} brokers answers; {why}"

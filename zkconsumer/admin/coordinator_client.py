@@ -1,10 +1,11 @@
-"""A tool's line to the coordinator of one group: found, asked, and found again, until the patience ends.
+"""A tool's client of one group's coordinator: finds it, sends requests, and finds it again until retries are used up.
 
-    ask(question)    what may be asked twice: looked for anew after "not me", again after "not yet" and after silence
-    once(question)   what may not: sent once, and whoever asked looks at the world before sending another
+    execute(question)        for requests that may be repeated: finds the coordinator again after "not coordinator",
+                             repeats after "loading" and after a lost connection
+    execute_once(question)   for requests that may not: sends once; the caller checks the result before it repeats
 
-Nothing is asked of a cluster that has no ``__consumer_offsets`` by this file's own doing; the first question about a
-group makes that topic.
+This class does not query a cluster without ``__consumer_offsets`` unless its caller does: the first request for a group
+creates that topic.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRetryPolicy:
-    """When a question is given up: not before ``min_duration_ms`` have passed, and then at the first of the two counts.
+    """When a request is given up: after ``min_duration_ms`` at the earliest, then when either count is reached.
 
-    ``attempts_max``: answers "not me" or "not yet"; a coordinator that cannot even be found is looked for
-    ``coordinators.TRIES_MAX`` times each, so the eight of a tool take 20 seconds at most.
+    ``attempts_max``: answers "not coordinator" or "loading".  A coordinator that cannot be found is searched for
+    ``COORDINATOR_ATTEMPTS_MAX`` times in each attempt, so the eight attempts of a tool take 20 seconds at most.
     ``unreachable_attempts_max``: how often a broker may not answer.
     """
 
@@ -44,11 +45,11 @@ class CoordinatorRetryPolicy:
 
 
 class CoordinatorClient:
-    """One group's coordinator.  One thread.
+    """The coordinator of one group.  One thread.
 
-    Both ways of asking raise ``BrokerUnreachable`` when no broker answers, ``BrokerError`` with the code when they
-    refuse or no coordinator is ready, ``KafkaException`` when they are too old, ``RemoteProtocolError`` for what no
-    broker says.
+    Both methods raise ``BrokerUnreachable`` when no broker answers, ``BrokerError`` with the code when the coordinator
+    refuses or no coordinator is ready, ``KafkaException`` when brokers are too old, ``RemoteProtocolError`` for bytes
+    that are not a valid answer.
     """
 
     def __init__(
@@ -69,8 +70,8 @@ class CoordinatorClient:
         question: Callable[[Connection, SupportedVersions], T],
         retriable_error: Callable[[T], ErrorCode | None] = lambda answer: None,
     ) -> T:
-        """The coordinator's answer; ``retriable_error`` names the error in an answer after which the same is asked
-        again.
+        """Return the coordinator's answer; ``retriable_error`` returns the error in an answer after which the request
+        is repeated.
         """
         error: ErrorCode | None = None
         tries = unreachable = 0
@@ -99,11 +100,12 @@ class CoordinatorClient:
             if tries >= self._retry_policy.attempts_max and self._session.clock.now_ms() >= until_ms:
                 break
             self._pause(COORDINATOR_RETRY_BACKOFF_MS)
-        where = f"group {self._group} has no coordinator that answers (look at {OFFSETS_TOPIC})"
+        where = f"group {self._group} has no coordinator that answers (check the topic {OFFSETS_TOPIC})"
         raise BrokerUnreachable(where) if error is None else BrokerError(error, where)
 
     def execute_once(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
-        """The coordinator's answer, whatever it is; after an error nobody knows whether it was carried out."""
+        """Return the coordinator's answer, whatever it is; after an exception it is unknown whether the request was
+        executed."""
         broker = self._find_coordinator()
         try:
             return question(*self._session.brokers.connection_to(broker.host, broker.port))
@@ -113,7 +115,7 @@ class CoordinatorClient:
             raise
 
     def forget_coordinator(self) -> None:
-        """Somebody else coordinates the group now."""
+        """Another broker coordinates the group now: find it again at the next request."""
         self._coordinator = None
 
     def _find_coordinator(self) -> BrokerAddress:

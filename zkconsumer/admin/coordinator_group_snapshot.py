@@ -1,8 +1,8 @@
-"""Modern groups as tools show them: every broker is asked which groups it coordinates, so nothing is made by asking.
+"""Coordinator groups as tools show them.  Every broker is asked which groups it coordinates, which creates no topic.
 
-FindCoordinator would be the shorter way to one group, and makes brokers create ``__consumer_offsets`` where there is
-none (0.8.2 and later); ListGroups never does.  A broker that does not answer is a sentence in ``words``, and what it
-coordinates is missing.
+FindCoordinator would be the shorter way to one group, but it makes brokers create ``__consumer_offsets`` if it does not
+exist (0.8.2 and later); ListGroups never does.  If a broker does not answer, ``not_known`` has a sentence, and its
+groups are missing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 COORDINATOR_KIND = "coordinator"
-"""The kind of these groups, and of who owns a partition there."""
+"""The kind of these groups, and of their partition owners."""
 
 KAFKA_AUTHORITY = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupListing:
-    """One group, as a list shows it; ``topics``: subscribed to, or given to somebody."""
+    """One group, as a list shows it; ``topics``: subscribed or assigned."""
 
     group: str
     state: str
@@ -50,33 +50,34 @@ class CoordinatorGroupListing:
 
     @property
     def is_offsets_only(self) -> bool:
-        """Whether it never had a member: somebody stores offsets under this name, an old group perhaps."""
+        """Whether the group has offsets and never had a member; perhaps a ZooKeeper group stores them under this
+        name."""
         return not self.protocol_type
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupList:
-    """What the brokers told; ``words`` say what is missing, a sentence a reason."""
+    """The groups that the brokers report; ``not_known`` has one sentence for each reason why groups are missing."""
 
     groups: Mapping[str, tuple[BrokerAddress, CoordinatorGroup]] = field(default_factory=dict)
     not_known: tuple[str, ...] = ()
 
     @property
     def listings(self) -> list[CoordinatorGroupListing]:
-        """By name."""
+        """The listings, by name."""
         return [_line(name, group) for name, (_, group) in sorted(self.groups.items())]
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupSnapshot:
-    """One group, what it has stored, and where its logs end; what is not known is left out, and ``words`` say why."""
+    """One group, its offsets, and its log ends; unknown values are missing, and ``not_known`` has the reasons."""
 
     group: str
     state: CoordinatorGroup
     offsets: Mapping[TopicPartition, int]
     log_ends: Mapping[TopicPartition, int]
     missing_partitions: frozenset[TopicPartition] = frozenset()
-    """Partitions that do not exist, though a member or an offset names them."""
+    """Partitions that do not exist although a member or an offset names them."""
 
     not_known: tuple[str, ...] = ()
     are_offsets_known: bool = True
@@ -85,18 +86,18 @@ class CoordinatorGroupSnapshot:
 def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
     """Every group of every live broker.
 
-    Never raises for a broker's sake; ``UnavailableError`` when ZooKeeper does not tell of them.
+    Raises nothing if a broker does not answer; ``UnavailableError`` if ZooKeeper does not list the brokers.
     """
     found: dict[str, tuple[BrokerAddress, CoordinatorGroup]] = {}
     words: list[str] = []
     try:
-        # Not only those that were given: a bootstrap server is one of many.
+        # Ask all brokers, not only those that were given: a bootstrap server is one of many.
         addresses = sorted(brokers.leaders(None).brokers.values())
     except BROKER_REQUEST_ERRORS as error:
-        return CoordinatorGroupList({}, (f"modern groups are not known: {error}",))
+        return CoordinatorGroupList({}, (f"coordinator groups are not known: {error}",))
     for address, told in brokers.execute_on_each(addresses, list_coordinator_groups).items():
         if isinstance(told, BROKER_REQUEST_ERRORS):
-            words.append(f"modern groups of the broker {address.host}:{address.port} are not known: {told}")
+            words.append(f"coordinator groups of the broker {address.host}:{address.port} are not known: {told}")
             continue
         found |= {name: (address, group) for name, group in told.items()}
     return CoordinatorGroupList(found, tuple(words))
@@ -105,13 +106,13 @@ def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
 def read_coordinator_group_snapshot(
     brokers: BrokerClient, group: str
 ) -> tuple[CoordinatorGroupSnapshot | None, tuple[str, ...]]:
-    """The group, None when no broker that answers knows it; and then, which brokers did not answer."""
+    """The group, None if no answering broker has it; and, if None, which brokers did not answer."""
     listed = list_all_coordinator_groups(brokers)
     if group not in listed.groups:
         return None, listed.not_known
     coordinator, state = listed.groups[group]
     given = {tp for member in state.members for tp in member.partitions}
-    words: list[str] = []  # another broker that does not answer has nothing of a group that this one coordinates
+    words: list[str] = []  # this broker coordinates the group, so silent brokers have no data of it
     is_known = True
     offsets: dict[TopicPartition, int] = {}
     try:
@@ -132,7 +133,7 @@ def read_coordinator_group_snapshot(
 
 
 def coordinator_group_rows(look: CoordinatorGroupSnapshot, topics: Collection[str] = ()) -> list[GroupDescribeRow]:
-    """Every partition that was given to somebody or has an offset, sorted; then every member that has none."""
+    """Every partition that is assigned or has an offset, sorted; then every member without partitions."""
     owners = {tp: member for member in look.state.members for tp in member.partitions}
     rows = []
     for tp in sorted(owners.keys() | look.offsets.keys()):
@@ -167,7 +168,7 @@ def coordinator_group_rows(look: CoordinatorGroupSnapshot, topics: Collection[st
 
 
 def coordinator_group_json(look: CoordinatorGroupSnapshot) -> dict[str, object]:
-    """The group and its members, for programs."""
+    """The group and its members, for JSON output."""
     return {
         "state": look.state.state,
         "protocol_type": look.state.protocol_type or None,
@@ -196,7 +197,7 @@ def _line(name: str, group: CoordinatorGroup) -> CoordinatorGroupListing:
 def _offsets(
     connection: Connection, ranges: SupportedVersions, group: str, given: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """All that is stored; of brokers that cannot be asked for all (before 0.10.2), that of the partitions given."""
+    """All stored offsets; from brokers that cannot list all (before 0.10.2), those of the given partitions."""
     partitions = None if ranges.supports(OFFSET_FETCH, ALL_TOPICS_IS_NULL_FROM) else given
     if partitions is not None and not partitions:
         return {}

@@ -1,8 +1,8 @@
-"""Kafka's side of a group, as far as a tool may look: who coordinates it, and what Kafka has stored for it.
+"""Finds the coordinator of a group and reads what Kafka has stored for the group.
 
-Nobody is asked on a cluster without the topic of Kafka's offsets: the question alone would make brokers create it
-(0.8.2 and later).  Every wait is bounded, and what cannot be had is a sentence beside what can: the original's
-ConsumerOffsetChecker hangs where no broker can name a coordinator.
+On a cluster without the topic of Kafka's offsets no request is sent: the request itself would make brokers create the
+topic (0.8.2 and later).  Every wait is bounded, and the result contains a sentence for data that could not be read.
+Kafka's ConsumerOffsetChecker hangs if no broker can name a coordinator.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where Kafka keeps offsets (0.8.2 and later)."""
+"""The topic in which Kafka stores offsets (0.8.2 and later)."""
 
 COORDINATOR_ATTEMPTS_MAX = 4
 COORDINATOR_RETRY_BACKOFF_MS = 500
-"""How often a coordinator is looked for that is being elected or loads its part, and the pause in between."""
+"""How often the search for a coordinator is repeated while it is elected or loads, and the pause between."""
 
 OFFSET_FETCH_PARTITIONS_MAX = 2_000
 """Partitions in one OffsetFetch."""
@@ -42,7 +42,7 @@ OFFSET_FETCH_PARTITIONS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class StoredKafkaOffsets:
-    """What Kafka has stored.  ``problem`` says why nothing is known; it is empty when Kafka just has nothing."""
+    """What Kafka has stored.  ``problem``: why nothing is known; empty if Kafka has stored nothing."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     problem: str = ""
@@ -51,7 +51,7 @@ class StoredKafkaOffsets:
 def discover_coordinator(
     brokers: BrokerClient, group: str, pause: Callable[[int], object] | None = None
 ) -> BrokerAddress:
-    """Who coordinates the group.
+    """Return the broker that coordinates the group.
 
     Raises ``BrokerUnreachable`` when no broker answers, ``KafkaException`` when none can name one after
     ``COORDINATOR_ATTEMPTS_MAX`` questions or all are too old (before 0.8.2).
@@ -78,9 +78,9 @@ def fetch_kafka_offsets(
     all_topics: Collection[str],
     pause: Callable[[int], object] | None = None,
 ) -> StoredKafkaOffsets:
-    """What Kafka has stored for these partitions; never raises for a broker's sake.
+    """What Kafka has stored for these partitions; never raises if a broker does not answer.
 
-    ``all_topics``: those that exist; without ``__consumer_offsets`` among them nobody is asked.
+    ``all_topics``: the existing topics; without ``__consumer_offsets`` among them no broker is asked.
     """
     if OFFSETS_TOPIC not in all_topics or not partitions:
         return StoredKafkaOffsets()

@@ -1,6 +1,6 @@
-"""Deleting groups that brokers coordinate: looked at as they are listed, deleted by their coordinators (1.1, KIP-229).
+"""Deletes groups that brokers coordinate: finds them by ListGroups; their coordinators delete them (1.1, KIP-229).
 
-The coordinator itself refuses a group with members in the moment in which it deletes, so nothing is fenced here.
+The coordinator rejects the request if the group has members at that moment, so no fence is needed here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupDeletion:
-    """One group.  ``status`` other than ``would delete``: nothing goes, ``reason`` says what stands in the way.
+    """One group.  ``status`` other than ``would delete``: nothing is deleted, and ``reason`` names the cause.
 
-    ``had_members``: it had members of the coordinator; what else stores offsets may be an old group.
+    ``had_members``: whether it had members of the coordinator; otherwise the offsets may belong to a ZooKeeper group.
     """
 
     group: str
@@ -38,10 +38,10 @@ class CoordinatorGroupDeletion:
 
 
 def plan_coordinator_group_deletion(session: AnySession, groups: Sequence[str]) -> list[CoordinatorGroupDeletion]:
-    """What deleting these groups would take.
+    """Return what the deletion of these groups would do.
 
-    Raises ``UnavailableError`` when a broker that does not answer may know one of them, ``BROKER_REQUEST_ERRORS`` when
-    a coordinator does not tell what is stored.
+    Raises ``UnavailableError`` when a broker that does not answer may coordinate one of them, ``BROKER_REQUEST_ERRORS``
+    when a coordinator does not return the stored offsets.
     """
     listed = list_all_coordinator_groups(session.brokers)
     missing = [group for group in groups if group not in listed.groups]
@@ -63,7 +63,7 @@ def _plan_one(session: AnySession, group: str, found: CoordinatorGroup) -> Coord
     store = KafkaOffsetAdmin(session, group)
     if not store.can_delete_group():
         why = (
-            "brokers before 1.1 delete no groups; they drop one by themselves when its offsets have expired "
+            "brokers before 1.1 cannot delete groups; they delete a group when all its offsets have expired "
             "(offsets.retention.minutes)"
         )
         return replace(target, status="rejected", reason=why)
@@ -73,12 +73,13 @@ def _plan_one(session: AnySession, group: str, found: CoordinatorGroup) -> Coord
 def execute_coordinator_group_deletion(
     session: AnySession, target: CoordinatorGroupDeletion
 ) -> CoordinatorGroupDeletion:
-    """Delete what ``plan_coordinator_group_deletion`` found; whoever came meanwhile is refused by the coordinator.
+    """Delete what ``plan_coordinator_group_deletion`` found; the coordinator rejects it if a member has joined
+    meanwhile.
 
-    A group that is gone by now, perhaps by our own question whose answer was lost, is deleted.  Raises
-    ``BROKER_REQUEST_ERRORS``.
+    A group that does not exist any more, perhaps because of our own request whose answer was lost, counts as deleted.
+    Raises ``BROKER_REQUEST_ERRORS``.
     """
-    assert target.status == "would delete", "what stands in the way was not looked at"
+    assert target.status == "would delete", "only such groups can be deleted"
     error = KafkaOffsetAdmin(session, target.group).delete_group()
     if error in (NONE, GROUP_ID_NOT_FOUND):
         return replace(target, status="deleted")

@@ -1,21 +1,22 @@
-"""Deleting groups that nobody is in: the original's rules, made as atomic as ZooKeeper can.
+"""Deletes ZooKeeper groups without members, by the rules of Kafka's tool, as atomically as ZooKeeper allows.
 
-A group is *active* while ``ids`` has children; then nothing of it is touched (0.9 to 1.1).  The original looks, and
-then deletes node by node, so a member that joins in between loses its registration and its claims.  Here:
+A group is *active* while ``ids`` has children; then nothing of it is changed (0.9 to 1.1).  Kafka's tool checks this
+first and then deletes node by node, so a member that joins in between loses its registration and its owner nodes.
+Here:
 
-    up to NODES_PER_MULTI_MAX nodes   one multi: delete ``ids`` and everything else, or nothing.  A member that joined
-                                    is a child of ``ids``: the multi fails, and so does a node that appeared meanwhile
-    more                            the same for ``ids`` alone, and in the same multi an *ephemeral* ``ids`` in its
-                                    place.  ZooKeeper lets nobody make children below an ephemeral node, so whoever
-                                    joins is refused until the last multi has deleted the rest.  If this program dies,
-                                    the fence goes with its session, and the command can be run again
+    up to NODES_PER_MULTI_MAX nodes   one multi deletes ``ids`` and everything else, or nothing.  A member that joined
+                                    is a child of ``ids``, so the multi fails; it also fails for any other new node
+    more                            one multi deletes ``ids`` and creates an *ephemeral* ``ids`` in its place.
+                                    ZooKeeper allows no children below an ephemeral node, so no member can join until
+                                    the last multi has deleted the rest.  If this program dies, the fence ends with
+                                    its session, and the command can be run again
 
-A single topic goes the second way, with ``ids`` put back.  What remains: a member that was paused when its session
-ended writes its offsets again when it wakes (the original asks nobody), so ``/consumers/G/offsets`` may come back; and
-members with offsets in Kafka have those there still.
+The deletion of a single topic uses the second way, and recreates ``ids``.  Two limits remain.  A member that was paused
+when its session ended writes its offsets again when it resumes (the Scala consumer does not check), so
+``/consumers/G/offsets`` may reappear.  And members with offsets in Kafka still have those.
 
-A group on the move is refused: ``zkconsumer migrate`` decides about it.  What one that has moved left behind goes like
-any other; its control znode stays, and keeps members of ours from beginning anew in ZooKeeper.
+A migrating group is rejected: ``zkconsumer migrate`` decides about it.  The znodes of a migrated group are deleted like
+any other; its control znode stays, so that members of zkconsumer do not start again in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -55,17 +56,18 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
 
 NODES_PER_MULTI_MAX = MULTI_OPS_MAX - 10
-"""Nodes that one multi deletes."""
+"""Nodes that one multi deletes at most."""
 
 TREE_NODES_MAX = 2_000_000
-"""Nodes below one group that are taken for a group."""
+"""A tree with more nodes is not accepted as a group."""
 
 TRIES_MAX = 3
-"""How often the nodes are listed anew when one appeared or went in the middle."""
+"""How often the nodes are listed again after some appeared or disappeared."""
 
 DELETION_FENCE_DATA = b"zkconsumer groups delete"
 DELETION_FENCE_VERSION = 1
-"""The data of the ephemeral ``ids``, and its version: it is set once after it was made, a member's never is."""
+"""The data of the ephemeral ``ids``, and its version: it is set once after its creation, a member's ``ids`` never
+is."""
 
 OP_OVERHEAD_BYTES = 64
 
@@ -76,10 +78,10 @@ DeletionStatus: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletion:
-    """What one group loses.
+    """What is deleted of one group.
 
-    ``topic`` None: all of it.  ``nodes``: every path that goes, children before parents.  ``status`` other than
-    ``would delete``: nothing goes, ``reason`` says what stands in the way.
+    ``topic`` None: all of it.  ``nodes``: every path to delete, children before parents.  ``status`` other than
+    ``would delete``: nothing is deleted, and ``reason`` names the cause.
     """
 
     group: str
@@ -91,10 +93,10 @@ class GroupDeletion:
 
 
 def plan_group_deletion(session: AdminSession, group: str, topic: str | None = None) -> GroupDeletion:
-    """What deleting a group, or one topic of it, would take.  Raises ``InvalidNameError``, ``UnavailableError``.
+    """Plan the deletion of a group, or of one topic of it.  Raises ``InvalidNameError``, ``UnavailableError``.
 
-    A group whose only topic it is goes whole.  (The original looks at the topics with owners only, and so takes the
-    offsets of all the others as well.)
+    If the topic is the group's only one, the whole group is deleted.  (Kafka's tool considers only topics with owner
+    nodes, and so deletes the offsets of all other topics as well.)
     """
     if topic is not None:
         paths.check_topic(topic)
@@ -121,7 +123,7 @@ def plan_group_deletion(session: AdminSession, group: str, topic: str | None = N
 
 
 def _topic_of(path: str) -> str | None:
-    """T of ``/consumers/G/owners/T`` and ``/consumers/G/offsets/T``."""
+    """Return T of ``/consumers/G/owners/T`` and ``/consumers/G/offsets/T``."""
     match path.split("/"):
         case ["", _, _, "owners" | "offsets", topic]:
             return topic
@@ -137,13 +139,15 @@ def _check_deletion(session: AdminSession, target: GroupDeletion, members: int) 
         return replace(target, status="active", reason=registered_text(members))
     control, version, problem = read_control(session, target.group)
     if version is not None and (control is None or not control.is_over):
-        how = f"cannot be read ({problem})" if control is None else f"says that it is on the move ({control.phase})"
+        how = (
+            f"cannot be read ({problem})" if control is None else f"shows that the group is migrating ({control.phase})"
+        )
         return replace(target, status="migrating", reason=f"{paths.control(target.group)} {how}")
     return target
 
 
 def plan_topic_deletion(session: AdminSession, groups: Iterable[str], topic: str) -> list[GroupDeletion]:
-    """The same for every group that has something of the topic.  One without offsets does not stop the run."""
+    """Plan this for every group that has nodes of the topic.  A group without offsets does not stop the run."""
     found = (plan_group_deletion(session, group, topic) for group in _groups_with(session, list(groups), topic))
     return [target for target in found if target.status != "missing"]
 
@@ -157,7 +161,7 @@ def _groups_with(session: AdminSession, groups: Sequence[str], topic: str) -> li
 
 
 def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
-    """Every node from ``root`` down, breadth first, each level in one pipelined round."""
+    """Return every node from ``root`` down, breadth first, each level in one pipelined round."""
     found: dict[str, Stat] = {}
     level = [root]
     while level:
@@ -169,7 +173,7 @@ def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
             found[path] = children.stat
             following += [f"{path}/{name}" for name in children.names]
         if len(found) + len(following) > TREE_NODES_MAX:
-            raise UnavailableError(f"{root} has more than {TREE_NODES_MAX} nodes: that is no consumer group")
+            raise UnavailableError(f"{root} has more than {TREE_NODES_MAX} nodes: this is not a consumer group")
         level = following
     return found
 
@@ -178,12 +182,12 @@ def _tree(session: AdminSession, root: str) -> dict[str, Stat]:
 
 
 def execute_deletion(session: AdminSession, target: GroupDeletion) -> GroupDeletion:
-    """Delete what ``plan_*`` found, if it still holds; the nodes are listed anew when some appeared or went.
+    """Delete what ``plan_*`` found, if it is still valid; list the nodes again if some appeared or disappeared.
 
-    Raises ``PreconditionFailed`` (somebody joined, the right is missing: nothing was deleted), ``UnavailableError``
-    when ZooKeeper does not answer or stops in the middle: run it again.
+    Raises ``PreconditionFailed`` (a member joined, or the right is missing: nothing was deleted), ``UnavailableError``
+    when ZooKeeper does not answer or fails in the middle: run it again.
     """
-    assert target.status == "would delete", "what stands in the way was not looked at"
+    assert target.status == "would delete", "only such groups can be deleted"
     for attempt in range(TRIES_MAX):
         failed = _delete_in_one_multi(session, target) if _fits_one_multi(target) else _delete_fenced(session, target)
         if failed is None:
@@ -215,11 +219,11 @@ def _multi(session: AdminSession, ops: Sequence[Op]) -> MultiFailed | None:
     if isinstance(result, MultiFailed):
         return result
     what = zk_error_name(result) if isinstance(result, StoreError) else repr(result)
-    raise UnavailableError(f"ZooKeeper did not say whether it deleted {ops[0].path} and others ({what}): run it again")
+    raise UnavailableError(f"ZooKeeper did not confirm that it deleted {ops[0].path} and others ({what}): run it again")
 
 
 def _delete_in_one_multi(session: AdminSession, target: GroupDeletion) -> MultiFailed | None:
-    """Everything in one multi.  ``ids`` is in it: deleted for good with the group, or deleted and made anew."""
+    """Delete everything in one multi, including ``ids``; for a single topic ``ids`` is created again."""
     deletes: list[Op] = [DeleteOp(path) for path in target.nodes]
     ids = paths.ids(target.group)
     if ids in target.nodes:
@@ -228,7 +232,7 @@ def _delete_in_one_multi(session: AdminSession, target: GroupDeletion) -> MultiF
 
 
 def _no_member_check(session: AdminSession, group: str) -> list[Op]:
-    """Operations that fail when somebody is registered, and otherwise change nothing but the node's age."""
+    """Operations that fail if a member is registered, and otherwise only recreate the node."""
     ids = paths.ids(group)
     if session.get(ids) is None:
         return [CreateOp(ids), DeleteOp(ids)]
@@ -236,22 +240,20 @@ def _no_member_check(session: AdminSession, group: str) -> list[Op]:
 
 
 def _delete_fenced(session: AdminSession, target: GroupDeletion) -> MultiFailed | None:
-    """Many nodes: nobody can register until the last of them is gone."""
+    """Delete many nodes: no member can register until the last of them is deleted."""
     ids, root = paths.ids(target.group), paths.group_root(target.group)
     had_ids = session.get(ids) is not None
     fence: list[Op] = [CreateOp(ids, ephemeral=True), SetOp(ids, DELETION_FENCE_DATA)]
     failed = _multi(session, [DeleteOp(ids), *fence] if had_ids else fence)
     if failed is not None:
         return failed
-    # Only ours has this version: an ``ids`` that a member made after our session had ended is a new one.
+    # Only our ``ids`` has this version: one that a member made after the end of our session is a new node.
     fence_check = CheckOp(ids, DELETION_FENCE_VERSION)
     for some in _packets([path for path in target.nodes if path not in (ids, root)]):
         failed = _delete_some(session, fence_check, some)
         if failed is not None:
             _multi(session, [fence_check, DeleteOp(ids), *([CreateOp(ids)] if had_ids else [])])
-            raise UnavailableError(
-                f"stopped in the middle, some of it is deleted: {_failure_text(failed)}. Run it again"
-            )
+            raise UnavailableError(f"stopped in the middle, a part is deleted: {_failure_text(failed)}. Run it again")
     last: list[Op] = [fence_check, DeleteOp(ids)]
     if target.topic is None:
         last.append(DeleteOp(root))
@@ -261,7 +263,7 @@ def _delete_fenced(session: AdminSession, target: GroupDeletion) -> MultiFailed 
 
 
 def _packets(nodes: Sequence[str]) -> Iterator[list[str]]:
-    """Children come before parents already, and packets are sent in their order."""
+    """Children come before parents, and the multis are sent in this order."""
     longest = max(map(len, nodes), default=0) + OP_OVERHEAD_BYTES
     return chunks(nodes, max(1, min(NODES_PER_MULTI_MAX, PACKET_BYTES_MAX // 2 // longest)))
 
@@ -270,7 +272,7 @@ def _delete_some(session: AdminSession, fence_check: CheckOp, nodes: Sequence[st
     failed = _multi(session, [fence_check, *(DeleteOp(path) for path in nodes)])
     if failed is None or not isinstance(failed.error, NoNode) or not failed.failed:
         return failed
-    for path in nodes:  # some were gone already
+    for path in nodes:  # some do not exist any more
         failed = _multi(session, [fence_check, DeleteOp(path)])
         if failed is not None and (not isinstance(failed.error, NoNode) or not failed.failed):
             return failed

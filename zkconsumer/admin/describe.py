@@ -1,9 +1,9 @@
-"""A group as rows: what ``zkconsumer groups describe`` and ``zkconsumer lag`` show.  Decides, and asks nobody.
+"""A group as rows, for ``zkconsumer groups describe`` and ``zkconsumer lag``.  Pure: sends no requests.
 
-``current_offset`` is what a member would start from if it were restarted now, as far as can be seen: a control znode
-that gives the authority to Kafka is above everything; then ``offsets.storage`` and ``dual.commit.enabled`` of the file
-that was given; without them ZooKeeper, and Kafka only where ZooKeeper has nothing (a member's own settings stand in no
-znode).  ``authority`` says which store it is.
+``current_offset`` is the offset from which a member would start if it were restarted now, as far as it can be known.
+First counts a control znode that gives the authority to Kafka; then ``offsets.storage`` and ``dual.commit.enabled`` of
+the given file; without a file ZooKeeper, and Kafka only if ZooKeeper has no offset (a member's own settings are in no
+znode).  ``authority`` names that store.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from zkconsumer.admin.zookeeper_group import ZooKeeperGroup
 
 OffsetStorageMode: TypeAlias = Literal["zookeeper", "kafka", "dual", "unknown"]
-"""What the members are told to store in: ``unknown`` when no file says so."""
+"""The configured store of the members: ``unknown`` if no file is given."""
 
 UNKNOWN = "?"
-"""What a table shows where a server did not answer, or a znode cannot be read; what is not there is shown otherwise."""
+"""Shown in a table if a server did not answer or a znode cannot be read; a value that does not exist is shown as -."""
 
 COLUMNS = (
     "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID",
     "ZK-OFFSET", "KAFKA-OFFSET", "AUTHORITY", "OWNER-KIND",
 )  # fmt: skip
-"""As kafka-consumer-groups has them and in its order, then ours."""
+"""The columns of kafka-consumer-groups in its order, then ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescribeRow:
     """One partition, or one topic of a member that owns no partition at all.
 
-    ``client_id`` is that of a modern member: no znode holds one.  ``owner_kind``: ``zkconsumer``, ``scala``,
-    ``foreign``, ``persistent``, ``fence`` (a migration's) or ``coordinator``.  ``unknown``: what is None because a
-    server did not answer, of ``current_offset``, ``log_end_offset``, ``kafka_offset`` and ``consumer_id``; or because
-    the offset znode holds no number, of ``current_offset`` and ``zk_offset``.
+    ``client_id`` is known only of a coordinator's member: no znode contains it.  ``owner_kind``: ``zkconsumer``,
+    ``scala``, ``foreign``, ``persistent``, ``fence`` (of a migration) or ``coordinator``.  ``unknown``: which of
+    ``current_offset``, ``log_end_offset``, ``kafka_offset`` and ``consumer_id`` are None because a server did not
+    answer, or which of ``current_offset`` and ``zk_offset`` because the offset znode does not contain a number.
     """
 
     group: str
@@ -57,26 +57,26 @@ class GroupDescribeRow:
 
     @property
     def is_lag_unknown(self) -> bool:
-        """Whether there may be a lag that nobody knows; where there is no offset, or no log, there is none."""
+        """Whether there may be a lag that is unknown; without an offset or a log there is no lag."""
         return bool(self.unknown & {"current_offset", "log_end_offset"}) and not (
             self.current_offset is None and "current_offset" not in self.unknown
         )
 
     @property
     def lag(self) -> int | None:
-        """Records between the offset and the end of the log; below zero when the log was cut (0.8 to 1.1)."""
+        """Records between the offset and the end of the log; negative if the log was truncated (0.8 to 1.1)."""
         if self.current_offset is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.current_offset
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """In the order of ``COLUMNS``; ``UNKNOWN`` where a value is not known."""
+        """The values in the order of ``COLUMNS``; ``UNKNOWN`` for unknown values."""
         values = self._values
         return tuple(UNKNOWN if name in self._unknown else value for name, value in values.items())
 
     def to_json(self) -> dict[str, object]:
-        """The same, by name; ``unknown`` names what is null because it is not known."""
+        """The values by name; ``unknown`` names the values that are null because they are unknown."""
         return {**self._values, "unknown": sorted(self._unknown)}
 
     @property
@@ -103,11 +103,11 @@ def describe(
     unknown_ends: Collection[TopicPartition] = (),
     is_kafka_known: bool = True,
 ) -> list[GroupDescribeRow]:
-    """Every partition, sorted; then every member that owns none, a row for each topic that it wants.
+    """Every partition, sorted; then every member without partitions, a row for each topic that it subscribes to.
 
-    ``ends`` and ``kafka`` lack what is not there, and what is not known: ``unknown_ends`` are partitions whose leader
-    did not answer, and ``is_kafka_known`` is False where the coordinator did not.  ``topics``: only these, if any are
-    given.
+    ``ends`` and ``kafka`` contain neither values that do not exist nor unknown ones: ``unknown_ends`` are partitions
+    whose leader did not answer, and ``is_kafka_known`` is False if the coordinator did not.  ``topics``: only these, if
+    any are given.
     """
     wanted = set(topics)
     rows = [
@@ -167,7 +167,7 @@ def _row(
 def current_offset(
     in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorageMode, authority: str
 ) -> tuple[int | None, str]:
-    """Where a restarted member starts, and which store says so; None: there is no offset, its reset policy counts."""
+    """The start offset of a restarted member, and its store; None: there is no offset, so its reset policy applies."""
     if authority == "kafka" or storage == "kafka":
         return in_kafka, "kafka"
     if authority == UNKNOWN:
@@ -180,7 +180,7 @@ def current_offset(
 
 
 def differing_offsets(state: ZooKeeperGroup, kafka: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """The partitions of which both stores have an offset, and not the same."""
+    """The partitions with different offsets in the two stores."""
     return [
         tp for tp, node in state.offsets.items()
         if node.offset is not None and tp in kafka and kafka[tp] != node.offset

@@ -1,11 +1,11 @@
-"""Both offset stores of one group, as the ``offsets`` commands need them: looked at once, then written.
+"""Both offset stores of one group, as the ``offsets`` commands need them: first read, then written.
 
-    look()     members, the control znode, the offsets in ZooKeeper with their versions, the offsets in Kafka
-    plan       made by pure functions from what was seen (``offset_plan``)
-    refusal()  what must not be overlooked: somebody is there, or the authority is elsewhere
-    write()    the plan's rows: ZooKeeper first, where each write names what it replaces, then Kafka
+    read()               members, the control znode, the offsets in ZooKeeper with their versions, the offsets in Kafka
+    plan                 made by pure functions from the snapshot (``offset_plan``)
+    rejection_reason()   why nothing may be written: members are active, or the other store has the authority
+    write()              the plan's rows: ZooKeeper first, where each write names the version it replaces, then Kafka
 
-With brokers alone there is Kafka's store only, and members that an old group of the name has are not seen.
+With brokers only there is only Kafka's store, and members of a ZooKeeper group of that name are not visible.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ NO_SUCH_TOPIC = "there is no such topic"
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsetsSnapshot:
-    """A group's stores as they were looked at.  ``kafka`` is None when it was not looked at, or ``kafka_problem``."""
+    """A group's stores as they were read.
+
+    ``kafka`` is None if it was not read, or ``kafka_problem`` has the reason.
+    """
 
     group: str
     members: Sequence[str]
@@ -63,16 +66,16 @@ class GroupOffsetsSnapshot:
     control_problem: str
     coordinator_group: CoordinatorGroup | None = None
     is_zookeeper_read: bool = True
-    """False with brokers alone."""
+    """False with brokers only."""
 
     @property
     def unreadable(self) -> list[OffsetNode]:
-        """The offset znodes that hold no number."""
+        """The offset znodes that do not contain a number."""
         return [node for node in self.zookeeper.values() if node.problem]
 
     @property
     def may_have_unseen_members(self) -> bool:
-        """Whether nobody looked into ZooKeeper, and what Kafka has stored is of no modern member's making."""
+        """Whether ZooKeeper was not read, and no member of the coordinator stored the offsets in Kafka."""
         has_been_modern = self.coordinator_group is not None and bool(self.coordinator_group.protocol_type)
         return not self.is_zookeeper_read and bool(self.kafka) and not has_been_modern
 
@@ -83,39 +86,39 @@ class GroupOffsetsSnapshot:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing shows that there is such a group: no member, and no offset in a store that was looked at."""
+        """Whether the group does not exist: it has no member, and no offset in a store that was read."""
         has_been_modern = self.coordinator_group is not None and bool(self.coordinator_group.protocol_type)
         is_unknown = bool(self.kafka_problem)
         return not (self.members or self.zookeeper or self.kafka or self.control or has_been_modern or is_unknown)
 
     @property
     def is_migrated(self) -> bool:
-        """Whether a migration has given the authority to Kafka, so that nobody reads what is in ZooKeeper."""
+        """Whether a migration has given the authority to Kafka, so that no member reads the offsets in ZooKeeper."""
         return self.control is not None and self.control.authority == "kafka"
 
     def offsets_in(self, store: OffsetStoreName) -> Mapping[TopicPartition, int | None]:
-        """What each partition has there; None: a znode that holds no offset."""
+        """The offset of each partition in this store; None: the znode does not contain an offset."""
         if store == "zookeeper":
             return {tp: node.offset for tp, node in self.zookeeper.items()}
-        assert self.kafka is not None, "whoever needs Kafka's offsets looks at them"
+        assert self.kafka is not None, "Kafka's offsets were not read"
         return dict(self.kafka)
 
     def rejection_reason(self, stores: Sequence[OffsetStoreName]) -> str:
-        """Why nothing may be written now; empty when it may."""
+        """Why nothing may be written now; empty if it may."""
         if self.control_problem:
             return f"the control znode of group {self.group} cannot be read ({self.control_problem}); repair it first"
         if self.control is not None and self.is_migrated and "zookeeper" in stores:
             return (
-                f"the offsets of group {self.group} are kept in Kafka now (migration {self.control.migration_id}), "
-                "and no member would read what is written to ZooKeeper; write to the store kafka"
+                f"the offsets of group {self.group} are in Kafka now (migration {self.control.migration_id}), "
+                "and no member reads what is written to ZooKeeper; use --store kafka"
             )
         if self.members:
             names = ", ".join(self.members[:MEMBERS_SHOWN_MAX])
             more = len(self.members) - MEMBERS_SHOWN_MAX
             return (
                 f"group {self.group} is active: {names}{f' and {more} more' if more > 0 else ''}. A running owner "
-                "writes its own position over any offset at its next commit, so stop all members first. "
-                f"Where they run: zkconsumer groups describe {shlex.quote(self.group)}"
+                "overwrites any offset with its own position at its next commit, so stop all members first. "
+                f"Their hosts: zkconsumer groups describe {shlex.quote(self.group)}"
             )
         if (
             "kafka" in stores
@@ -123,23 +126,22 @@ class GroupOffsetsSnapshot:
             and has_only_placeholder_member(self.coordinator_group, self.control)
         ):
             return (
-                f"the placeholder member of a migration keeps the modern group {self.group} empty, and brokers take "
-                "commits of members only: finish the migration or take it back first. Where it stands: "
+                f"the placeholder member of a migration blocks the coordinator group {self.group}, and brokers accept "
+                "commits of its members only: finish the migration or roll it back first. Its state: "
                 f"zkconsumer migrate status {shlex.quote(self.group)}"
             )
         if "kafka" in stores and self.coordinator_group is not None and self.coordinator_group.has_members:
             members = count_text(len(self.coordinator_group.members), "member")
             return (
-                f"a modern group of the name {self.group} is alive ({self.coordinator_group.state}, {members}), and "
-                "brokers "
-                "take commits of its members only: stop it first. Where they run: zkconsumer groups describe "
+                f"the coordinator group {self.group} has members ({self.coordinator_group.state}, {members}), and "
+                "brokers accept commits of its members only: stop them first. Their hosts: zkconsumer groups describe "
                 f"{shlex.quote(self.group)}"
             )
         return ""
 
 
 def has_only_placeholder_member(modern: CoordinatorGroup, control: ControlRecord | None) -> bool:
-    """Whether the only member of the coordinator's group is the one with which a migration keeps it empty."""
+    """Whether the only member of the coordinator's group is the placeholder member of a migration."""
     if control is None or control.is_over or not modern.members:
         return False
     return all(member.client_id == placeholder_client_id(control.migration_id) for member in modern.members)
@@ -150,15 +152,15 @@ class GroupOffsetStores:
 
     def __init__(self, session: AnySession, group: str) -> None:
         self._session = session
-        # Brokers take any name; only in a path must it be a safe one.
+        # Brokers accept any name; only in a path it must be a safe one.
         self._group = paths.check_group(group) if isinstance(session, AdminSession) else group
         self._kafka = KafkaOffsetAdmin(session, group)
 
     def read(self, stores: Sequence[OffsetStoreName], *, include_kafka: bool = False) -> GroupOffsetsSnapshot:
-        """Look at the group.  Kafka is asked when ``stores`` has it, or, where it may fail, with ``include_kafka``.
+        """Read the group.  Kafka is read if ``stores`` contains it, or, where it may fail, with ``include_kafka``.
 
-        Raises ``UnavailableError`` when ZooKeeper does not tell, and what ``KafkaOffsetAdmin.read`` raises when Kafka
-        is needed.
+        Raises ``UnavailableError`` when ZooKeeper does not answer, and what ``KafkaOffsetAdmin.read_offsets`` raises
+        when Kafka is needed.
         """
         if not isinstance(self._session, AdminSession):
             return self._read_from_brokers(stores)
@@ -180,13 +182,13 @@ class GroupOffsetStores:
         )
 
     def _read_from_brokers(self, stores: Sequence[OffsetStoreName]) -> GroupOffsetsSnapshot:
-        assert "zookeeper" not in stores, "whoever knows brokers alone is refused before"
+        assert "zookeeper" not in stores, "with brokers only the command rejects this store"
         kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
         modern = self._coordinator_group()
         return GroupOffsetsSnapshot(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_read=False)
 
     def _coordinator_group(self) -> CoordinatorGroup | None:
-        """None where its coordinator does not tell: whatever is written then, the broker itself stands guard."""
+        """None if its coordinator does not answer: then the broker itself rejects a write to a group with members."""
         try:
             return self._kafka.coordinator_group()
         except BROKER_REQUEST_ERRORS:
@@ -195,9 +197,9 @@ class GroupOffsetStores:
     def log_ranges(
         self, partitions: Collection[TopicPartition], time_ms: int | None = None
     ) -> dict[TopicPartition, LogRange | str]:
-        """Where the logs begin and end, or why that is unknown.
+        """The start and the end of the logs, or why they are unknown.
 
-        Topics that do not exist are not asked for: a broker before 0.11 would create them.
+        Requests name only existing topics: a broker before 0.11 would create others.
         """
         try:
             topics = self.topics({tp.topic for tp in partitions})
@@ -224,11 +226,11 @@ class GroupOffsetStores:
         return read_topics(self._session, names)
 
     def can_delete_in_kafka(self) -> bool:
-        """Whether the brokers can forget single offsets (from 2.4 on)."""
+        """Whether the brokers can delete single offsets (from 2.4 on)."""
         return self._kafka.can_delete()
 
     def write(self, plan: OffsetPlan, seen: GroupOffsetsSnapshot, reports: GroupWriteReports) -> None:
-        """Carry the plan's changes out, until something stands in the way; ``reports`` is true at every moment."""
+        """Execute the plan's changes until one fails; ``reports`` is correct at every moment."""
         changes = plan.changes
         if isinstance(self._session, AdminSession):
             self._write_to_zookeeper(self._session, [row for row in changes if row.store == "zookeeper"], seen, reports)
@@ -260,7 +262,7 @@ class GroupOffsetStores:
 
 @dataclass(slots=True)
 class GroupWriteReports:
-    """How far the writing got, store by store."""
+    """The progress of the writes, for each store."""
 
     zookeeper: StoreWriteReport = field(default_factory=StoreWriteReport)
     kafka: StoreWriteReport = field(default_factory=StoreWriteReport)
@@ -272,12 +274,12 @@ class GroupWriteReports:
 
     @property
     def unknown(self) -> list[TopicPartition]:
-        """What was sent, and the answer never came."""
+        """Offsets that were sent and whose answer never arrived."""
         return [*self.zookeeper.unknown, *self.kafka.unknown]
 
     @property
     def stopped_by(self) -> str:
-        """What stood in the way; empty when nothing did."""
+        """Why the writes stopped; empty if they did not."""
         return self.zookeeper.stopped_by or self.kafka.stopped_by
 
 

@@ -1,12 +1,11 @@
-"""A group's offsets in Kafka's own store, read and written by a tool, over a ``CoordinatorClient``.
+"""A group's offsets in Kafka's own store, read and written by a tool with a ``CoordinatorClient``.
 
-Nothing is asked of a cluster that has no ``__consumer_offsets`` yet: the first question about a group makes that
-topic, and a tool that only looks must not.
+No request is sent to a cluster without ``__consumer_offsets``: the first request for a group creates that topic, and a
+tool that only reads must not create it.
 
-There is no condition to bind a commit to, as a znode's version is one: what was planned is compared with what is stored
-right before each batch.  While a modern group of the name has members, brokers refuse (25) whatever is not theirs, so
-there the broker itself stands guard; original members that store in Kafka are looked for in ZooKeeper's ``ids`` then,
-where the tool knows a ZooKeeper.
+A commit has no condition like the version of a znode, so the plan is compared with the stored offsets right before each
+batch.  While the coordinator group of this name has members, brokers reject (25) commits of other clients.  Scala
+consumers that store in Kafka are found in ZooKeeper's ``ids``, if the tool has a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ OFFSETS_PER_COMMIT_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""
 
 OFFSETS_PER_DELETE_MAX = 5_000
-"""Offsets in one question to forget them."""
+"""Offsets in one request to delete them."""
 
 T = TypeVar("T")
 
@@ -75,16 +74,16 @@ class KafkaOffsetAdmin:
         self._exists = False
 
     def exists(self) -> bool:
-        """Whether this cluster has an offset store at all; asks whoever has the topics."""
-        # Where the brokers tell of topics, that is the whole cluster's metadata; and what is there once stays.
+        """Whether this cluster has an offset store at all."""
+        # If topics come from the brokers, this reads the metadata of the whole cluster; the topic is never deleted.
         self._exists = self._exists or OFFSETS_TOPIC in read_topics(self._session, [OFFSETS_TOPIC])
         return self._exists
 
     def read_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Everything that is stored for the group, sorted.
+        """All stored offsets of the group, sorted.
 
-        Brokers before 0.10.2 cannot list it, so every partition of the cluster is asked for there; what is stored
-        for deleted topics is not found.
+        Brokers before 0.10.2 cannot list them, so every partition of the cluster is requested there; offsets of deleted
+        topics are not found.
         """
         if not self.exists():
             return {}
@@ -95,7 +94,7 @@ class KafkaOffsetAdmin:
         return {tp: found[tp] for tp in sorted(found)}
 
     def read_some(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is stored for these partitions."""
+        """The stored offsets of these partitions."""
         return self._fetched(sorted(partitions)) if partitions and self.exists() else {}
 
     def write_offsets(
@@ -104,9 +103,9 @@ class KafkaOffsetAdmin:
         known: Mapping[TopicPartition, int | None],
         report: StoreWriteReport,
     ) -> None:
-        """Commit, as somebody who is no member; ``report`` says how far, until the first thing that stands in the way.
+        """Commit as a client that is not a member, until one commit fails; ``report`` has the progress.
 
-        ``known``: what the plan saw, None where nothing was stored; what changed since is not written over.
+        ``known``: the offsets in the plan, None if there was none; an offset that has changed since is not overwritten.
         """
         for some in chunks(list(offsets), OFFSETS_PER_COMMIT_MAX):
             if self._check_unchanged(some, known, report):
@@ -118,7 +117,7 @@ class KafkaOffsetAdmin:
                 return
 
     def coordinator_group(self) -> CoordinatorGroup:
-        """The modern group of this name.  Brokers before 0.9 have none, and close the connection:
+        """The coordinator group of this name.  Brokers before 0.9 have none, and close the connection:
         ``BROKER_REQUEST_ERRORS``.
         """
         if not self.exists():
@@ -126,11 +125,11 @@ class KafkaOffsetAdmin:
         return self._execute(partial(describe_coordinator_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
     def zookeeper_members(self) -> list[str]:
-        """Who is registered in ZooKeeper now; nobody can be seen there with brokers alone."""
+        """Members that are registered in ZooKeeper now; with brokers only they are not visible."""
         return registered_members(self._session, self._group) if isinstance(self._session, AdminSession) else []
 
     def can_delete(self) -> bool:
-        """Whether the brokers can forget single offsets (from 2.4 on)."""
+        """Whether the brokers can delete single offsets (from 2.4 on)."""
         return self._execute(_can_delete)
 
     def delete(
@@ -139,7 +138,7 @@ class KafkaOffsetAdmin:
         known: Mapping[TopicPartition, int | None],
         report: StoreWriteReport,
     ) -> None:
-        """Forget what is stored for these partitions; ``report`` and ``known`` as in ``write``."""
+        """Delete the stored offsets of these partitions; ``report`` and ``known`` as in ``write``."""
         for some in chunks(partitions, OFFSETS_PER_DELETE_MAX):
             if self._check_unchanged(some, known, report):
                 return
@@ -149,11 +148,11 @@ class KafkaOffsetAdmin:
                 return
 
     def can_delete_group(self) -> bool:
-        """Whether the brokers can forget a whole group (from 1.1 on)."""
+        """Whether the brokers can delete a whole group (from 1.1 on)."""
         return self._execute(_can_delete_group)
 
     def delete_group(self) -> ErrorCode:
-        """Forget the group and all that it has stored; what the coordinator answers when it is none of "not yet"."""
+        """Delete the group and its offsets; returns the coordinator's answer, once it is not "loading" any more."""
         return self._execute(partial(delete_group, group=self._group, timeout_ms=REQUEST_TIMEOUT_MS))
 
     def _fetched(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -165,7 +164,7 @@ class KafkaOffsetAdmin:
     def _check_unchanged(
         self, some: Sequence[TopicPartition], known: Mapping[TopicPartition, int | None], report: StoreWriteReport
     ) -> bool:
-        """Whether a batch must not be sent: an original member came, or an offset is not what the plan saw."""
+        """Whether a batch must not be sent: a Scala consumer has joined, or an offset differs from the plan."""
         members = self.zookeeper_members()
         if members:
             report.stopped_by = members_registered_text(members)
@@ -174,7 +173,7 @@ class KafkaOffsetAdmin:
         for tp in some:
             found = stored[tp].offset if tp in stored else None
             if found != known.get(tp):
-                report.stopped_by = f"the offset of {tp} was changed by somebody else after it was read"
+                report.stopped_by = f"the offset of {tp} was changed by another program after it was read"
                 return True
         return False
 
@@ -186,7 +185,10 @@ class KafkaOffsetAdmin:
         *,
         done: set[ErrorCode],
     ) -> None:
-        """One batch.  The same offset may be stored twice, so what was lost on the way is simply sent again."""
+        """Send one batch.
+
+        A repeated commit of the same offset is harmless, so after a lost answer it is sent again.
+        """
         report.unknown = list(some)
         try:
             outcome = self._execute(write)
@@ -202,7 +204,7 @@ class KafkaOffsetAdmin:
     # --- asking -------------------------------------------------------------------------------------------------
 
     def _execute(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
-        """The coordinator's answer that is none of "not me" and "not yet"."""
+        """Return the coordinator's answer, once it is neither "not coordinator" nor "loading"."""
         return self._coordinator.execute(question, _retriable_error)
 
     def _all_partitions(self) -> list[TopicPartition]:
@@ -227,18 +229,18 @@ def _can_delete_group(_: Connection, ranges: SupportedVersions) -> bool:
 
 def _stored_offsets(answer: OffsetFetchResult) -> dict[TopicPartition, OffsetAndMetadata]:
     if answer.error != NONE:
-        raise KafkaException(f"the coordinator refuses to tell the group's offsets: {answer.error}")
+        raise KafkaException(f"the coordinator refuses to return the group's offsets: {answer.error}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, stored in answer.partitions.items():
         if isinstance(stored, ErrorCode):
-            raise KafkaException(f"the coordinator does not tell the offset of {tp}: {stored}")
+            raise KafkaException(f"the coordinator does not return the offset of {tp}: {stored}")
         if stored is not None and stored.offset >= 0:
             found[tp] = stored
     return found
 
 
 def _retriable_error(answer: object) -> ErrorCode | None:
-    """An error after which the same question is asked again."""
+    """The error in an answer after which the same request is repeated."""
     if isinstance(answer, OffsetFetchResult):
         return answer.error if answer.error in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS else None
     if isinstance(answer, ErrorCode):
@@ -252,7 +254,7 @@ def _retriable_error(answer: object) -> ErrorCode | None:
 
 def _rejection_text(tp: TopicPartition, error: ErrorCode, count: int) -> str:
     if error == MEMBERS_ARE_ALIVE:
-        return f"a modern group of this name has members, and only they may commit ({error})"
+        return f"the coordinator group of this name has members, and only they may commit ({error})"
     if error == GROUP_SUBSCRIBED_TO_TOPIC:
         return f"members of the group are reading {tp.topic} ({error})"
     return f"the coordinator answers {error} for {tp}" + (f" and {count - 1} more" if count > 1 else "")

@@ -1,12 +1,12 @@
-"""Where logs begin and end, and which offset belongs to a time: asked of the leaders, many partitions at once.
+"""The start and the end of logs, and the offset at a time, requested from the leaders for many partitions at once.
 
-Each leader is asked in requests of ``LIST_OFFSETS_PARTITIONS_MAX``, a few of them on their way at once, all leaders
-side by side. What an answer to a *time* means depends on the leader's release, and ``how`` says which one it was:
+Each leader gets requests with ``LIST_OFFSETS_PARTITIONS_MAX`` partitions, a few of them in flight at once; all leaders
+are asked in parallel.  The meaning of an answer to a *time* depends on the leader's release, and ``how`` names it:
 
     exact     ListOffsets from version 1 on (0.10.1): the first record whose timestamp is at or after the time
-    end       the same, and there is no such record: the end of the log, as kafka-consumer-groups has it (KIP-122)
+    end       the same, and there is no such record: the end of the log, like kafka-consumer-groups (KIP-122)
     segment   version 0, or a log in message format 0, which has no timestamps: the start of the newest segment that
-              was last written at or before the time.  Earlier than asked for, by up to a segment; never later
+              was last written at or before the time.  Earlier than requested by up to a segment; never later
     start     the same, and every segment was written later: the start of the log
 """
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 LIST_OFFSETS_PARTITIONS_MAX = 2_000
-"""Partitions in one request: an answer of about 60 kB."""
+"""Partitions in one request: a response of about 60 kB."""
 
 IN_FLIGHT_MAX = 3
-"""Requests on their way to one broker; their answers fit into the buffers between us."""
+"""Requests in flight to one broker; their responses fit into the network buffers."""
 
 TRIES_MAX = 3
 RETRY_PAUSE_MS = 200
-"""How often a partition is asked for whose leader moved or does not answer, and how long is waited in between."""
+"""How often a partition is requested again if its leader moved or does not answer, and the pause between."""
 
 BY_SEGMENT_VERSION = 0
 
 NO_SUCH_PARTITION = "there is no such partition"
-"""The reason where the brokers know that there is none; every other reason says why a log range is not known."""
+"""The reason if the brokers have no such partition; every other reason is why a log range is unknown."""
 
 OffsetForTimeKind: TypeAlias = Literal["exact", "end", "segment", "start"]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetForTime:
-    """The offset that belongs to a time, and what that means: see above."""
+    """The offset at a time, and how exact it is: see above."""
 
     offset: int
     kind: OffsetForTimeKind
@@ -58,14 +58,14 @@ class OffsetForTime:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """``earliest`` can be read, ``latest`` is what the next record gets; ``at`` when a time was asked for."""
+    """``earliest`` can be read, ``latest`` is the offset of the next record; ``for_time`` if a time was requested."""
 
     earliest: int
     latest: int
     for_time: OffsetForTime | None = None
 
     def contains(self, offset: int) -> bool:
-        """Whether a consumer can go on from this offset; the end counts."""
+        """Whether a consumer can continue at this offset; the end counts as inside."""
         return self.earliest <= offset <= self.latest
 
 
@@ -75,9 +75,10 @@ def log_ranges(
     time_ms: int | None = None,
     pause: Callable[[int], object] | None = None,
 ) -> dict[TopicPartition, LogRange | str]:
-    """Where each partition begins and ends, and its offset at a time (milliseconds since 1970); or why that is unknown.
+    """The start and the end of each partition, and its offset at a time (milliseconds since 1970); or why it is
+    unknown.
 
-    The topics must exist: a broker before 0.11 may create what it is asked for.  Raises ``BrokerUnreachable`` when no
+    The topics must exist: a broker before 0.11 may create a topic that is named.  Raises ``BrokerUnreachable`` when no
     broker answers at all.
     """
     asker = _OffsetLister(brokers, pause or StopSignal().wait)
@@ -95,7 +96,7 @@ _NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 @dataclass(slots=True)
 class _PartitionOffsets:
-    """What is known of one partition: time → offset, or why not; ``problem`` when nothing could be asked."""
+    """What is known of one partition: time → offset, or the error; ``problem`` if it could not be requested."""
 
     offsets: dict[int, int | ErrorCode] = field(default_factory=dict)
     is_by_segment: bool = False
@@ -129,7 +130,7 @@ def _log_range(answers: _PartitionOffsets, time_ms: int | None, by_segment: _Par
 
 
 def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
-    """A leader answers all times in one breath, so the first error says it."""
+    """A leader answers all times in one response, so the first error is the reason."""
     for time in times:
         answer = answers.offsets.get(time)
         if isinstance(answer, ErrorCode):
@@ -143,7 +144,7 @@ def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
 
 
 class _OffsetLister:
-    """Asks leaders, and asks again where the leader had moved."""
+    """Asks leaders, and repeats the request if the leader has moved."""
 
     def __init__(self, brokers: BrokerClient, pause: Callable[[int], object]) -> None:
         self._brokers = brokers
@@ -174,7 +175,7 @@ class _OffsetLister:
             if isinstance(leader, BrokerAddress):
                 led.setdefault(leader, []).append(tp)
             elif leader is not None:
-                found[tp] = _PartitionOffsets(problem=f"nobody leads it: {leader}", is_retriable=True)
+                found[tp] = _PartitionOffsets(problem=f"it has no leader: {leader}", is_retriable=True)
             elif tp.topic in leaders.topic_errors:
                 error = leaders.topic_errors[tp.topic]
                 why = NO_SUCH_PARTITION if error == UNKNOWN_TOPIC_OR_PARTITION else f"its topic: {error}"
@@ -218,7 +219,7 @@ class _OffsetLister:
 
 
 class _LeaderRequests:
-    """One leader's part: a queue of questions, a few of them on their way."""
+    """The requests to one leader: a queue, with a few in flight."""
 
     def __init__(
         self,
@@ -275,7 +276,7 @@ class _LeaderRequests:
             )
 
     def _break(self, error: Exception) -> None:
-        """What was not answered is asked again, of whoever leads then."""
+        """Mark unanswered partitions, which are then requested from their new leader."""
         self._forget()
         unanswered = [some for _, _, some in self._sent] + [some for _, some in self._questions]
         for tp in (tp for some in unanswered for tp in some):

@@ -3,11 +3,11 @@
     zk      /consumers/G/offsets/T/P:N     what ExportZkOffsets writes and ImportZkOffsets reads (0.8.2 to 1.1)
     csv     T,P,N  or  G,T,P,N             kafka-consumer-groups --reset-offsets --from-file and --export (0.11 on; the
                                            form with the group from 2.3 on)
-    json    one JSON object a line: the first says what the file is, each other one is an offset
+    json    one JSON object a line: the first describes the file, each other one is an offset
 
-A file is taken whole or not at all: every problem is listed with its line.  The original's ImportZkOffsets stops at the
-first empty line without a word, lets the last of two lines about one partition win, and writes whatever stands behind
-the colon wherever the path leads; here each of these is refused.
+A file is accepted whole or not at all: every problem is listed with its line.  Kafka's ImportZkOffsets silently stops
+at the first empty line, uses the last of two lines about one partition, and writes any text after the colon to any
+path; here each of these is rejected.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 256 * 1024 * 1024
 LINE_CHARS_MAX = 4_000
 OFFSETS_MAX = 1_000_000
-"""What is read at most: ten times the largest group that was ever tested, with the longest names."""
+"""The maximum that is read: ten times the largest group that was ever tested, with the longest names."""
 
 PROBLEMS_SHOWN_MAX = 20
 
 
 class OffsetFileFormat(Enum):
-    """What a file looks like."""
+    """The format of a file."""
 
     ZK = "zk"
     CSV = "csv"
@@ -55,12 +55,12 @@ class OffsetFileFormat(Enum):
 
 
 class OffsetFileError(UsageError):
-    """A file of offsets cannot be used; every problem is listed with its line."""
+    """A file of offsets cannot be used; the text lists every problem with its line."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileOffset:
-    """One offset of a file.  ``group`` is None where the format has none."""
+    """One offset of a file.  ``group`` is None if the format has none."""
 
     group: str | None
     tp: TopicPartition
@@ -70,7 +70,7 @@ class FileOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFile:
-    """A file that was read.  ``store`` and ``convention`` are what it says itself, None where the format cannot."""
+    """A file that was read.  ``store`` and ``convention`` as the file names them, None if its format has none."""
 
     format: OffsetFileFormat
     offsets: tuple[FileOffset, ...]
@@ -86,7 +86,7 @@ class OffsetFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportedOffset:
-    """One offset to be written to a file.  ``changed_ms``: when it was stored, milliseconds since 1970, where known."""
+    """One offset to write to a file.  ``changed_ms``: when it was stored, milliseconds since 1970, if known."""
 
     group: str
     tp: TopicPartition
@@ -107,7 +107,7 @@ def format_file(
 ) -> str:
     """The text of a file, sorted by group, topic and partition.
 
-    ``with_group``: whether csv has the group in front; None: only when there is more than one.
+    ``with_group``: whether csv has the group in the first column; None: only if there is more than one group.
     """
     rows = sorted(offsets, key=lambda each: (each.group, each.tp))
     match format_:
@@ -149,9 +149,9 @@ def _json_line(members: Mapping[str, Json]) -> str:
 
 
 def parse_file(data: bytes, format_: OffsetFileFormat | None = None) -> OffsetFile:
-    """Read a file; ``format_`` None: what its first line looks like.
+    """Read a file; ``format_`` None: detect it from the first line.
 
-    A byte order mark and the line ends of Windows are taken, and remarked.  Raises ``OffsetFileError``.
+    A byte order mark and the line ends of Windows are accepted, with a remark.  Raises ``OffsetFileError``.
     """
     if len(data) > FILE_BYTES_MAX:
         raise OffsetFileError(f"the file has {len(data)} bytes, at most {FILE_BYTES_MAX} are read")
@@ -163,7 +163,7 @@ def parse_file(data: bytes, format_: OffsetFileFormat | None = None) -> OffsetFi
     remarks = []
     if text.startswith("\ufeff"):
         text = text[1:]
-        remarks.append("the file begins with a byte order mark, which the original's tools do not take")
+        remarks.append("the file begins with a byte order mark, which Kafka's tools do not accept")
     if "\r\n" in text:
         remarks.append("the lines end as on Windows")
     reading = _OffsetFileParser(_lines(text), remarks)
@@ -173,7 +173,7 @@ def parse_file(data: bytes, format_: OffsetFileFormat | None = None) -> OffsetFi
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without their ends; empty ones at the end are none."""
+    """The lines without their ends, and without empty lines at the end."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
@@ -188,14 +188,14 @@ def _detect_format(first: str) -> OffsetFileFormat:
     if "," in first:
         return OffsetFileFormat.CSV
     raise OffsetFileError(
-        f"line 1: {quoted_text(first)} begins none of the formats: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
+        f"line 1: {quoted_text(first)} matches no format: zk has /consumers/G/offsets/T/P:N, csv has T,P,N or "
         "G,T,P,N, json has one object a line"
     )
 
 
 @dataclass(slots=True)
 class _OffsetFileParser:
-    """One file on its way."""
+    """The parser of one file."""
 
     lines: list[str]
     remarks: list[str]
@@ -233,8 +233,8 @@ class _OffsetFileParser:
         if known.line == number:
             return
         if known.offset != offset:
-            raise OffsetLineError(f"{tp} stands in line {known.line} already, with {known.offset} and not {offset}")
-        self.remarks.append(f"line {number}: {tp} stands in line {known.line} already, with the same offset")
+            raise OffsetLineError(f"{tp} is already in line {known.line}, with {known.offset} and not {offset}")
+        self.remarks.append(f"line {number}: {tp} is already in line {known.line}, with the same offset")
 
     def _read_head(self) -> OffsetFileHeader | None:
         try:
@@ -246,8 +246,8 @@ class _OffsetFileParser:
     def _compare_count(self, head: OffsetFileHeader | None) -> None:
         if head is not None and head.count != len(self.lines) - 1:
             self.problems.append(
-                f"line 1: it announces {head.count} offsets and {_lines_follow(len(self.lines) - 1)}: the file was cut "
-                "off, or lines were taken out (then correct the number)"
+                f"line 1: it announces {head.count} offsets but {_lines_follow(len(self.lines) - 1)}: the file was cut "
+                "off, or lines were deleted (then correct the number)"
             )
 
 
@@ -258,8 +258,8 @@ def _lines_follow(count: int) -> str:
 def _checked(line: str, number: int, count: int) -> str:
     if not line.strip():
         raise OffsetLineError(
-            f"it is empty, and {_lines_follow(count - number)}: the original's import stops here without a word; "
-            "take the empty line out"
+            f"it is empty, but {_lines_follow(count - number)}: Kafka's import silently stops here; "
+            "delete the empty line"
         )
     if len(line) > LINE_CHARS_MAX:
         raise OffsetLineError(f"it has {len(line)} characters, at most {LINE_CHARS_MAX} are read")

@@ -17,7 +17,7 @@ from zkconsumer.zk.znode_formats import INT64_MAX
 SCHEMA = "zkconsumer/offsets/1"
 
 OffsetFileConvention: TypeAlias = Literal["next", "last"]
-"""``next``: the offset to be read next, as Kafka and the original have it.  ``last``: the last one that was read."""
+"""``next``: the next offset to read, as in Kafka.  ``last``: the last offset that was read."""
 
 OffsetStoreName: TypeAlias = Literal["zookeeper", "kafka"]
 
@@ -26,11 +26,11 @@ STORES_BY_OPTION: Mapping[str, tuple[OffsetStoreName, ...]] = {
     "kafka": ("kafka",),
     "both": ("zookeeper", "kafka"),
 }
-"""What may be asked for -> the stores that it means, in the order in which they are written."""
+"""The value of ``--store`` -> the stores that it selects, in the order in which they are written."""
 
 
 class OffsetLineError(Exception):
-    """A line cannot be used; the text says why.  Never leaves ``admin``."""
+    """A line cannot be used; the text is the reason.  Caught within ``admin``."""
 
 
 ParsedOffset: TypeAlias = "tuple[str | None, TopicPartition, int]"
@@ -52,19 +52,19 @@ def parse_zk_line(line: str) -> ParsedOffset:
             pass
         case _:
             raise OffsetLineError(
-                f"{quoted_text(path)} is no path of an offset: expected /consumers/G/offsets/T/P, below the chroot"
+                f"{quoted_text(path)} is not the path of an offset: expected /consumers/G/offsets/T/P, below the chroot"
             )
     if re.fullmatch(r"[0-9]+-[0-9]+", partition):
         raise OffsetLineError(
-            f"{quoted_text(partition)} is a broker and a partition, as in Kafka 0.7: they mean nothing since 0.8"
+            f"{quoted_text(partition)} is a broker and a partition, the format of Kafka 0.7, which is invalid since 0.8"
         )
     if paths.partition_number(partition) is None:
-        raise OffsetLineError(f"{quoted_text(partition)} is no partition number")
+        raise OffsetLineError(f"{quoted_text(partition)} is not a partition number")
     return _group(group), _tp(topic, int(partition)), _offset(number)
 
 
 def parse_csv_line(line: str, columns: int) -> ParsedOffset:
-    """A line of kafka-consumer-groups with so many columns.  Raises ``OffsetLineError``."""
+    """A line of kafka-consumer-groups with this number of columns.  Raises ``OffsetLineError``."""
     cells = [_cell(cell) for cell in line.split(",")]
     if len(cells) != columns:
         raise OffsetLineError(f"{len(cells)} columns, the first line has {columns}")
@@ -83,16 +83,16 @@ def _cell(cell: str) -> str:
 
 
 def parse_json_line(line: str) -> ParsedOffset:
-    """A line of ours behind the first.  Raises ``OffsetLineError``."""
+    """A line of our format after the first one.  Raises ``OffsetLineError``."""
     members = _object(line)
     group, topic, partition, offset = (members.get(key) for key in ("group", "topic", "partition", "offset"))
     if not isinstance(group, str) or not isinstance(topic, str):
         raise OffsetLineError("group and topic must be texts")
     for key, number in (("partition", partition), ("offset", offset)):
         if type(number) is not int:
-            raise OffsetLineError(f"{key} is missing, or no whole number that 64 bits hold")
-    assert isinstance(partition, int), "looked at above"
-    assert isinstance(offset, int), "looked at above"
+            raise OffsetLineError(f"{key} is missing, or not an integer of 64 bits")
+    assert isinstance(partition, int), "checked above"
+    assert isinstance(offset, int), "checked above"
     return _group(group), _tp(topic, partition), _in_range(offset)
 
 
@@ -123,13 +123,13 @@ def _offset(text: str) -> int:
 
 def _number(text: str, what: str) -> int:
     if _NUMBER.fullmatch(text) is None or len(text) > _DIGITS_MAX:
-        raise OffsetLineError(f"{quoted_text(text)} is no {what}")
+        raise OffsetLineError(f"{quoted_text(text)} is not a valid {what}")
     return int(text)
 
 
 def _in_range(offset: int) -> int:
     if offset < 0:
-        raise OffsetLineError(f"offset {offset} is negative, so the partition has none: take the line out")
+        raise OffsetLineError(f"offset {offset} is negative, so the partition has no offset: delete the line")
     if offset > INT64_MAX:
         raise OffsetLineError(f"offset {offset} is larger than {INT64_MAX}")
     return offset
@@ -174,5 +174,5 @@ def _object(line: str) -> dict[str, Json]:
 
 
 def quoted_text(text: str) -> str:
-    """Short enough for a line of its own, and nothing that a terminal would obey."""
+    """Shorten a text to fit on a line, and escape control characters for the terminal."""
     return ascii(text if len(text) <= 60 else f"{text[:60]}…")

@@ -1,6 +1,7 @@
-"""What is to be done to a group's offsets, partition by partition, before anything is done.  Pure.
+"""The changes to a group's offsets, for each partition, before any of them is made.  Pure.
 
-A plan holds one row a partition and store.  A row that cannot be carried out says why, and then nothing of the plan is.
+A plan has one row for each partition and store.  If one row cannot be executed, it has a reason, and no row of the plan
+is executed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PARTITIONS_NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """One partition in one store.  ``new`` None: to be deleted.  ``refusal``: why it cannot be done."""
+    """One partition in one store.  ``new`` None: delete it.  ``rejection_reason``: why the row cannot be executed."""
 
     tp: TopicPartition
     store: OffsetStoreName
@@ -39,13 +40,13 @@ class PlannedOffset:
 
     @property
     def is_change(self) -> bool:
-        """Whether anything has to be written."""
+        """Whether the stored offset changes."""
         return self.new is None or self.current != self.new
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlan:
-    """Everything that is to be done to one group, sorted by store and partition."""
+    """All changes to one group, sorted by store and partition."""
 
     group: str
     rows: Sequence[PlannedOffset]
@@ -53,16 +54,16 @@ class OffsetPlan:
 
     @property
     def changes(self) -> list[PlannedOffset]:
-        """The rows that have to be written."""
+        """The rows that must be written."""
         return [row for row in self.rows if row.is_change]
 
     @property
     def rejected(self) -> list[PlannedOffset]:
-        """The rows that cannot be carried out."""
+        """The rows that cannot be executed."""
         return [row for row in self.rows if row.rejection_reason]
 
     def rejection_lines(self) -> list[str]:
-        """Which rows cannot be carried out, and why; a line a reason, not too many."""
+        """The rows that cannot be executed, and why; one line for each reason, up to a limit."""
         by_reason: dict[str, list[TopicPartition]] = {}
         for row in self.rejected:
             by_reason.setdefault(row.rejection_reason, []).append(row.tp)
@@ -72,23 +73,25 @@ class OffsetPlan:
 
 
 CurrentOffsets: TypeAlias = "Mapping[OffsetStoreName, Mapping[TopicPartition, int | None]]"
-"""Store → what each partition has there; None: a znode that holds no offset."""
+"""Store → the offset of each partition there; None: the znode does not contain an offset."""
 
 
 def offsets_of_group(
     file: OffsetFile, group: str | None, convention: OffsetFileConvention | None
 ) -> tuple[dict[str, dict[TopicPartition, int]], list[str]]:
-    """Group → the *next* offsets that a file means, and what a person should know.
+    """Group → the *next* offsets that a file contains, and remarks for the user.
 
-    ``group``: take this one only; needed where the file names none.  ``convention`` None: what the file says, else
+    ``group``: only this one; required if the file names none.  ``convention`` None: the one of the file, else
     ``next``.  Raises ``UsageError``.
     """
     if convention is not None and file.convention is not None and convention != file.convention:
-        raise UsageError(f"the file says that its offsets mean {file.convention!r}, --offset-convention {convention!r}")
+        raise UsageError(
+            f"the file has the offset convention {file.convention!r}, but --offset-convention is {convention!r}"
+        )
     shift = 1 if (convention or file.convention) == "last" else 0
-    remarks = [f"the file has the last offset that was read: the next one is written, {shift} more"] if shift else []
+    remarks = [f"the file has the last offset read: the next one is written, which is {shift} more"] if shift else []
     if not file.groups and group is None:
-        raise UsageError("the file names no group: say which one with --group")
+        raise UsageError("the file names no group: give --group")
     if group is not None and file.groups and group not in file.groups:
         raise UsageError(f"the file has no offsets of group {group}; it has those of {', '.join(file.groups[:10])}")
     found: dict[str, dict[TopicPartition, int]] = {}
@@ -103,7 +106,7 @@ def offsets_of_group(
             raise UsageError(f"line {each.line}: there is no offset after {each.offset}")
         found.setdefault(named, {})[each.tp] = each.offset + shift
     if left_out:
-        remarks.append(f"{left_out} offsets of other groups in the file are left out")
+        remarks.append(f"{left_out} offsets of other groups in the file are ignored")
     return found, remarks
 
 
@@ -116,7 +119,7 @@ def plan_import(
     *,
     allow_out_of_range: bool,
 ) -> OffsetPlan:
-    """Write what a file has.  What lies outside the log, or cannot be compared with it, is refused unless allowed."""
+    """Write the offsets of a file.  Offsets outside the log, or whose log is unknown, are rejected unless allowed."""
     rows = []
     for store in stores:
         for tp in sorted(offsets):
@@ -130,7 +133,7 @@ def plan_import(
 
 def _out_of_range_reason(offset: int, log: LogRange | str) -> str:
     if isinstance(log, str):
-        return f"its log cannot be looked at: {log}"
+        return f"its log range is unknown: {log}"
     if offset < log.earliest:
         return f"{offset} is before the start of the log ({log.earliest})"
     if offset > log.latest:
@@ -146,7 +149,10 @@ def plan_set(
     current: CurrentOffsets,
     logs: Mapping[TopicPartition, LogRange | str],
 ) -> OffsetPlan:
-    """Set each partition to where ``target`` says.  With both stores, from where the group would start: the larger."""
+    """Set each partition to ``target``.
+
+    With both stores the present offset is the larger one, where the group starts.
+    """
     rows = []
     resolved = {tp: resolve_target(target, tp, _start(tp, stores, current), logs[tp]) for tp in sorted(set(partitions))}
     for store in stores:
@@ -165,23 +171,23 @@ def _start(tp: TopicPartition, stores: Sequence[OffsetStoreName], current: Curre
 
 
 def plan_delete(group: str, stores: Sequence[OffsetStoreName], current: CurrentOffsets) -> OffsetPlan:
-    """Delete what is stored."""
+    """Delete the stored offsets."""
     rows = [PlannedOffset(tp, store, current[store][tp], None) for store in stores for tp in sorted(current[store])]
     return OffsetPlan(group, rows)
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """The first few of these, each once, and how many more there are."""
+    """The first few of these, each once, and the number of the others."""
     different = list(dict.fromkeys(partitions))
     more = len(different) - PARTITIONS_NAMED_MAX
     return ", ".join(map(str, different[:PARTITIONS_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def higher_in_other_store(plan: OffsetPlan, other: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
-    """The partitions whose *other* store has more than is to be written.
+    """The partitions with a larger offset in the *other* store than the planned one.
 
-    Original members with ``offsets.storage=kafka`` and ``dual.commit.enabled=true`` start from the larger of the two
-    (0.8.2 to 1.1), so lowering one store alone does nothing to them.
+    Scala consumers with ``offsets.storage=kafka`` and ``dual.commit.enabled=true`` start from the larger of the two
+    (0.8.2 to 1.1), so lowering the offset in only one store has no effect on them.
     """
     return [
         row.tp

@@ -1,8 +1,8 @@
-"""What ``offsets set`` is told: which partitions, and where each is to stand.  Pure.
+"""The arguments of ``offsets set``: which partitions, and the new offset of each.  Pure.
 
 The scopes and the targets are those of ``kafka-consumer-groups --reset-offsets`` (KIP-122, Kafka 0.11 to 3.9), with its
-rules: an offset outside the log is drawn to the nearer end (``--to-offset``, ``--shift-by``, ``--from-file``), a time
-later than every record means the end, and ``--to-current`` of a partition without an offset means the end.
+rules: an offset outside the log becomes the nearer end (``--to-offset``, ``--shift-by``, ``--from-file``), a time later
+than every record means the end, and ``--to-current`` of a partition without an offset means the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ToLatest:
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """Where it stands; the end of the log where it stands nowhere."""
+    """The present offset; the end of the log if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many further, or back, than it stands; or the nearer end of the log."""
+    """The present offset plus or minus this number, or the nearer end of the log."""
 
     by: int
 
@@ -62,7 +62,7 @@ class ToTime:
 
 @dataclass(frozen=True, slots=True)
 class ToFile:
-    """What stands in a file, or the nearer end of the log."""
+    """The offset in a file, or the nearer end of the log."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -72,7 +72,7 @@ ResetTarget: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffset:
-    """Where a partition is to stand, and what a person should know of it."""
+    """The new offset of a partition, and a remark for the user."""
 
     offset: int
     remark: str = ""
@@ -81,12 +81,12 @@ class ResetOffset:
 def resolve_target(
     target: ResetTarget, tp: TopicPartition, current: int | None, log: LogRange | str
 ) -> ResetOffset | str:
-    """Where the partition is to stand, or why that cannot be told.  ``log`` may be why its range is unknown."""
+    """The new offset of a partition, or why it is unknown.  ``log`` may be the reason why its range is unknown."""
     match target:
         case ToCurrent() if current is not None:
             return ResetOffset(current)
         case ShiftBy() if current is None:
-            return "it has no offset that could be shifted"
+            return "it has no offset to shift"
     if isinstance(log, str):
         return log
     match target:
@@ -95,11 +95,11 @@ def resolve_target(
         case ToLatest():
             return ResetOffset(log.latest)
         case ToCurrent():
-            return ResetOffset(log.latest, "had none: the end of the log")
+            return ResetOffset(log.latest, "had no offset: the end of the log")
         case ToOffset(offset):
             return _clamped(offset, log)
         case ShiftBy(by):
-            assert current is not None, "looked at above"
+            assert current is not None, "checked above"
             return _clamped(current + by, log)
         case ToFile(offsets):
             return _clamped(offsets[tp], log)
@@ -117,25 +117,25 @@ def _clamped(offset: int, log: LogRange) -> ResetOffset:
 
 _KIND_REMARKS = {
     "exact": "",
-    "end": "nothing is as young: the end of the log",
-    "segment": "by segment: may be earlier than asked for",
+    "end": "no record is that new: the end of the log",
+    "segment": "by segment: may be earlier than requested",
     "start": "by segment: the start of the log",
 }
 
 
 def _at_time(log: LogRange) -> ResetOffset:
-    assert log.for_time is not None, "the range was asked for with the time"
+    assert log.for_time is not None, "the range was requested with the time"
     return ResetOffset(log.for_time.offset, _KIND_REMARKS[log.for_time.kind])
 
 
 # --- scopes -----------------------------------------------------------------------------------------------------
 
 Scope: TypeAlias = "Mapping[str, frozenset[int] | None]"
-"""Topic → partitions, None: all that it has."""
+"""Topic → partitions, None: all of its partitions."""
 
 
 def parse_scope(texts: Iterable[str]) -> dict[str, frozenset[int] | None]:
-    """``T`` and ``T:0,1,2``, as ``--topic`` of the original.  Raises ``UsageError``."""
+    """``T`` and ``T:0,1,2``, as ``--topic`` of Kafka's tool.  Raises ``UsageError``."""
     scope: dict[str, frozenset[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -153,7 +153,7 @@ def _numbers(text: str, numbers: str) -> frozenset[int]:
 
 
 def in_scope(scope: Scope | None, tp: TopicPartition) -> bool:
-    """Whether a partition is meant; ``scope`` None: all are."""
+    """Whether a partition is selected; ``scope`` None: all are."""
     if scope is None:
         return True
     return tp.topic in scope and ((numbers := scope[tp.topic]) is None or tp.partition in numbers)
@@ -174,10 +174,10 @@ _MS = timedelta(milliseconds=1)
 
 
 def parse_datetime(text: str) -> int:
-    """``YYYY-MM-DDTHH:mm:SS.sss`` with ``Z``, ``+01:00``, ``+0100``, ``+01`` or nothing behind it, in ms since 1970.
+    """``YYYY-MM-DDTHH:mm:SS.sss`` with ``Z``, ``+01:00``, ``+0100``, ``+01`` or nothing after it, in ms since 1970.
 
-    Without a zone it is UTC, as in the original (0.11 to 3.9).  Milliseconds may be left out here; when they are
-    there, they must be three digits: the original reads ``.5`` as five milliseconds.  Raises ``UsageError``.
+    Without a zone it is UTC, as in Kafka's tool (0.11 to 3.9).  Milliseconds may be missing here; if present, they must
+    be three digits: Kafka's tool reads ``.5`` as five milliseconds.  Raises ``UsageError``.
     """
     found = _DATETIME.fullmatch(text)
     if found is None:
@@ -199,9 +199,9 @@ def _zone(text: str | None) -> timezone:
 
 
 def parse_duration(text: str, option: str = "--by-duration") -> int:
-    """``PnDTnHnMnS`` in milliseconds; a day has 24 hours.  ``option``: what an error names.
+    """``PnDTnHnMnS`` in milliseconds; a day has 24 hours.  ``option``: the name for errors.
 
-    Years and months, which 1.1 took and 3.9 does not, are refused.  Raises ``UsageError``.
+    Years and months, which 1.1 accepted and 3.9 does not, are rejected.  Raises ``UsageError``.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
@@ -212,7 +212,7 @@ def parse_duration(text: str, option: str = "--by-duration") -> int:
 
 
 def datetime_text(time_ms: int) -> str:
-    """A time for people, in UTC; the number where a calendar does not reach."""
+    """A time as text, in UTC; the number itself if it is outside the range of the calendar."""
     try:
         return (_EPOCH + time_ms * _MS).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1_000:03}Z"
     except (ValueError, OverflowError):

@@ -1,15 +1,15 @@
-"""How tools say things: lists, counts, ages.  Pure."""
+"""Formats lists, counts and ages for messages.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 ITEMS_SHOWN_MAX = 5
-"""How many of many things are named."""
+"""How many items a list names."""
 
 
 def list_text(items: Iterable[object]) -> str:
-    """A list in words: the first few, and how many more."""
+    """A list as text: the first few items, and the number of the others."""
     shown = [str(item) for item in items]
     more = len(shown) - ITEMS_SHOWN_MAX
     return ", ".join(shown[:ITEMS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
@@ -32,10 +32,10 @@ def count_text(number: int, noun: str) -> str:
 
 
 def unseen_members_warning(group: str) -> str:
-    """What must be known of offsets in Kafka that no modern member made, where nobody looked into ZooKeeper."""
+    """A warning about offsets in Kafka that no coordinator member stored, if ZooKeeper was not read."""
     return (
-        f"No modern group {group} ever had a member. If an old group stores its offsets here, give --zookeeper too: "
-        "its members are registered there, and without it nobody sees them."
+        f"No coordinator group {group} ever had a member. If a ZooKeeper group stores its offsets here, also give "
+        "--zookeeper: its members are registered there, and are not visible without it."
     )
 
 

@@ -1,13 +1,13 @@
-"""A whole group as values: who is in it, who owns what, where it stands, and who fences it.
+"""A whole group as values: its members, owners, offsets, topics and fences.
 
-    /consumers/G/ids/C          -> MemberState     with what is wrong with the registration, if something is
-    /consumers/G/owners/T/P     -> OwnerNode       ours (data version 1), an original member's (0), or neither
-    /consumers/G/offsets/T/P    -> OffsetNode      the text, the number, since when
-    /brokers/topics/T           -> TopicPartitions      of every topic that the group has to do with
-    /zkconsumer/groups/G        -> control         when the group is on the move, or was
+    /consumers/G/ids/C          -> RegisteredMember  with the problem of the registration, if there is one
+    /consumers/G/owners/T/P     -> PartitionOwner    of zkconsumer (data version 1), of a Scala consumer (0), or neither
+    /consumers/G/offsets/T/P    -> OffsetNode        the text, the number, and when it was written
+    /brokers/topics/T           -> TopicPartitions   of every topic of the group
+    /zkconsumer/groups/G        -> control           if the group is migrating, or was migrated
 
-``read_group`` is a few rounds of reads, not a snapshot: what changes meanwhile may show in one part and not in
-another.  Nothing here judges; that is ``describe`` and ``doctor``.
+``read_group`` is a few rounds of reads, not an atomic snapshot: a change meanwhile may appear in one part and not in
+another.  This module draws no conclusions; ``describe`` and ``doctor`` do.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import ZnodeData
 
 OwnerKind: TypeAlias = Literal["zkconsumer", "scala", "foreign", "persistent"]
-"""Who made an owner node: a member of ours, one of the original, some other program, or somebody by hand (a fence)."""
+"""Who made an owner node: zkconsumer, a Scala consumer, another program, or an operator or a migration (a fence)."""
 
 MemberKind: TypeAlias = Literal["zkconsumer", "scala", "foreign", "unknown"]
-"""As its owner nodes show; ``unknown`` while it owns nothing."""
+"""The kind of a member, inferred from its owner nodes; ``unknown`` while it owns nothing."""
 
 _GENERATED_ID = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]{13})-[0-9a-f]{1,8}", re.ASCII)
 
@@ -55,9 +55,9 @@ _GENERATED_ID = re.compile(r"(?P<host>.+)-(?P<ms>[0-9]{13})-[0-9a-f]{1,8}", re.A
 class RegisteredMember:
     """One child of ``ids``.
 
-    ``registration`` is None when no release accepts the node, and ``problem`` says why.  ``threads`` holds topic →
-    number of threads of the topics that it subscribes to *now*: a filter is evaluated, without internal topics, on the
-    topics that there are; ``problem`` is not empty when it cannot be.
+    ``registration`` is None if no release accepts the node; ``problem`` has the reason.  ``threads``: topic → number of
+    threads, of the topics to which it is subscribed *now*: a filter is evaluated, without internal topics, against the
+    existing topics; if that is impossible, ``problem`` is not empty.
     """
 
     group: str
@@ -71,23 +71,23 @@ class RegisteredMember:
 
     @property
     def host(self) -> str | None:
-        """The host in the generated part of the id; None when ``consumer.id`` was set."""
+        """The host in the generated part of the id; None if ``consumer.id`` was set."""
         return host_of_id(self.group, self.consumer_id)
 
     @property
     def session_id(self) -> int:
-        """The session that holds the registration; 0 for a persistent node, which no consumer makes."""
+        """The session that owns the registration; 0 for a persistent node, which no consumer makes."""
         return self.stat.ephemeral_owner
 
     @property
     def subscription_pattern(self) -> str:
-        """``static``, ``white_list``, ``black_list``, or ``-`` for what cannot be read."""
+        """``static``, ``white_list``, ``black_list``, or ``-`` if it cannot be read."""
         return "-" if self.registration is None else self.registration.pattern
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOwner:
-    """One claim.  ``thread`` is the node's text, whatever it is."""
+    """One owner node.  ``thread`` is the node's text, whatever it is."""
 
     tp: TopicPartition
     thread: str
@@ -96,12 +96,12 @@ class PartitionOwner:
 
     @property
     def consumer_id(self) -> str:
-        """The text up to its last ``-``, as old tools cut it."""
+        """The text up to its last ``-``, as Kafka's old tools split it."""
         return consumer_of(self.thread)
 
 
 class OffsetNode(NamedTuple):
-    """One stored offset.  ``offset`` is None when there is none: a negative number, or ``problem`` says why."""
+    """One stored offset.  ``offset`` is None if there is none: a negative number, or ``problem`` has the reason."""
 
     tp: TopicPartition
     data: bytes
@@ -112,7 +112,8 @@ class OffsetNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
-    """A topic: its partitions, and its znode's stat; None where brokers told of the topic (``bootstrap.servers``)."""
+    """A topic: its partitions, and its znode's stat; None if the topic was read from brokers
+    (``bootstrap.servers``)."""
 
     partitions: tuple[int, ...]
     stat: Stat | None
@@ -123,12 +124,12 @@ class TopicPartitions:
 class ZooKeeperGroup:
     """A group as it was read at ``read_at_ms`` (milliseconds since 1970, of this machine).
 
-    ``members`` in ZooKeeper's child order, which decides ties.  ``topics`` holds every topic that somebody subscribes
-    to, owns or has an offset of, and that exists; ``missing_topics`` those that do not.  ``all_topics`` are the
-    children of ``/brokers/topics`` in ZooKeeper's order.  ``control`` is None when the group never began to move;
-    ``control_problem`` says why the znode that is there cannot be read.  ``odd_nodes`` are names under owners and
-    offsets that are no topic or no partition.  ``migrating_members``: ids of members that acknowledge a migration of
-    strategy ``dual``, so they are in the group of the coordinator as well; empty where no such migration counts.
+    ``members``: in ZooKeeper's child order, which decides ties.  ``topics``: every existing topic that is subscribed,
+    owned or has an offset; ``missing_topics``: those that do not exist.  ``all_topics``: the children of
+    ``/brokers/topics`` in ZooKeeper's order.  ``control``: None if the group never began to migrate;
+    ``control_problem``: why an existing control znode cannot be read.  ``unexpected_nodes``: names under owners and
+    offsets that are not a topic or a partition.  ``migrating_members``: ids of members that acknowledge a migration of
+    strategy ``dual``, so they are in the group of the coordinator as well; empty if there is no such migration.
     """
 
     group: str
@@ -146,24 +147,24 @@ class ZooKeeperGroup:
     control_problem: str = ""
     unexpected_nodes: tuple[str, ...] = ()
     topics_read: frozenset[str] | None = None
-    """The topics that were looked at; None: all of the group's."""
+    """The topics that were read; None: all topics of the group."""
     migrating_members: frozenset[str] = frozenset()
     subscriptions: Mapping[str, TopicCount] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
-        """Whether ``ids`` has children: what the original's tools mean by active (0.9 to 1.1)."""
+        """Whether ``ids`` has children: what Kafka's tools call active (0.9 to 1.1)."""
         return bool(self.members)
 
     @property
     def group_topics(self) -> list[str]:
-        """Every topic that the group has to do with, sorted: subscribed to, owned, or with offsets."""
+        """Every topic of the group, sorted: subscribed, owned, or with offsets."""
         subscribed = {topic for member in self.members.values() for topic in member.threads}
         return sorted(subscribed | self.owned_topics | self.offset_topics)
 
     @property
     def missing_topics(self) -> list[str]:
-        """Those of ``group_topics`` that were looked at, and have no znode."""
+        """Those of ``group_topics`` that were read and have no znode."""
         looked_at = (topic for topic in self.group_topics if self.topics_read is None or topic in self.topics_read)
         return [topic for topic in looked_at if topic not in self.topics]
 
@@ -181,17 +182,17 @@ class ZooKeeperGroup:
 
     @property
     def authority(self) -> str:
-        """Where offsets are decided: ``zookeeper`` unless the control znode says otherwise; ``?`` if unreadable."""
+        """The store with the authority: ``zookeeper`` unless the control znode says otherwise; ``?`` if unreadable."""
         if self.control_problem:
             return "?"
         return "zookeeper" if self.control is None else self.control.authority
 
 
 def read_group(session: AdminSession, group: str, topics: Iterable[str] | None = None) -> ZooKeeperGroup | None:
-    """The group, None when ``/consumers/<group>`` does not exist.
+    """The group, None if ``/consumers/<group>`` does not exist.
 
-    With ``topics`` the owners and offsets of those only are read.  Raises ``InvalidNameError`` for what is no group id,
-    ``UnavailableError`` when ZooKeeper does not answer or does not tell, or the brokers where those have the topics.
+    With ``topics`` only their owners and offsets are read.  Raises ``InvalidNameError`` if it is not a group id,
+    ``UnavailableError`` when ZooKeeper does not answer, or the brokers if the topics are read from them.
     """
     if session.get(paths.group_root(group)) is None:
         return None
@@ -226,8 +227,8 @@ def read_group(session: AdminSession, group: str, topics: Iterable[str] | None =
 
 
 def owner_kind(node: ZnodeData) -> OwnerKind:
-    """Who made an owner node.  Ours are created and set in one multi, so their data version is exactly 1; the original
-    never sets one (0.8 to 1.1)."""
+    """Who made an owner node.  zkconsumer creates and sets it in one multi, so its data version is exactly 1; the Scala
+    consumer never sets it (0.8 to 1.1)."""
     if not node.stat.ephemeral_owner:
         return "persistent"
     if node.stat.version == OUR_OWNER_VERSION:
@@ -236,14 +237,14 @@ def owner_kind(node: ZnodeData) -> OwnerKind:
 
 
 def owner_display(thread: str, kind: OwnerKind) -> tuple[str | None, str]:
-    """Whose claim it is and who made it, as tables have them: a migration's fence is nobody's."""
+    """The owner and its kind, as tables show them; a migration's fence has no owner."""
     if kind == "persistent" and thread.startswith(FENCE_OWNER_PREFIX):
         return None, "fence"
     return consumer_of(thread), kind
 
 
 def host_of_id(group: str, consumer_id: str) -> str | None:
-    """The host in ``<group>_<host>-<millis>-<hex>`` (0.8.0 to 1.1); None for an id that was chosen."""
+    """The host in ``<group>_<host>-<millis>-<hex>`` (0.8.0 to 1.1); None for a configured id."""
     found = _GENERATED_ID.fullmatch(consumer_id.removeprefix(f"{group}_"))
     return found["host"] if found and consumer_id.startswith(f"{group}_") else None
 
@@ -312,7 +313,7 @@ def _member_kind(kinds: set[OwnerKind]) -> MemberKind:
 
 
 def _read_migrating_members(session: AdminSession, group: str, control: ControlRecord | None) -> frozenset[str]:
-    """The members that acknowledge a migration in which they stay.  After a way back none of them counts."""
+    """The members that acknowledge a migration in which they stay.  After a rollback there are none."""
     if control is None or control.strategy != "dual" or (control.is_over and control.authority == "zookeeper"):
         return frozenset()
     listed = session.children(paths.control_child(group, paths.CONTROL_MEMBERS))
@@ -366,9 +367,9 @@ def _read_owners(
 def read_offsets(
     session: AdminSession, group: str, only: set[str] | None = None
 ) -> tuple[dict[TopicPartition, OffsetNode], set[str], list[str]]:
-    """The stored offsets of a group, sorted; the topics that have a node for them; the paths that are no offset's.
+    """The stored offsets of a group, sorted; the topics that have a node for them; the paths that are not an offset's.
 
-    ``only``: of these topics.  Raises ``UnavailableError`` when ZooKeeper does not tell.
+    ``only``: of these topics.  Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     where, topics, odd = _partition_paths(session, paths.offsets(group), only)
     found: dict[TopicPartition, OffsetNode] = {}
@@ -392,10 +393,10 @@ def _topic_names(session: AdminSession) -> tuple[str, ...]:
 
 
 def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dict[str, TopicPartitions]:
-    """Those of these topics that exist (None: all topics), where this cluster has them: in ZooKeeper or at the brokers.
+    """Those of these topics that exist (None: all topics), read from ZooKeeper or from the brokers, as configured.
 
-    No broker is asked for a topic by name, since old ones create what they are asked for.  Raises ``UnavailableError``
-    when ZooKeeper does not tell, ``BrokerUnreachable`` when no broker answers.
+    No request to a broker names a topic, because old brokers create topics that are named.  Raises
+    ``UnavailableError`` when ZooKeeper does not answer, ``BrokerUnreachable`` when no broker answers.
     """
     if isinstance(session, BrokerAdminSession) or not session.has_topics_in_zookeeper:
         broker_topics = _topics_from_brokers(session)
@@ -404,7 +405,7 @@ def read_topics(session: AnySession, topics: Iterable[str] | None = None) -> dic
 
 
 def _topics_from_brokers(session: AnySession) -> dict[str, TopicPartitions]:
-    """Every topic that the brokers have; raises ``BrokerUnreachable`` when none answers."""
+    """Every topic of the brokers; raises ``BrokerUnreachable`` when none answers."""
     numbers: dict[str, list[int]] = {}
     for tp in session.brokers.leaders(None).partitions:
         numbers.setdefault(tp.topic, []).append(tp.partition)
@@ -429,7 +430,7 @@ def _read_topics(
 
 
 def read_control(session: AdminSession, group: str) -> tuple[ControlRecord | None, int | None, str]:
-    """The group's control znode and its version, None where there is none; and why one that is there is unreadable."""
+    """The group's control znode and its version, None if it does not exist; and why an existing one is unreadable."""
     node = session.get(paths.control(group))
     if node is None:
         return None, None, ""

@@ -1,7 +1,7 @@
-"""Every group below ``/consumers``, a line each.
+"""Every group below ``/consumers``, one line each.
 
-Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, all reads of a batch pipelined; only one batch's names and
-stats are in memory, and what is kept of a group is its line.
+Thousands of groups are read ``GROUPS_PER_BATCH`` at a time, with all reads of a batch pipelined.  Only the names and
+stats of one batch are in memory; of earlier groups only the line is kept.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CONSOLE_GROUP = re.compile(r"console-consumer-[0-9]{1,5}", re.ASCII)
 class GroupListing:
     """One group.
 
-    ``kind``: ``scala``, ``zkconsumer``, ``mixed`` or ``foreign``, as the owner nodes show; ``-`` without owners.
-    ``topics``: owned, or with offsets.  ``last_commit_ms``: when the youngest offset node was written, None without
-    one.  ``last_write_ms``: when anything of the group was written.
+    ``kind``: ``scala``, ``zkconsumer``, ``mixed`` or ``foreign``, inferred from the owner nodes; ``-`` without owners.
+    ``topics``: owned, or with offsets.  ``last_commit_ms``: when the newest offset node was written, None if there is
+    none.  ``last_write_ms``: when any znode of the group was last written.
     """
 
     group: str
@@ -46,17 +46,17 @@ class GroupListing:
 
     @property
     def is_active(self) -> bool:
-        """Whether somebody is registered (0.9 to 1.1: what the original's tools mean by active)."""
+        """Whether a member is registered (0.9 to 1.1: what Kafka's tools call active)."""
         return self.members > 0
 
     @property
     def is_stale_console_group(self) -> bool:
-        """Left behind by a console consumer that was killed; see ``is_console_group``."""
+        """Left by a console consumer that was killed; see ``is_console_group``."""
         return not self.is_active and is_console_group(self.group)
 
 
 def is_console_group(group: str) -> bool:
-    """``console-consumer-<0…99999>``: the name that the console consumer gives itself (0.8 to 1.1)."""
+    """``console-consumer-<0…99999>``: the default group of the console consumer (0.8 to 1.1)."""
     return _CONSOLE_GROUP.fullmatch(group) is not None
 
 
@@ -67,9 +67,9 @@ def group_names(session: AdminSession) -> list[str]:
 
 
 def list_groups(session: AdminSession, names: Iterable[str] | None = None) -> Iterator[GroupListing]:
-    """A line for each group, in the order of their names; a group that goes meanwhile is left out.
+    """A line for each group, in the order of their names; a group that is deleted meanwhile is skipped.
 
-    Raises ``UnavailableError`` when ZooKeeper does not answer or does not tell.
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     for some in chunks(group_names(session) if names is None else list(names), GROUPS_PER_BATCH):
         yield from _listings(session, some)
@@ -120,7 +120,8 @@ def _listing(
 
 
 def _stats(session: AdminSession, wanted: Sequence[str]) -> dict[str, Stat]:
-    """The stat of each node that exists; read with its few bytes, because newer servers give many nodes a packet."""
+    """The stat of each existing node; read together with its small data, as newer servers return many nodes in a
+    packet."""
     return {path: node.stat for path, node in session.get_many(wanted).items()}
 
 

@@ -1,7 +1,7 @@
-"""One look at a group: its znodes, where its logs begin and end, and what Kafka has stored for it.
+"""A snapshot of a group: its znodes, the start and the end of its logs, and what Kafka has stored for it.
 
-ZooKeeper must answer, or there is nothing to show.  What the brokers cannot tell is left out, and ``words`` says why,
-one sentence a reason; so a tool shows what it can while half of the cluster is away.
+ZooKeeper must answer, or there is nothing to show.  Data that the brokers do not return is missing, and ``not_known``
+has one sentence for each reason, so a tool shows the rest while brokers are unreachable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupSnapshot:
-    """What was seen.  ``ranges`` lacks the partitions that no leader told of; ``unknown`` says why."""
+    """The result.  ``ranges`` lacks the partitions for which no leader answered; ``not_known`` has the reasons."""
 
     state: ZooKeeperGroup
     log_ranges: Mapping[TopicPartition, LogRange]
@@ -50,16 +50,16 @@ class ZooKeeperGroupSnapshot:
 def read_group_snapshot(
     session: AdminSession, group: str, topics: Iterable[str] | None = None
 ) -> ZooKeeperGroupSnapshot | None:
-    """Look now; None when the group does not exist.
+    """Read now; None if the group does not exist.
 
-    With ``topics`` only those.  Raises ``InvalidNameError`` for what is no group or topic, ``UnavailableError`` when
-    ZooKeeper does not answer or does not tell.
+    With ``topics`` only those.  Raises ``InvalidNameError`` for an invalid group or topic name, ``UnavailableError``
+    when ZooKeeper does not answer.
     """
     only = None if topics is None else set(topics)
     state = read_group(session, group, only)
     if state is None:
         return None
-    # A topic that does not exist is not asked for: old brokers would make it.
+    # Requests name only existing topics: old brokers would create others.
     existing = {t: frozenset(one.partitions) for t, one in state.topics.items() if only is None or t in only}
     wanted = [tp for tp in state.partitions if tp.partition in existing.get(tp.topic, ())]
     ranges: dict[TopicPartition, LogRange] = {}
@@ -83,7 +83,7 @@ def read_group_snapshot(
 
 
 def configured_storage(session: AdminSession) -> OffsetStorageMode:
-    """Where the members are told to store, if the file that was given says so."""
+    """The store in which the members commit, if the given file names it."""
     config = session.config
     if "offsets.storage" not in config.given:
         return "unknown"
@@ -93,7 +93,7 @@ def configured_storage(session: AdminSession) -> OffsetStorageMode:
 
 
 def unknown_log_end_texts(unknown: Mapping[TopicPartition, str]) -> list[str]:
-    """Which log ends are not known and why, a sentence a reason."""
+    """The unknown log ends, with one sentence for each reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, why in unknown.items():
         by_reason.setdefault(why, []).append(tp)

@@ -1,16 +1,16 @@
-"""A group's offsets in ZooKeeper, written by a tool: only what the plan saw, batch after batch, told exactly.
+"""A group's offsets in ZooKeeper, written by a tool: only where the plan is still valid, in batches, with an exact
+report.
 
-    look at ids -> parents -> multi -> look at ids -> multi -> ... -> look at ids
-                                |
-               the answer is lost: the znodes are read again, and compared by version and value
+    read ids -> parents -> multi -> read ids -> multi -> ... -> read ids
+                             |
+              the answer is lost: the znodes are read again, and compared by version and value
 
-A write names what it replaces: the version of the znode that the plan was made from, or that there was none.  So what
-somebody else wrote in between is never overwritten, and a run that was cut off may simply be run again: it finds part
-of its work done.
+A write names the version of the znode from which the plan was made, or that the znode did not exist.  So it never
+overwrites a later write of another program, and an interrupted run can be repeated: it finds a part of its work done.
 
-The look at ``ids`` between two multis is no lock: a member that registers right behind it is noticed one multi later,
-and told.  (Deleting and making ``ids`` anew inside the multi would be one; it would also drop its access list and
-everybody's watches.)
+The check of ``ids`` between two multis is not a lock: a member that registers right after it is noticed, and reported,
+one multi later.  (Deleting and creating ``ids`` inside the multi would be a lock, but it would also delete its access
+list and all watches on it.)
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ NO_ZNODE_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetWrite:
-    """One offset znode: what to make of it, and the version that it must have (``NO_ZNODE_VERSION``: none at all).
+    """One offset znode: its new value, and the version that it must have (``NO_ZNODE_VERSION``: it must not exist).
 
-    ``offset`` None: delete it.  ``also``: what is done with it in the same multi, or neither is.
+    ``offset`` None: delete it.  ``also``: operations in the same multi; all succeed or none.
     """
 
     tp: TopicPartition
@@ -79,9 +79,9 @@ class OffsetWrite:
 
 @dataclass(slots=True)
 class StoreWriteReport:
-    """What became of a list of writes; true at every moment, also when the writing was interrupted.
+    """The result of a list of writes; correct at every moment, also when the writing was interrupted.
 
-    ``unknown``: sent, and the answer never came.  ``stopped_by`` is empty when nothing stood in the way.
+    ``unknown``: sent, but the answer never arrived.  ``stopped_by`` is empty if nothing failed.
     """
 
     written: list[TopicPartition] = field(default_factory=list)
@@ -100,12 +100,12 @@ def write_offsets(
     allow_members: bool = False,
     in_session: int | None = None,
 ) -> None:
-    """Carry the writes out in their order, until the first thing that stands in the way; ``report`` says how far.
+    """Execute the writes in their order, until the first one fails; ``report`` has the progress.
 
-    ``control_version``: that of the group's control znode, which every multi then checks; None if there is none.
-    ``acl``: of the offset nodes that are made, and of their parents below the group; None is open to the world.
-    ``allow_members``: go on though somebody is in the group; for partitions that nobody owns.
-    ``in_session``: each write is carried out in that session, or not at all; None: in any.
+    ``control_version``: the version of the group's control znode, which every multi checks; None if it does not exist.
+    ``acl``: for new offset nodes and their parents below the group; None is open to the world.
+    ``allow_members``: continue although members are registered; for partitions without an owner.
+    ``in_session``: each write is executed in that session, or not at all; None: in any session.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
     writer = _OffsetWriter(
@@ -115,13 +115,13 @@ def write_offsets(
 
 
 def registered_members(session: AdminSession, group: str) -> list[str]:
-    """Who is registered now, sorted.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+    """The registered members, sorted.  Raises ``UnavailableError`` when ZooKeeper does not answer."""
     listed = session.children(paths.ids(group))
     return sorted(listed.names) if listed else []
 
 
 def members_registered_text(members: Sequence[str]) -> str:
-    """Why nothing more is written."""
+    """Why the writes stop."""
     return f"{members[0]} is in the group now ({len(members)} registered)"
 
 
@@ -183,10 +183,10 @@ class _OffsetWriter:
         top = paths.offsets(self._group)
         below = [top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
         wanted = [*paths.parents(top), *below]
-        # What stands above is everybody's: members register there.
+        # The nodes above belong to all members, which register there.
         above = [Create(path) for path in paths.parents(top)]
         answers = self._create_all([*above, *(Create(path, acl=self._acl) for path in below)])
-        # A server looks at rights before it looks whether the node is there.
+        # A server checks the rights before it checks whether the node exists.
         refused = {
             path: answer
             for path, answer in zip(wanted, answers, strict=True)
@@ -195,11 +195,11 @@ class _OffsetWriter:
         there = self._session.request([Exists(path) for path in refused])
         for (path, answer), stat in zip(refused.items(), there, strict=True):
             if not isinstance(stat, Stat):
-                self._report.stopped_by = f"{path} cannot be made: {_error_text(answer)}"
+                self._report.stopped_by = f"{path} cannot be created: {_error_text(answer)}"
                 return
 
     def _create_all(self, creates: Sequence[Create]) -> list[Result]:
-        """The answers to these, asked again while the connection takes them with it: a node may be made twice."""
+        """The answers to these requests; repeated if the connection breaks, since creating a node twice is harmless."""
         answers = self._session.request(creates, self._in_session)
         for _ in range(ROUNDS_MAX - 1):
             if not any(isinstance(answer, ConnectionLost | SessionEnded) for answer in answers):
@@ -208,7 +208,7 @@ class _OffsetWriter:
         return answers
 
     def _write(self, plan: MultiPlan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
-        """One multi, until it is known to be done or not to be."""
+        """Send one multi, until it is known whether it was executed."""
         partitions = [tp for tp, _ in plan]
         self._report.unknown = partitions
         outcome: bool | str = False
@@ -224,12 +224,12 @@ class _OffsetWriter:
         if outcome is True:
             self._report.written += partitions
         else:
-            self._report.stopped_by = outcome or "the connection to ZooKeeper broke again and again"
+            self._report.stopped_by = outcome or "the connection to ZooKeeper broke repeatedly"
 
     def _check_written(self, writes: Sequence[OffsetWrite]) -> bool | str:
-        """Whether a multi whose answer was lost was carried out, or why it never will be.
+        """Whether a multi whose answer was lost was executed, or why it never will be.
 
-        All of it was carried out or nothing, so one node that is as written tells.
+        A multi is executed as a whole or not at all, so one written node is enough evidence.
         """
         pairs = list(zip(writes, self._nodes(writes), strict=True))
         if any(_is_as_written(write, node) for write, node in pairs):
@@ -254,16 +254,16 @@ class _OffsetWriter:
         tp, op = [(tp, op) for tp, ops in plan for op in ops][at]
         match answer.error:
             case BadVersion() | NodeExists() | NoNode() if op.path != paths.offset(self._group, tp):
-                return f"{op.path} was changed by somebody else after it was read"
+                return f"{op.path} was changed by another program after it was read"
             case BadVersion() | NodeExists() | NoNode():
                 return _changed_text(tp)
             case NotEmpty():
-                return f"{paths.offset(self._group, tp)} has children, so it is no offset of a consumer"
+                return f"{paths.offset(self._group, tp)} has children, so it is not an offset of a consumer"
             case error:
                 return _error_text(error)
 
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
-        """The nodes of topics that have no offset left; one that has, or is gone, is left alone."""
+        """Delete the nodes of topics without offsets; a node with children, or that does not exist, is skipped."""
         topics = sorted({tp.topic for tp in partitions})
         self._session.request(
             [Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session
@@ -273,12 +273,12 @@ class _OffsetWriter:
 def _error_text(answer: Result) -> str:
     words = describe_result(answer)
     if isinstance(answer, NoAuth):
-        words += ": the node is another login's; log in as its makers do, with zookeeper.auth in the file of settings"
+        words += ": the node belongs to another login; use that login, with zookeeper.auth in the file of settings"
     return words
 
 
 def _changed_text(tp: TopicPartition) -> str:
-    return f"the offset of {tp} was changed by somebody else after it was read"
+    return f"the offset of {tp} was changed by another program after it was read"
 
 
 def _is_as_written(write: OffsetWrite, node: ZnodeData | None) -> bool:

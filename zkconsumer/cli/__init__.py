@@ -1,9 +1,9 @@
-"""The command line: the only place that prints."""
+"""The command line: the only package that prints."""
 
 try:
     from zkconsumer.cli.main import main
 except KeyboardInterrupt:
-    # Whoever presses Ctrl-C while modules are loaded shall not read in which one.
+    # A Ctrl-C while modules are loaded must not print a traceback of the import.
     import sys
 
     sys.stderr.write("zkconsumer: interrupted\n")

@@ -1,7 +1,7 @@
-"""``zkconsumer assign``: who would own which partition, without any server.
+"""``zkconsumer assign``: computes which member owns which partition, without a server.
 
-The groups go the way that they go in production: every registration is written as its znode's bytes and read back,
-becomes a subscription, and each member computes its own share.
+The groups take the same path as in production: every registration is serialized to the bytes of its znode and parsed
+again, becomes a subscription, and each member computes its own assignment.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class AssignInputError(ValueError):
 )
 @click.option(
     "--compatibility", type=click.Choice([form.compatibility for form in AssignorVariant if form.compatibility]),
-    default="0.10.2", show_default=True, help="Roundrobin as in releases from this one on.",
+    default="0.10.2", show_default=True, help="Compute roundrobin as this release and later ones do.",
 )  # fmt: skip
 def assign(groups: BinaryIO, strategy: str, compatibility: str) -> None:
-    """Compute who would own which partition.
+    """Compute which member would own which partition.
 
-    FILE (or standard input) has one group a line, as JSON:
+    FILE (or standard input) contains one group on each line, as JSON:
 
     \b
     {"name": "g", "members": {"g_a": {"clicks": 2}, "g_b": {"clicks": 1}},
      "partitions": {"clicks": [0, 1, 2]}}
 
-    Members are in the order in which ZooKeeper lists them, and have a number of threads for each topic, or a filter:
-    {"g_c": {"white_list": {"cl.*": 2}}}, or black_list. The topics of "partitions" are all topics there are. For each
-    group one line comes out:
+    List the members in the order in which ZooKeeper lists them. A member has a number of threads for each topic, or a
+    filter: {"g_c": {"white_list": {"cl.*": 2}}}, or black_list. "partitions" lists all topics of the cluster. The
+    output has one line for each group:
 
     \b
     {"name": "g", "assignment": {"clicks/0": "g_a-0", "clicks/1": "g_a-1", …}}
@@ -83,7 +83,7 @@ def _assignment_json(group: dict[str, Any], strategy: str, compatibility: str) -
 def _owners(
     members: dict[str, dict[str, int]], partitions: dict[str, list[int]], strategy: str, compatibility: str
 ) -> dict[TopicPartition, str]:
-    """What all members together claim.  Raises ``AssignmentError`` also when two claim the same partition."""
+    """Return the owner of each partition.  Raises ``AssignmentError`` also when two members acquire the same one."""
     registrations = {member: _read_back(member, subscription) for member, subscription in members.items()}
     assignor = create_instance(strategy, compatibility)
 
@@ -93,7 +93,7 @@ def _owners(
     first = computed_by(next(iter(members), ""))
     if not first.topics_with_hash_collision:
         return {tp: str(thread) for tp, thread in first.owners.items()}
-    # Only where topics tie does it matter whose view it is.
+    # The members compute the same assignment, unless names of topics have equal hashes.
     owners: dict[TopicPartition, str] = {}
     for member in members:
         for tp, thread in computed_by(member).own.items():
@@ -115,7 +115,7 @@ def _read_back(member: str, subscription: dict[str, Any]) -> TopicCount:
 
 
 def _filter_kind(subscription: dict[str, Any]) -> Literal["white_list", "black_list"] | None:
-    """Whether it is a filter; a topic of that name has a number, and no object."""
+    """The kind of filter, or None.  A topic with that name has a number as its value, not an object."""
     match subscription:
         case {"white_list": dict()}:
             return "white_list"

@@ -1,6 +1,6 @@
-"""``zkconsumer check``: judge histories of a group under test.
+"""``zkconsumer check``: checks histories of a group under test.
 
-Exit codes: 0 nothing is wrong, 5 findings, 2 a history cannot be read.
+Exit codes: 0 no finding, 5 findings, 2 a history cannot be read.
 """
 
 from __future__ import annotations
@@ -39,20 +39,26 @@ EXIT_UNREADABLE = 2
     "reference",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The history of the same migration with nobody killed: each HISTORY must end as it does, or be undone.",
+    help="The history of the same migration without a killed process: each HISTORY must end like it or be rolled back.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print it."
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
 )
 @click.pass_context
 def check(
     context: click.Context, histories: tuple[str, ...], reference: Path | None, output: Literal["text", "json"]
 ) -> None:
-    """Judge each HISTORY of a group under test (JSON lines; - reads from standard input).
+    """Check each HISTORY of a group under test (JSON lines; - reads from standard input).
 
-    Says which records were lost, skipped, repeated without a reason, handed out by two members or stored too far; for
-    a group that was moved, which promise of the migration was broken (M1 to M6); each with the lines of the history
-    that show it.  Exits with 0 when nothing is wrong, 5 with findings, 2 when a history cannot be read.
+    Reports records that were lost, skipped, repeated without a reason, or delivered by two members, and offsets that
+    were committed too far; for a group that was migrated, the broken promises of the migration (M1 to M6). Shows for
+    each finding the lines of the history that prove it. Exit codes: 0 no finding, 5 findings, 2 a history cannot be
+    read.
     """
     as_if = None if reference is None else _end_of(context, reference)
     verdicts = [(name, _check_history(context, name, as_if)) for name in histories]

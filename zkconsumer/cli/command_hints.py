@@ -1,11 +1,11 @@
-"""The commands that texts and ``next_steps`` name, made so that they can be pasted as they stand.
+"""Completes the commands that texts and ``next_steps`` name, so that they can be pasted.
 
-A text knows which command comes next and for which group, and not how this command reached the cluster.  Whatever
-prints it completes the command: with the addresses as they were typed here, or with none where the environment has
-them, and with the other options of ``CARRIED_PARAMETERS`` that were typed here and that the named command takes.
+A text names the next command and its group, but not the options with which this command reached the cluster.  The
+printing function adds them: the addresses as they were typed here (none if they come from the environment), and the
+other options of ``CARRIED_PARAMETERS`` that were typed here and that the named command accepts.
 
-    hint          a command, made from its words
-    completed     a text whose commands are completed; one that is complete already stays as it is
+    command_text         a command, made from its words
+    complete_commands    a text whose commands are completed; a complete command stays unchanged
     rerun_with_execute   the command that was given, with ``--execute``
 """
 
@@ -23,16 +23,16 @@ PROGRAM = "zkconsumer"
 
 ADDRESS_PARAMETERS = frozenset({"zookeeper", "bootstrap_servers"})
 CARRIED_PARAMETERS = ADDRESS_PARAMETERS | {"config_file", "zookeeper_auth", "timeout_s", "hooks_dir"}
-"""Parameters that are given again to the command that comes next, if it has them."""
+"""Parameters that are repeated in the next command, if it has them."""
 
 TEXT_ARGUMENTS_MAX = 1_000
-"""Arguments of a command that takes any number of them."""
+"""Arguments of a command that accepts any number of them."""
 
-# A word as a shell reads it.  A full stop, comma, colon or semicolon behind it belongs to the sentence.
+# A word as a shell reads it.  A full stop, comma, colon or semicolon after it belongs to the sentence.
 _ATOM = r"'[^']*'|\"'\"|[A-Za-z0-9_./@%+:,=\[\]-]"
 _WORD = re.compile(rf"(?:{_ATOM})*(?:'[^']*'|\"'\"|[A-Za-z0-9_/%+=\]-])")
 _START = re.compile(rf"(?<![\w./'`\"-]){PROGRAM} (?=[a-z])")
-"""In quotes it is the name of a command, and none to be pasted."""
+"""A quoted command is only a name; it is not completed."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class HintCompleter(Protocol):
     """A click command that needs more than the options of ``CARRIED_PARAMETERS`` wherever it is named."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
-        """The words to add.  ``words``: those behind its name; parameters may be taken out of ``carried``."""
+        """Return the words to add.  ``words``: those after its name; it may remove parameters from ``carried``."""
 
 
 def command_text(context: click.Context, *words: str) -> str:
@@ -49,13 +49,13 @@ def command_text(context: click.Context, *words: str) -> str:
 
 
 def complete_commands(text: str, context: click.Context | None = None) -> str:
-    """A text whose commands can be pasted as they stand; ``context`` None: of the command that runs now."""
+    """Return the text with complete commands.  ``context`` None: the context of the running command."""
     context = context or click.get_current_context(silent=True)
     return text if context is None or f"{PROGRAM} " not in text else "".join(_pieces(context, text))
 
 
 def complete_commands_in_json(value: object) -> object:
-    """A JSON document in which every text is ``completed``."""
+    """Return a JSON document in which the commands of every text are completed."""
     if isinstance(value, str):
         return complete_commands(value)
     if isinstance(value, Mapping):
@@ -64,19 +64,19 @@ def complete_commands_in_json(value: object) -> object:
 
 
 def commands_in(context: click.Context, text: str) -> list[str]:
-    """The commands that a text names, without comments behind them."""
+    """Return the commands that a text names, without the comments after them."""
     return [text[start:end] for start, end, _, _ in _found(context, text)]
 
 
 def rerun_with_execute(context: click.Context) -> str:
-    """The command that was given, as it would be typed, with ``--execute``."""
+    """Return the command as it was typed, with ``--execute`` added."""
     return shlex.join([*given_arguments(context), "--execute"])
 
 
 def given_arguments(
     context: click.Context, names: Collection[str] | None = None, without: Collection[str] = ()
 ) -> list[str]:
-    """The command that was given, word by word, without ``--execute`` and the options ``without`` (as typed).
+    """Return the words of the command that was given, without ``--execute`` and the options ``without`` (as typed).
 
     ``names``: only these options, by the names of their parameters, and not the command.
     """
@@ -102,7 +102,7 @@ def given_arguments(
 
 
 def _name_of(option: click.Parameter) -> str:
-    """Its first long name: ``--config`` and not ``--consumer.config``."""
+    """Return its first long name: ``--config`` and not ``--consumer.config``."""
     return next((name for name in option.opts if name.startswith("--")), option.opts[0])
 
 
@@ -121,7 +121,7 @@ def _pieces(context: click.Context, text: str) -> Iterator[str]:
 
 
 def _found(context: click.Context, text: str) -> Iterator[tuple[int, int, click.Command, list[str]]]:
-    """Each command of the text: where it begins and ends, what it calls, and the words behind its name."""
+    """Yield each command of the text: its start and end, the click command, and the words after its name."""
     at = 0
     while (start := _START.search(text, at)) is not None:
         at = start.end()
@@ -134,7 +134,7 @@ def _found(context: click.Context, text: str) -> Iterator[tuple[int, int, click.
 
 
 def _called(context: click.Context, text: str, at: int) -> tuple[int, click.Command] | None:
-    """Where the name of the command ends, and the command; None where no command is named."""
+    """Return the end of the command's name, and the command; None if the text names no command here."""
     root = context.find_root()
     command: click.Command | None = root.command
     while isinstance(command, click.Group):
@@ -147,7 +147,7 @@ def _called(context: click.Context, text: str, at: int) -> tuple[int, click.Comm
 
 
 def _arguments(command: click.Command, text: str, at: int) -> tuple[int, list[str]]:
-    """Where arguments and options end, and what they are: those that the command takes."""
+    """Return the end of the arguments and options, and those that the command accepts."""
     options = {name: one for one in command.params if isinstance(one, click.Option) for name in one.opts}
     arguments = [one.nargs for one in command.params if isinstance(one, click.Argument)]
     arguments_max = TEXT_ARGUMENTS_MAX if -1 in arguments else len(arguments)
@@ -177,7 +177,7 @@ def _missing_options(context: click.Context, command: click.Command, words: list
     has = {word.partition("=")[0] for word in words}
     carried = set(CARRIED_PARAMETERS)
     if not has.isdisjoint(("--zookeeper", "--bootstrap-server")):
-        carried -= ADDRESS_PARAMETERS  # addresses of its own are never mixed with others
+        carried -= ADDRESS_PARAMETERS  # the command names its own addresses: never mix them with ours
     more = command.complete_hint(context, words, carried) if isinstance(command, HintCompleter) else []
     names = [one.name for one in command.params if one.name in carried and has.isdisjoint(one.opts)]
     return [*more, *given_arguments(context, [name for name in names if name])]

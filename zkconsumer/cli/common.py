@@ -1,6 +1,6 @@
-"""What the tools' commands have in common: exit codes, the session, tables and JSON.
+"""What the commands have in common: exit codes, the session, tables and JSON.
 
-Data goes to standard output, words to standard error.
+Data is written to standard output, messages to standard error.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
 EXIT_DIFFERS = 3
-"""Something differs, was found, or would be changed by ``--execute``."""
+"""There is a difference or a finding, or ``--execute`` would change something."""
 EXIT_PARTIAL = 6
-"""Some of it was done; the same command does the rest."""
+"""A part was done; the same command does the rest."""
 
 CONNECT_NOTICE_AFTER_MS = 2_000
-"""After how long a wait for ZooKeeper is worth a word."""
+"""After this time without a connection to ZooKeeper, the command prints a notice."""
 
 NO_VALUE = "-"
-"""What a table shows where there is no value."""
+"""Shown in a table if there is no value."""
 
 
 def require_admin_session(session: AnySession, what: str) -> AdminSession:
-    """The session, where it has a ZooKeeper.  Raises ``UsageError``; ``what`` is done there."""
+    """Return the session if it has a ZooKeeper.  Raises ``UsageError``; ``what`` names the operation that needs it."""
     if isinstance(session, AdminSession):
         return session
-    raise UsageError(f"{what}: say where that is, --zookeeper HOST:PORT[/CHROOT] or zookeeper.connect in --config FILE")
+    raise UsageError(f"{what}: give --zookeeper HOST:PORT[/CHROOT], or zookeeper.connect in --config FILE")
 
 
 def missing_address_error() -> UsageError:
-    """No command has a default for the address: the wrong cluster would be the likeliest one."""
+    """No command has a default address: it would most likely be the wrong cluster."""
     return UsageError(
-        f"say where ZooKeeper is: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, or "
+        f"give the address of ZooKeeper: --zookeeper HOST:PORT[/CHROOT], {ZOOKEEPER_VARIABLE} in the environment, or "
         "zookeeper.connect in a --config FILE"
     )
 
@@ -57,7 +57,7 @@ def missing_address_error() -> UsageError:
 def open_zookeeper_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
 ) -> AdminSession:
-    """A connected session that ends with the command.  The context may carry ``AdminDependencies`` of another world."""
+    """A connected session that ends with the command.  Tests put their own ``AdminDependencies`` into the context."""
     log_to_console()
     if zookeeper is None and config_file is None:
         raise missing_address_error()
@@ -73,10 +73,10 @@ def open_zookeeper_session(
 def open_admin_session(
     context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
 ) -> AnySession:
-    """``open_session``; a session with brokers alone where nothing names a ZooKeeper."""
+    """``open_session``; a session with brokers only, if no ZooKeeper is configured."""
     if zookeeper is None and bootstrap_servers is None and config_file is None:
         raise UsageError(
-            "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
+            "give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
             f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, or a --config FILE that has it"
         )
     in_file = read_settings_file(config_file)
@@ -90,19 +90,19 @@ def open_admin_session(
 
 
 def _print_connect_notice(stop: StopSignal) -> None:
-    """One sentence, if the connection takes so long that a person begins to wonder."""
+    """Print one sentence if the connection takes long."""
     if not stop.wait(CONNECT_NOTICE_AFTER_MS):
         print_message(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
 def print_not_known(words: Iterable[str]) -> None:
-    """What is not known, and so neither zero nor absent: which servers did not answer, and what to do."""
+    """Print what is unknown (so neither zero nor absent): which servers did not answer, and what to do."""
     for each in words:
         print_error(each)
 
 
 def print_json(value: object, *, is_line: bool = False) -> None:
-    """One JSON document, ``is_line``: in one line, as of many; the commands in it are completed."""
+    """Print one JSON document with completed commands.  ``is_line``: on one line, one of many."""
     mark_json_printed()
     click.echo(json.dumps(complete_commands_in_json(value), indent=None if is_line else 2))
 
@@ -114,7 +114,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def table_lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Columns as wide as their widest value, two blanks between; None and "" are shown as ``-``."""
+    """Yield lines with columns as wide as their widest value, two blanks between; None and "" are shown as ``-``."""
     texts = [heads, *([_cell(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:

@@ -2,7 +2,7 @@
 
     [timestamp SEPARATOR][key SEPARATOR][value]LINE      as DefaultMessageFormatter of 0.8.2 to 1.1
 
-A null prints as ``null``.  What is not printed takes its separator with it; without the value the line end goes too
+A null prints as ``null``.  A part that is not printed has no separator either; without the value there is no line end
 (0.11 and later).
 """
 
@@ -27,18 +27,18 @@ DEFAULTS = {
     KEY_SEPARATOR: "\t",
     LINE_SEPARATOR: "\n",
 }
-"""Property → default, of those that mean something for bytes; deserializers are Java classes."""
+"""Property → default, of the properties that apply to bytes; deserializers are Java classes."""
 
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 def console_format(properties: Sequence[str]) -> list[LinePart]:
-    """The parts of a line from ``key=value`` texts; raises ``UsageError`` for one that is not known."""
+    """The parts of a line from ``key=value`` texts; raises ``UsageError`` for an unknown property."""
     given = dict(DEFAULTS)
     for text in properties:
         key, equals, value = text.partition("=")
         if not equals or key not in DEFAULTS:
-            raise UsageError(f"--property {text}: write KEY=VALUE; there are {', '.join(DEFAULTS)}")
+            raise UsageError(f"--property {text}: write KEY=VALUE; the properties are {', '.join(DEFAULTS)}")
         given[key] = value
     between, line_end = given[KEY_SEPARATOR].encode(), given[LINE_SEPARATOR].encode()
     has_value = _is_true(given, PRINT_VALUE)
@@ -53,7 +53,7 @@ def console_format(properties: Sequence[str]) -> list[LinePart]:
 
 
 def _is_true(given: dict[str, str], key: str) -> bool:
-    """As the original reads it: ``true`` in any case, and everything else is false."""
+    """As the Scala consumer reads it: ``true`` in any case is true, everything else is false."""
     return given[key].strip().lower() == "true"
 
 

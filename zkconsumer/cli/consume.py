@@ -1,6 +1,6 @@
-"""``zkconsumer consume``: read topics as a member of an old group, and print the messages.
+"""``zkconsumer consume``: reads topics as a member of a ZooKeeper group, and prints the messages.
 
-Every message is written out before the next one is asked for, so what is committed has been printed, whatever ends
+Each message is written before the next one is requested, so every committed message has been printed, whatever ends
 the program: a signal, a closed pipe, ``--max-messages``.
 """
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 DEFAULT_FORMAT = r"%t\t%p\t%o\t%k\t%v\n"
 POLL_INTERVAL_MS = 100
-"""How often an idle stream looks whether the program should end."""
+"""How often an idle stream checks whether the program should end."""
 
 STOP_TIMEOUT_MS = 3_000
 METRICS_INTERVAL_MS = 10_000
 FINAL_HEALTH_TIMEOUT_MS = 3_000
-"""How long the member may take to say whether anything is left that it could not read."""
+"""How long the member may take at the end to report what it could not read."""
 
 FIELDS = {
     "t": lambda m: m.topic.encode(),
@@ -55,19 +55,19 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def compile_format(text: str) -> list[Any]:
-    """The parts of a format: bytes as they are, or a function of the message."""
+    """The parts of a format: bytes to print unchanged, or a function of the message."""
     parts: list[Any] = []
     characters: Iterator[str] = iter(text)
     for character in characters:
         if character == "%":
             field = next(characters, "")
             if field not in FIELDS or not field:
-                raise UsageError(f"--format: %{field} is not known; there are %t %p %o %k %v %T and %%")
+                raise UsageError(f"--format: %{field} is unknown; the fields are %t %p %o %k %v %T and %%")
             parts.append(FIELDS[field])
         elif character == "\\":
             escape = next(characters, "")
             if escape not in ESCAPES:
-                raise UsageError(f"--format: \\{escape} is not known; there are \\t \\n \\r \\0 and \\\\")
+                raise UsageError(f"--format: \\{escape} is unknown; the escapes are \\t \\n \\r \\0 and \\\\")
             parts.append(ESCAPES[escape].encode())
         else:
             parts.append(character.encode())
@@ -85,7 +85,7 @@ def parse_topic(text: str) -> tuple[str, int]:
 
 
 class Printer:
-    """Prints what the streams give until it is told to stop; one thread a stream, one message at a time."""
+    """Prints the messages of the streams until a stop is requested; one thread a stream, one message at a time."""
 
     def __init__(self, parts: list[Any], max_messages: int | None, timeout_ms: int | None) -> None:
         self.stop = threading.Event()
@@ -118,16 +118,16 @@ class Printer:
         except BrokenPipeError:
             iterator.undeliver()
             self.is_output_closed = True
-            self.request_stop("the reader of the output has gone")
+            self.request_stop("the output was closed")
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except Exception as error:  # noqa: BLE001 (the thread ends here: the main thread raises it)
+        except Exception as error:  # noqa: BLE001 (the thread ends here; the main thread raises the error)
             self.error = self.error or error
             self.request_stop("")
         else:
             iterator.acknowledge()
 
     def on_thread_error(self, _: str, error: BaseException) -> None:
-        """A thread ended by something that is no ``Exception``."""
+        """A thread ended with an error that is not an ``Exception``."""
         self.error = self.error or error
         self.request_stop("")
 
@@ -137,17 +137,17 @@ class Printer:
         self.stop.set()
 
     def on_signal(self, number: int, _: Any) -> None:
-        """Only notes it: this runs in the main thread, which may hold the lock of the event that it would set."""
+        """Only set a flag: this runs in the main thread, which may hold the lock of the event that it would set."""
         self.signal = signal.Signals(number)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait for the end; called by the main thread again and again."""
+        """Wait for the end; the main thread calls this repeatedly."""
         if self.signal is not None:
             self.request_stop(f"stopped by {self.signal.name}")
         return self.stop.wait(timeout_ms / 1000)
 
     def reading_problems(self, connector: ZookeeperConsumerConnector) -> list[str]:
-        """Why fewer messages were printed than there may be; none after ``max_messages`` or for a reader that left."""
+        """Why messages may be missing in the output; empty after ``max_messages`` and after the output was closed."""
         if self.printed == self._max_messages or self.error is not None or self.is_output_closed:
             return []
         return connector.reading_problems(FINAL_HEALTH_TIMEOUT_MS)
@@ -174,8 +174,8 @@ class Printer:
 @group_argument(required=False)
 @cluster_options
 @click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="A topic's name; may be repeated.")
-@click.option("--whitelist", metavar="R", help="Instead: every topic whose whole name matches this Java pattern.")
-@click.option("--blacklist", metavar="R", help="Instead: every topic whose name does not match it.")
+@click.option("--whitelist", metavar="R", help="Instead of --topic: every topic that matches this Java pattern.")
+@click.option("--blacklist", metavar="R", help="Instead of --topic: every topic that does not match it.")
 @click.option(
     "--streams",
     type=click.IntRange(1, THREADS_PER_TOPIC_MAX),
@@ -190,8 +190,8 @@ class Printer:
     metavar="KEY=VALUE",
     help="One setting; wins over the file.",
 )
-@click.option("--from-beginning", is_flag=True, help="Where there is no offset, begin at the smallest.")
-@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Print N messages, then leave.")
+@click.option("--from-beginning", is_flag=True, help="If there is no offset, begin at the smallest one.")
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Leave after N messages.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="Leave after N ms without a message.")
 @click.option(
     "--format",
@@ -205,17 +205,17 @@ class Printer:
     "--metrics",
     "metrics_file",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write what is measured there, as JSON, every 10 s and at the end.",
+    help="Write the metrics to this file, as JSON, every 10 s and at the end.",
 )
 @click.option(
     "--property",
     "properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Instead of --format, as the old console consumer: print.timestamp, print.key, print.value, "
+    help="Instead of --format, as in the old console consumer: print.timestamp, print.key, print.value, "
     "key.separator, line.separator.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say what the group does, on standard error.")
+@click.option("-v", "--verbose", is_flag=True, help="Log the events of the group to standard error.")
 def consume(
     zookeeper: str | None,
     bootstrap_servers: str | None,
@@ -234,20 +234,21 @@ def consume(
     properties: Sequence[str],
     verbose: bool,
 ) -> None:
-    """Read topics as a member of a ZooKeeper consumer group, beside any original members, and print the messages.
+    """Read topics as a member of a ZooKeeper consumer group, together with any Scala consumers, and print the messages.
 
-    A --topic is a name and nothing else; for the old console consumer it was a pattern, in which a "." stands for any
-    character. Patterns are Java's: commas stand between alternatives, blanks are dropped, and all topics are ".*".
+    A --topic is an exact name; for the old console consumer it was a pattern, in which a "." matches any character.
+    Patterns are Java's: commas separate alternatives, blanks are removed, and ".*" matches all topics.
 
-    Offsets are committed as auto.commit says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM and
-    when the reader of the output goes away, the partitions are given back and the group is left.
+    Offsets are committed as auto.commit.enable says, and at the end: on --max-messages, --timeout-ms, Ctrl-C, SIGTERM
+    and when the output is closed, the member releases its partitions and leaves the group.
 
-    It waits for topics and brokers that are not there yet, and logs which ones. Exit codes: 0 done, 1 not everything
-    could be read, because at the end a topic does not exist, a broker does not answer or a partition has no leader.
+    The command waits for topics and brokers that do not exist yet, and logs which ones. Exit codes: 0 done, 1 not
+    everything could be read, because at the end a topic does not exist, a broker does not answer or a partition has no
+    leader.
     """
     log_to_console(logging.INFO if verbose else logging.WARNING)
     if properties and output_format != DEFAULT_FORMAT:
-        raise UsageError("give --format or --property: both say what a line looks like")
+        raise UsageError("give --format or --property, not both: each sets the format of a line")
     parts = console_format(properties) if properties else compile_format(output_format)
     printer = Printer(parts, max_messages, timeout_ms)
     wanted = _stream_factory(topics, whitelist, blacklist, streams)
@@ -279,13 +280,13 @@ def consume(
 def _stream_factory(
     topics: Sequence[str], whitelist: str | None, blacklist: str | None, streams: int | None
 ) -> Callable[[ZookeeperConsumerConnector], list[KafkaStream[bytes, bytes]]]:
-    """What to ask of a connector; a pattern is looked at before anything is connected."""
+    """Return what to request from a connector; a pattern is checked before anything is connected."""
     given = [bool(topics), whitelist is not None, blacklist is not None]
     if sum(given) != 1:
         raise UsageError("give --topic, or one --whitelist, or one --blacklist")
     if topics:
         if streams is not None:
-            raise UsageError(f"--streams goes with --whitelist and --blacklist; write --topic {topics[0]}:{streams}")
+            raise UsageError(f"--streams needs --whitelist or --blacklist; write --topic {topics[0]}:{streams}")
         threads: dict[str, int] = {}
         for text in topics:
             topic, count = parse_topic(text)
@@ -295,12 +296,12 @@ def _stream_factory(
         return lambda connector: [s for row in connector.create_message_streams(threads).values() for s in row]
     topic_filter = Blacklist(blacklist or "") if whitelist is None else Whitelist(whitelist)
     if not topic_filter.regex:
-        raise UsageError("the pattern is empty; all topics are --whitelist '.*'")
+        raise UsageError("the pattern is empty; for all topics use --whitelist '.*'")
     return lambda connector: connector.create_message_streams_by_filter(topic_filter, streams or 1)
 
 
 class MetricsFileWriter:
-    """Writes the metrics of a connector to a file, if there is one; trouble is said once and stops nobody."""
+    """Writes the metrics of a connector to a file, if one is given; a write error is printed once."""
 
     def __init__(self, connector: ZookeeperConsumerConnector, path: Path | None) -> None:
         self._connector = connector
@@ -309,7 +310,7 @@ class MetricsFileWriter:
         self._reported_error = ""
 
     def write_if_due(self) -> None:
-        """Once every ``METRICS_INTERVAL_MS``."""
+        """Write, at most once every ``METRICS_INTERVAL_MS``."""
         if SYSTEM_CLOCK.now_ms() >= self._due_ms:
             self._due_ms += METRICS_INTERVAL_MS
             self.write()

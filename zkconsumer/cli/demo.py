@@ -1,7 +1,7 @@
-"""``zkconsumer demo``: the main job in ten seconds, without Java and without a server.
+"""``zkconsumer demo``: two members in one group in ten seconds, without Java and without a server.
 
-A ZooKeeper in memory, and two brokers: in memory too, or, where a distribution names better ones by the entry point
-``zkconsumer.demo_brokers``, those.  Everything else is the real thing: the same connectors, the same bytes.
+ZooKeeper runs in memory.  The two brokers run in memory too, unless another distribution offers better ones by the
+entry point ``zkconsumer.demo_brokers``.  Connectors, requests and znodes are the real ones.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ STEP_TIMEOUT_MS = 8_000
 POLL_INTERVAL_MS = 20
 
 BROKERS_ENTRY_POINT = "zkconsumer.demo_brokers"
-"""Entry points of this group: called with ``zookeeper.connect`` and a session factory, each gives a ``DemoCluster``."""
+"""Entry points of this group.  Each takes ``zookeeper.connect`` and a session factory and returns a ``DemoCluster``."""
 
 
 class DemoCluster(Protocol):
-    """What the demo asks of its brokers, which are registered in its ZooKeeper."""
+    """What the demo needs of its brokers, which are registered in its ZooKeeper."""
 
     description: str
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic; it may take a moment until it is in ZooKeeper."""
+        """Create a topic; it may take a moment until it is in ZooKeeper."""
 
     def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
         """Store records."""
 
     def stop(self) -> None:
-        """End them."""
+        """Stop the brokers."""
 
 
 class InMemoryDemoCluster:
-    """Those of the world."""
+    """The brokers of the ``FakeEnvironment``."""
 
     description = "A ZooKeeper and two brokers, in memory."
 
@@ -64,7 +64,7 @@ class InMemoryDemoCluster:
         self._world.cluster.append(topic, partition, values)
 
     def stop(self) -> None:
-        """They go with the world."""
+        """Nothing to do: they end with the environment."""
 
 
 class DemoMember:
@@ -79,7 +79,7 @@ class DemoMember:
         self._thread = spawn(f"reader-{name}", lambda stop: self._read(stream, seen, stop), lambda *_: None)
 
     def close(self) -> None:
-        """Leave the group, and wait for the thread, whose stream ends."""
+        """Leave the group, and wait until the thread of the stream ends."""
         self.connector.shutdown()
         self._thread.join(STEP_TIMEOUT_MS)
 
@@ -89,7 +89,7 @@ class DemoMember:
 
 
 class DeliveredRecords:
-    """What was handed out, by whom."""
+    """Which member delivered which record."""
 
     def __init__(self) -> None:
         self.readers_by_record: dict[tuple[int, int], list[str]] = {}
@@ -106,7 +106,7 @@ class DeliveredRecords:
 @click.command()
 @click.option("-v", "--verbose", is_flag=True, help="Show the log lines of the members as well.")
 def demo(verbose: bool) -> None:
-    """Show two members share a topic, a rebalance, a crash and a clean leave; no Java, no server."""
+    """Show how two members divide a topic: a join, a crash and a clean leave; no Java, no server."""
     log_to_console(logging.INFO if verbose else logging.ERROR)
     better = next(iter(entry_points(group=BROKERS_ENTRY_POINT)), None)
     world = FakeEnvironment(brokers=2) if better is None else FakeEnvironment(brokers=0, connect=BlockingConnection)
@@ -125,30 +125,30 @@ def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
     last = paths.partition_state(TopicPartition(TOPIC, PARTITIONS - 1))
     if not isinstance(brokers, InMemoryDemoCluster):
         _wait_until("the topic is in ZooKeeper", lambda: world.zookeeper.data(last) is not None)
-    _produce(brokers, "before anybody reads")
+    _produce(brokers, "before the first member joins")
 
-    click.echo("\n1. 'anna' joins group 'demo' alone, so every partition is hers:")
+    click.echo("\n1. 'anna' joins group 'demo' alone, so she owns every partition:")
     anna = DemoMember(world, "anna", seen)
     _wait_until("anna has read everything", lambda: len(seen.readers_by_record) == PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages")
 
-    click.echo("\n2. 'bert' joins. Anna commits and gives up half; what she keeps is not paused:")
+    click.echo("\n2. 'bert' joins. Anna commits and releases half; she reads the others without a pause:")
     bert = DemoMember(world, "bert", seen)
-    _wait_until("both have their share", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
+    _wait_until("both own half", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
     _produce(brokers, "for both")
     _wait_until("both have read", lambda: len(seen.readers_by_record) == 2 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages, bert {seen.count('bert')}")
     anna.connector.commit_offsets()
     bert.connector.commit_offsets()
 
-    click.echo("\n3. Anna's process dies (kill -9). Her session times out, and ZooKeeper removes her nodes:")
+    click.echo("\n3. Anna's process dies (kill -9). Her session times out, and ZooKeeper deletes her nodes:")
     world.kill(anna.connector)
     _wait_until("bert owns everything", lambda: set(_owners(world).values()) == {"bert"} and len(_owners(world)) == 4)
     _produce(brokers, "after the crash")
-    _wait_until("bert has read on", lambda: len(seen.readers_by_record) == 3 * PARTITIONS * MESSAGES_EACH)
-    _show(world, f"bert goes on where anna had committed; he has read {seen.count('bert')} messages")
+    _wait_until("bert has read the rest", lambda: len(seen.readers_by_record) == 3 * PARTITIONS * MESSAGES_EACH)
+    _show(world, f"bert continues at anna's committed offsets; he has read {seen.count('bert')} messages")
 
-    click.echo("\n4. Bert leaves cleanly: offsets committed, owners and registration gone:")
+    click.echo("\n4. Bert leaves cleanly: offsets are committed, owners and registration are deleted:")
     bert.close()
     _show(world, "")
     anna.close()

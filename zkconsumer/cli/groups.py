@@ -1,4 +1,4 @@
-"""``zkconsumer groups``: which groups there are, and how one stands.  ``delete`` and ``doctor`` have own files."""
+"""``zkconsumer groups``: lists and describes groups.  ``delete`` and ``doctor`` have files of their own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DESCRIBE_SCHEMA = "zkconsumer/groups-describe/1"
 
 @click.group(cls=LazyGroup, lazy_commands=LAZY_COMMANDS)
 def groups() -> None:
-    """Look at groups in ZooKeeper and at their coordinators, find what is wrong with one, delete what is dead."""
+    """List, describe, examine and delete consumer groups in ZooKeeper and at their coordinators."""
 
 
 # --- list -------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def groups() -> None:
 @groups.command(name="list")
 @click.option("--all", "which", flag_value="all", default="all", help="Every group (the default).")
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
-@click.option("--empty", "which", flag_value="empty", help="Groups without one.")
+@click.option("--empty", "which", flag_value="empty", help="Groups without a registered member.")
 @output_option
 @cluster_options
 @click.pass_context
@@ -68,10 +68,11 @@ def list_(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """List the groups below /consumers and those that brokers coordinate: who is in them, and which topics.
+    """List the groups below /consumers and those that brokers coordinate, with their members and topics.
 
-    KIND says whose owner nodes there are: scala, zkconsumer, mixed; foreign: neither kind; - : nobody owns anything.
-    coordinator: a group of the coordinator, whose STATE its broker tells; without --zookeeper there are only such.
+    KIND shows which program made the owner nodes: scala, zkconsumer, mixed; foreign: another program; - : there are no
+    owner nodes. coordinator: a group of the coordinator, with the STATE that its broker reports; without --zookeeper
+    the list has only these.
 
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
@@ -83,7 +84,7 @@ def list_(
     if found.not_known and not found.groups and not isinstance(session, AdminSession):
         _exit_not_known(context, found.not_known, output)
     old = {line.group for line in lines}
-    # Offsets that an old group stores in Kafka are no second group.
+    # Offsets that a ZooKeeper group stores in Kafka are not a second group.
     lines += [line for line in found.listings if not (line.is_offsets_only and line.group in old)]
     shown = [line for line in lines if which == "all" or line.is_active == (which == "active")]
     shown.sort(key=lambda line: (line.group, isinstance(line, CoordinatorGroupListing)))
@@ -116,11 +117,11 @@ def _empty_list_text(session: AnySession, has_groups: bool, which: str, *, is_al
     at_brokers = ", and the brokers coordinate none" if is_all_known else ""
     if isinstance(session, AdminSession):
         return f"There is no group in ZooKeeper (/consumers){at_brokers}. If you expect one, check the chroot."
-    return "The brokers coordinate no group. Groups of old members are in ZooKeeper: --zookeeper HOST:PORT[/CHROOT]"
+    return "The brokers coordinate no group. For groups in ZooKeeper give --zookeeper HOST:PORT[/CHROOT]"
 
 
 def _exit_not_known(context: click.Context, words: Sequence[str], output: Output) -> NoReturn:
-    """An empty table would say that there are no groups."""
+    """Exit with an error: an empty table would mean that there are no groups."""
     if output == "json":
         print_json(
             {"schema": LIST_SCHEMA, "groups": None, "not_known": list(words), "exit_code": EXIT_FAILED,
@@ -185,15 +186,15 @@ def describe_(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show a group, a line a partition, in both stores.
+    """Show a group, one line for each partition, with the offsets in both stores.
 
-    CURRENT-OFFSET is what a member would start from if it were restarted now, and AUTHORITY the store that says so:
-    ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka has an
-    offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration keeps old members out), persistent (a node that
-    no member made, and that nobody can claim), or coordinator: a member of the group that brokers coordinate under
-    this name. CLIENT-ID stands in no znode. Members without partitions come last. A - is what is not there, a ? what is
-    not known: standard error says which broker did not answer, or which znode cannot be read. Exit codes: 0 shown, 1 no
-    such group, the group has nothing of a --topic, or not all of it is known.
+    CURRENT-OFFSET is the offset from which a member would start if it were restarted now, and AUTHORITY the store that
+    contains it: ZooKeeper, unless a control znode or offsets.storage in the --config FILE says otherwise, or only Kafka
+    has an offset. OWNER-KIND: zkconsumer, scala, foreign, fence (a migration blocks ZooKeeper members), persistent (a
+    node that no member made; no member can acquire the partition), or coordinator: a member of the coordinator group of
+    this name. CLIENT-ID is not in ZooKeeper. Members without partitions come last. - means that there is no value, ?
+    that the value is unknown: standard error names the broker that did not answer or the znode that cannot be read.
+    Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
@@ -202,7 +203,7 @@ def describe_(
         read_coordinator_group_snapshot(session.brokers, group) if is_kafka_asked else (None, ())
     )
     if look is not None and coordinator_group is not None and not coordinator_group.state.members:
-        coordinator_group = None  # only what this very group has stored in Kafka, which its own rows show
+        coordinator_group = None  # the offsets of this ZooKeeper group in Kafka; its own rows show them
     if look is None and coordinator_group is None:
         if trouble:
             raise UnavailableError(f"whether there is a group {group} is not known: {'; '.join(trouble)}")
@@ -211,8 +212,10 @@ def describe_(
     rows = [] if look is None else look.rows(storage, topics)
     not_known = [*look.not_known, *unreadable_offset_texts(look)] if look is not None else []
     if look is not None and trouble and (look.kafka.problem or not look.state.partitions):
-        # Else its coordinator has answered, and the brokers that did not are no concern of this group.
-        not_known += [f"whether modern members have joined group {group} is not known: {why}" for why in trouble]
+        # Otherwise its coordinator has answered, and the brokers that did not answer do not matter for this group.
+        not_known += [
+            f"whether consumers have joined the coordinator group {group} is not known: {why}" for why in trouble
+        ]
     control = look.state.control if look is not None else None
     is_kept_empty = coordinator_group is not None and has_only_placeholder_member(coordinator_group.state, control)
     if coordinator_group is not None:
@@ -224,11 +227,11 @@ def describe_(
             print_message(words)
     if is_kept_empty:
         print_message(
-            f"the placeholder member of the migration keeps the modern group {group} empty: no other member can join"
+            f"the placeholder member of the migration blocks the coordinator group {group}: no other member can join"
         )
     elif coordinator_group is not None:
         print_message(
-            f"the modern group {group} is {coordinator_group.state.state}, with "
+            f"the coordinator group {group} is {coordinator_group.state.state}, with "
             f"{count_text(len(coordinator_group.state.members), 'member')}"
         )
         for member in coordinator_group.state.members:
@@ -284,13 +287,13 @@ def _member_json(look: ZooKeeperGroupSnapshot, name: str) -> dict[str, object]:
 def topics_not_found(
     topics: Sequence[str], rows: Sequence[GroupDescribeRow], look: ZooKeeperGroupSnapshot | None
 ) -> list[str]:
-    """Each ``--topic`` of which the group has nothing: no subscription, no owner and no offset."""
+    """Return each ``--topic`` of which the group has no subscription, no owner and no offset."""
     there = {row.topic for row in rows} | set(look.state.group_topics if look is not None else ())
     return [topic for topic in dict.fromkeys(topics) if topic not in there]
 
 
 def print_topics_not_found(group: str, absent: Sequence[str]) -> None:
-    """An error for each of these topics: with a wrong name nothing would be shown, as if nothing were to be read."""
+    """Print an error for each of these topics: with a wrong name the table is empty, as if there were no lag."""
     for topic in absent:
         print_error(
             f"group {group} has nothing of the topic {topic}: correct the name; the topics of the group: "
@@ -299,7 +302,7 @@ def print_topics_not_found(group: str, absent: Sequence[str]) -> None:
 
 
 def unreadable_offset_texts(look: ZooKeeperGroupSnapshot) -> list[str]:
-    """Which offsets in ZooKeeper are not known, because their znodes hold no number."""
+    """Report the offsets in ZooKeeper that are unknown because their znodes do not contain a number."""
     nodes = look.state.unreadable_offsets
     if not nodes:
         return []
@@ -310,7 +313,7 @@ def unreadable_offset_texts(look: ZooKeeperGroupSnapshot) -> list[str]:
 
 
 def remarks(look: ZooKeeperGroupSnapshot, storage: OffsetStorageMode) -> list[str]:
-    """What a reader of the rows must know besides."""
+    """Notes that belong to the rows."""
     state = look.state
     said = [f"{name}: {member.problem}" for name, member in sorted(state.members.items()) if member.problem]
     if state.control_problem:
@@ -324,20 +327,20 @@ def remarks(look: ZooKeeperGroupSnapshot, storage: OffsetStorageMode) -> list[st
             "If the members have offsets.storage=kafka, give their file with --config"
         )
     if state.missing_topics:
-        said.append(f"no such topic any more: {', '.join(state.missing_topics)}")
+        said.append(f"these topics do not exist any more: {', '.join(state.missing_topics)}")
     return said
 
 
 def migration_text(control: ControlRecord) -> str:
-    """Where a migration stands, behind the group's name."""
+    """The state of the migration, printed after the group's name."""
     if not control.is_over:
-        return f"is on the move: phase {control.phase}, authority {control.authority}"
-    moved = "has moved to Kafka" if control.authority == "kafka" else "was on the move, and is back in ZooKeeper"
+        return f"is migrating: phase {control.phase}, authority {control.authority}"
+    moved = "was migrated to Kafka" if control.authority == "kafka" else "was rolled back to ZooKeeper"
     return f"{moved} (phase {control.phase})"
 
 
 def describe_next_steps(look: ZooKeeperGroupSnapshot, rows: Sequence[GroupDescribeRow]) -> list[str]:
-    """Commands that follow from what was seen."""
+    """Commands that follow from the state of the group."""
     group = shlex.quote(look.state.group)
     steps: list[str] = []
     unowned = look.state.is_active and any(row.partition is not None and row.owner_kind is None for row in rows)
@@ -354,17 +357,17 @@ def describe_next_steps(look: ZooKeeperGroupSnapshot, rows: Sequence[GroupDescri
 def exit_no_such_group(
     context: click.Context, session: AnySession, group: str, *, only_in_zookeeper: str | None = None
 ) -> NoReturn:
-    """The words of the original (0.10.2 and later), where to look, the names that come near, and exit code 1.
+    """Print the text of Kafka's tool (0.10.2 and later), where else to search, and similar names; exit with code 1.
 
-    ``only_in_zookeeper``: given where the command asks no broker; what to do about a group that brokers coordinate.
+    ``only_in_zookeeper``: given if the command asks no broker; what to do about a group that brokers coordinate.
     """
     if isinstance(session, BrokerAdminSession):
-        where = " at the brokers. A group of old members is in ZooKeeper (--zookeeper HOST:PORT[/CHROOT])"
+        where = " at the brokers. For a group in ZooKeeper give --zookeeper HOST:PORT[/CHROOT]"
     elif only_in_zookeeper is not None:
-        where = f" in ZooKeeper, and this command looks only there{only_in_zookeeper}"
+        where = f" in ZooKeeper, and this command searches only there{only_in_zookeeper}"
     else:
         where = ""
-    print_error(f"The consumer group '{group}' does not exist{where}. The groups that there are: {LIST_GROUPS_COMMAND}")
+    print_error(f"The consumer group '{group}' does not exist{where}. The existing groups: {LIST_GROUPS_COMMAND}")
     names = (
         group_names(session)
         if isinstance(session, AdminSession)
@@ -372,5 +375,5 @@ def exit_no_such_group(
     )
     near = get_close_matches(group, names, NEAR_NAMES_MAX)
     if near:
-        print_message(f"Names that come near: {', '.join(near)}")
+        print_message(f"Similar names: {', '.join(near)}")
     context.exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""``zkconsumer groups delete``: away with groups that nobody is in, and with what console consumers left behind."""
+"""``zkconsumer groups delete``: deletes groups without members, and the remains of console consumers."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def parse_age_ms(text: str) -> int:
 
 
 class DeleteCommand(click.Command):
-    """``delete`` asks no broker where a ZooKeeper is given, and refuses to be told of one."""
+    """``delete`` asks no broker if a ZooKeeper is given, and rejects ``--bootstrap-server`` then."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
-        """See ``hints.HintCompleter``."""
+        """See ``command_hints.HintCompleter``."""
         if context.params.get("zookeeper") is not None:
             carried.discard("bootstrap_servers")
         return []
@@ -68,10 +68,12 @@ class DeleteCommand(click.Command):
 
 @click.command(name="delete", cls=DeleteCommand)
 @group_arguments
-@click.option("--topic", metavar="T", help="Only what belongs to this topic; without GROUP in every inactive group.")
-@click.option("--stale", is_flag=True, help="Every console-consumer-<number> that nobody is in.")
-@click.option("--older-than", metavar="SPAN", help=f"With --stale: not written to for so long [{OLDER_THAN}].")
-@click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
+@click.option(
+    "--topic", metavar="T", help="Only owners and offsets of this topic; without GROUP in every inactive group."
+)
+@click.option("--stale", is_flag=True, help="Every console-consumer-<number> without a member.")
+@click.option("--older-than", metavar="SPAN", help=f"With --stale: groups without a write in this time [{OLDER_THAN}].")
+@click.option("--execute", "do_it", is_flag=True, help="Delete; without this option nothing is changed.")
 @output_option
 @cluster_options
 @click.pass_context
@@ -87,18 +89,18 @@ def delete(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Delete groups in which nobody is registered, or one topic of them.
+    """Delete groups without registered members, or one topic of them.
 
     \b
     delete GROUP...             all of these groups
-    delete GROUP... --topic T   owners and offsets of one topic; a group that has no other topic goes whole
-    delete --topic T            the same in every group; active ones are spared
-    delete --stale             what killed console consumers left behind
+    delete GROUP... --topic T   owners and offsets of one topic; a group without another topic is deleted
+    delete --topic T            the same in every group without members; active groups are skipped
+    delete --stale              the remains of console consumers that were killed
 
-    A group with a registered member is never touched: ZooKeeper itself checks that in the transaction that deletes.
-    With --bootstrap-server alone a GROUP is one that brokers coordinate, and its coordinator checks (from 1.1 on).
-    Without --execute it says what would go, and exits with 3. Exit codes: 0 done, 3 would change something, 4 refused
-    and nothing changed, 6 some groups were deleted and some refused.
+    A group with a registered member is never changed: ZooKeeper checks this in the transaction that deletes. With
+    --bootstrap-server alone a GROUP is one that brokers coordinate, and its coordinator checks (from 1.1 on). Without
+    --execute the command shows what it would delete, and exits with 3. Exit codes: 0 done, 3 would change something, 4
+    rejected and nothing changed, 6 some groups were deleted and some rejected.
     """
     _check_call(groups, topic, stale, older_than)
     known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
@@ -106,21 +108,21 @@ def delete(
         if topic is not None:
             instead = [command_text(context, "offsets", "delete", group, "--topic", topic) for group in groups]
             more = f". Offsets that brokers have: {'; '.join(instead)}" if instead else ""
-            raise UsageError(f"--topic deletes in ZooKeeper: say where that is, --zookeeper HOST:PORT[/CHROOT]{more}")
+            raise UsageError(f"--topic deletes in ZooKeeper: give --zookeeper HOST:PORT[/CHROOT]{more}")
         if stale:
-            require_admin_session(known, "--stale deletes what console consumers left in ZooKeeper")
+            require_admin_session(known, "--stale deletes the remains of console consumers in ZooKeeper")
         delete_coordinator_groups(context, known, groups, do_it=do_it, output=output, schema=SCHEMA)
     if is_on_command_line(context, "bootstrap_servers"):
         raise UsageError(
-            "with a ZooKeeper the group there is deleted, and no broker is asked: leave --bootstrap-server out; "
-            "or give it alone, and the group of the coordinator is deleted"
+            "with --zookeeper the command deletes a group in ZooKeeper and asks no broker: remove --bootstrap-server; "
+            "or give only --bootstrap-server to delete the group of the coordinator"
         )
     session = known
     for group in groups:
         if plan_group_deletion(session, group).status == "missing":
             exit_no_such_group(
                 context, session, group,
-                only_in_zookeeper="; with --bootstrap-server HOST:PORT in the place of --zookeeper it deletes a group "
+                only_in_zookeeper="; with --bootstrap-server HOST:PORT instead of --zookeeper it deletes a group "
                 "that brokers coordinate",
             )  # fmt: skip
     targets = _targets(session, groups, topic, stale, parse_age_ms(older_than or OLDER_THAN))
@@ -139,11 +141,11 @@ def delete(
 
 def _check_call(groups: Sequence[str], topic: str | None, stale: bool, older_than: str | None) -> None:
     if stale and (groups or topic):
-        raise UsageError("--stale stands alone: it finds its groups itself")
+        raise UsageError("--stale finds its groups itself: remove GROUP and --topic")
     if older_than is not None and not stale:
-        raise UsageError("--older-than belongs to --stale")
+        raise UsageError("--older-than needs --stale")
     if not (groups or topic or stale):
-        raise UsageError("what is to be deleted? Name a GROUP, --topic T, or --stale")
+        raise UsageError("nothing to delete is named: give a GROUP, --topic T, or --stale")
     if len(set(groups)) < len(groups):
         raise UsageError("a GROUP is named twice")
 
@@ -204,7 +206,7 @@ def _print_plan(context: click.Context, session: AdminSession, targets: Sequence
 
 
 def _print_done(targets: Sequence[GroupDeletion], groups: Sequence[str], topic: str | None) -> None:
-    """In the words of the original (0.9 to 1.1)."""
+    """Print the texts of Kafka's tool (0.9 to 1.1)."""
     for each in targets:
         if each.status != "deleted":
             continue
@@ -222,11 +224,11 @@ def _print_rejected(targets: Sequence[GroupDeletion], *, is_named: bool) -> None
         if each.status == "active":
             print_error(f"Delete for group {each.group} failed because its consumers are still active.")
             if is_named:
-                print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(each.group)}")
+                print_message(f"Stop them first. Their hosts: zkconsumer groups describe {shlex.quote(each.group)}")
         elif each.status == "too young":
-            print_message(f"{each.group} is left alone: {each.reason}.")
+            print_message(f"{each.group} is skipped: {each.reason}.")
         elif each.status in ("migrating", "rejected", "missing"):
-            print_error(f"Delete for group {each.group} refused: {each.reason}")
+            print_error(f"Delete for group {each.group} rejected: {each.reason}")
 
 
 def _exit_code(targets: Sequence[GroupDeletion], *, is_named: bool, do_it: bool) -> int:
@@ -234,7 +236,7 @@ def _exit_code(targets: Sequence[GroupDeletion], *, is_named: bool, do_it: bool)
     if not do_it and "would delete" in statuses:
         return EXIT_DIFFERS
     kept = [status for status in statuses if status not in ("deleted", "would delete")]
-    # Groups that the command found by itself are spared; groups that were named are refused.
+    # Groups that the command found itself are skipped; groups that were named are rejected.
     if not is_named or not kept:
         return 0
     if "deleted" in statuses:

@@ -1,4 +1,4 @@
-"""``zkconsumer groups delete`` with brokers alone: away with groups of the coordinator that nobody is in."""
+"""``zkconsumer groups delete`` with brokers only: deletes coordinator groups without members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXPORTED_MAX = 10
 def delete_coordinator_groups(
     context: click.Context, session: BrokerAdminSession, groups: Sequence[str], *, do_it: bool, output: str, schema: str
 ) -> NoReturn:
-    """Say what would go, or delete it, and end with the exit code."""
+    """Show what would be deleted, or delete it, and end with the exit code."""
     targets = plan_coordinator_group_deletion(session, groups)
     for target in targets:
         if target.status == "missing":
@@ -63,18 +63,18 @@ def delete_coordinator_groups(
             print_error(
                 f"Delete for group {target.group} failed because its consumers are still active: {target.reason}."
             )
-            print_message(f"Stop them first. Where they run: zkconsumer groups describe {shlex.quote(target.group)}")
+            print_message(f"Stop them first. Their hosts: zkconsumer groups describe {shlex.quote(target.group)}")
         elif target.status == "rejected":
-            print_error(f"Delete for group {target.group} refused: {target.reason}")
+            print_error(f"Delete for group {target.group} rejected: {target.reason}")
     context.exit(_exit_code(targets, do_it=do_it))
 
 
 def print_not_executed(context: click.Context, groups: Sequence[str]) -> None:
-    """How to keep the offsets of these groups, and how to delete them."""
+    """Print how to save the offsets of these groups, and how to delete the groups."""
     names = groups if len(groups) <= EXPORTED_MAX else ["--all"]
     file = f"{groups[0]}.offsets" if len(groups) == 1 else "groups.offsets"
     export = command_text(context, "offsets", "export", *names, "--file", file)
-    print_message(f"Nothing was changed. To keep the offsets first: {export}. Then: {rerun_with_execute(context)}")
+    print_message(f"Nothing was changed. To save the offsets first: {export}. Then: {rerun_with_execute(context)}")
 
 
 def _executed(session: BrokerAdminSession, target: CoordinatorGroupDeletion) -> CoordinatorGroupDeletion:
@@ -83,7 +83,11 @@ def _executed(session: BrokerAdminSession, target: CoordinatorGroupDeletion) -> 
     try:
         return execute_coordinator_group_deletion(session, target)
     except BROKER_REQUEST_ERRORS as error:
-        return replace(target, status="rejected", reason=f"{error}; whether it is deleted is not known: run it again")
+        return replace(
+            target,
+            status="rejected",
+            reason=f"{error}; whether the group was deleted is not known: run the command again",
+        )
 
 
 def _exit_code(targets: Sequence[CoordinatorGroupDeletion], *, do_it: bool) -> int:

@@ -1,4 +1,4 @@
-"""``zkconsumer groups doctor``: what is wrong with a group, with the evidence and the next step."""
+"""``zkconsumer groups doctor``: reports problems of a group, with the evidence and the next step."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ INTERVAL_S = 5.0
     default=INTERVAL_S,
     show_default=True,
     metavar="S",
-    help="Seconds between the two looks; 0: one look.",
+    help="Seconds between the two reads of the group; 0: one read.",
 )
 @click.option(
     "--commit-interval",
     type=click.FloatRange(min=0.1),
     metavar="S",
-    help="auto.commit.interval.ms of the members, in seconds; else of the --config FILE, else 60.",
+    help="auto.commit.interval.ms of the members, in seconds. Default: the one of the --config FILE, or 60.",
 )
 @output_option
 @cluster_options
@@ -62,20 +62,19 @@ def doctor(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Find what is wrong with a group; changes nothing.
+    """Find the problems of a group; changes nothing.
 
-    Looks twice, some seconds apart, and says what it found: registrations that stop others, members that compute other
-    shares, claims of nobody, partitions that nobody reads, offsets that stand or went back, topics that old clients
-    cannot read, modern consumers under the same name. Each with what shows it, and what to do next.
+    Reads the group twice, some seconds apart, and reports: registrations that stop other members, members that compute
+    other assignments, owner nodes without a member, partitions that no member reads, offsets that do not advance or
+    went back, topics that Scala consumers cannot read, and coordinator groups of the same name. Each finding has its
+    evidence and the next step.
 
-    The first line is what VerifyConsumerRebalance looked at: how many partitions of the subscribed topics are owned by
-    a registered thread. Exit codes: 0 nothing found, 1 nothing found where not everything could be looked at, because a
-    server did not answer, 3 findings.
+    The first line is the check of VerifyConsumerRebalance: how many partitions of the subscribed topics are owned by a
+    registered thread. Exit codes: 0 nothing found, 1 nothing found but not everything was checked, because a server did
+    not answer, 3 findings.
     """
     known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
-    session = require_admin_session(
-        known, "groups doctor looks into ZooKeeper, at what members of the old kind have there"
-    )
+    session = require_admin_session(known, "groups doctor examines groups in ZooKeeper")
     config = session.config
     interval_ms = COMMIT_INTERVAL_MS
     if commit_interval is not None:
@@ -96,8 +95,8 @@ def doctor(
     print_not_known(facts.not_known)
     if missing := [f"{name} is {state}" for name, state in extensions.status().items() if state != extensions.IN_USE]:
         print_message(
-            "Members that are started from this installation read without its compiled modules, which costs some fifty "
-            f"times the CPU a message: {'; '.join(missing)}. Install a C compiler, and the package again"
+            "Members that are started from this installation run without its compiled modules and need about fifty "
+            f"times the CPU for a message: {'; '.join(missing)}. Install a C compiler, and reinstall the package"
         )
     context.exit(code)
 
@@ -114,15 +113,17 @@ def _print(facts: GroupFacts, findings: list[DoctorFinding]) -> None:
     if findings:
         click.echo(f"\n{count_text(len(findings), 'finding')}")
     else:
-        click.echo("not known: nothing found in what could be looked at" if facts.not_known else "OK: nothing found")
+        click.echo(
+            "not known: no finding, but not everything could be checked" if facts.not_known else "OK: nothing found"
+        )
 
 
 def group_summary(facts: GroupFacts) -> str:
-    """The group in a line."""
+    """Describe the group in one line."""
     state = facts.state
     partitions, owned = owned_by_registered_threads(facts)
     total = LagTotal.of(row for row in facts.second_snapshot.rows("unknown") if row.partition is not None)
-    who = count_text(len(state.members), "member") if state.members else "nobody is registered"
+    who = count_text(len(state.members), "member") if state.members else "no member is registered"
     held = f", {owned} of {count_text(partitions, 'partition')} owned by registered threads" if state.members else ""
     return f"{facts.group}: {who}{held}, lag {total}"
 

@@ -1,7 +1,7 @@
 """``zkconsumer health``: whether a running member works, for systemd, Kubernetes and other supervisors.
 
-Asks the socket of the setting ``health.socket``; what is healthy and what is alive stands in
-``zkconsumer.observe.member_health``.
+Sends a request to the socket of the setting ``health.socket``.  ``zkconsumer.observe.member_health`` defines healthy
+and alive.
 """
 
 from __future__ import annotations
@@ -21,22 +21,33 @@ from zkconsumer.runtime.health_socket import query_health, query_process_health
 EXIT_UNHEALTHY = 1
 EXIT_NO_ANSWER = 4
 RETRY_INTERVAL_MS = 250
-"""The pause between two looks under ``--wait-ms``."""
+"""The pause between two requests under ``--wait-ms``."""
 
 
-@click.command(epilog="Exit codes: 0 healthy (with --alive: alive), 1 not, 2 the call is wrong, 4 no member answers.")
-@click.option("--pid", type=click.IntRange(min=1), metavar="N", help="Of a process that has health.socket=auto.")
-@click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="Its health.socket, a path.")
-@click.option("--alive", "is_alive_enough", is_flag=True, help="0 also when unhealthy, if a restart would not help.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), default=3_000, show_default=True, help="For one answer.")
+@click.command(epilog="Exit codes: 0 healthy (with --alive: alive), 1 not healthy, 2 usage error, 4 no member answers.")
+@click.option(
+    "--pid", type=click.IntRange(min=1), metavar="N", help="The process id of a member with health.socket=auto."
+)
+@click.option(
+    "--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="The health.socket of the member, a path."
+)
+@click.option(
+    "--alive",
+    "is_alive_enough",
+    is_flag=True,
+    help="Exit code 0 also if the member is unhealthy but a restart would not help.",
+)
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=1), default=3_000, show_default=True, help="Limit for one answer."
+)
 @click.option(
     "--wait-ms",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Ask again until the exit code is 0, for so long.",
+    help="Repeat the request until the exit code is 0, at most for this time.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors.")
 @click.pass_context
 def health(
     ctx: click.Context,
@@ -47,9 +58,9 @@ def health(
     wait_ms: int,
     quiet: bool,
 ) -> None:
-    """Ask a running member of this machine whether it is healthy: registered, connected to ZooKeeper, lease running.
+    """Ask a running member on this machine whether it is healthy: registered, connected to ZooKeeper, lease valid.
 
-    Prints its answer, a line of JSON, and on standard error what is wrong.  A member without records is healthy.
+    Prints the answer, a line of JSON, and on standard error the problems.  A member without records is healthy.
     """
     if (pid is None) == (path is None):
         raise UsageError("give either --pid or --socket")
@@ -70,7 +81,7 @@ def health(
 def _check_health(
     pid: int | None, path: Path | None, timeout_ms: int, *, is_alive_enough: bool
 ) -> tuple[int, dict[str, Any] | None, list[str]]:
-    """Exit code, answer, and what is wrong."""
+    """Return the exit code, the answer, and the problems."""
     try:
         answer = query_process_health(pid, timeout_ms) if pid is not None else query_health(path or Path(), timeout_ms)
     except HealthUnavailable as error:

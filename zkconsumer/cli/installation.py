@@ -1,4 +1,4 @@
-"""What of an installation is in use: Python, compiled modules, checksums, codecs."""
+"""What an installation uses: Python, compiled modules, checksums, codecs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkconsumer.wire import compiled, compression
 
 
 def describe() -> list[str]:
-    """One line a fact, for ``zkconsumer --version -v``."""
+    """One line for each fact, for ``zkconsumer --version -v``."""
     build = f"{platform.python_implementation()}, {sys.platform}, {sys.executable}"
     python = f"Python: {platform.python_version()} ({build})"
     modules = [f"compiled module {name}: {state}" for name, state in extensions.status().items()]

@@ -1,7 +1,7 @@
-"""Dates as ``java.text.SimpleDateFormat`` writes them, for options that were made for the original's tools.
+"""Formats dates like ``java.text.SimpleDateFormat``, for options of the tools of Kafka.
 
-``compile_date_format("yyyy-MM-dd HH:mm:ss:SSS")`` gives a function from milliseconds since 1970 to text, in the zone
-of this machine and in English.  The letters are those of Java 8 but for week years and weeks (``Y w W F``), the
+``compile_date_format("yyyy-MM-dd HH:mm:ss:SSS")`` returns a function from milliseconds since 1970 to text, in the time
+zone of this machine and in English.  It supports the letters of Java 8 except week years and weeks (``Y w W F``), the
 standalone month (``L``) and the full name of a zone (``zzzz``).
 """
 
@@ -21,9 +21,9 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "November", "December")  # fmt: skip
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SHORT_CHARS = 3
-"""Of names of months and days."""
+"""Names of months and days."""
 
-# A text in quotes (two quotes are one), a run of one letter, or anything else as it stands.
+# A text in quotes (two quotes are one), a run of one letter, or any other character unchanged.
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^'A-Za-z]+")
 
 _NUMBERS: dict[str, Callable[[datetime], int]] = {
@@ -42,7 +42,7 @@ KNOWN = "y M d D E u a H k K h m s S z Z X G"
 
 
 def compile_date_format(pattern: str) -> DateFormat:
-    """A function from ms since 1970 to text.  Raises ``UsageError`` for a letter that is not known here."""
+    """A function from ms since 1970 to text.  Raises ``UsageError`` for a letter that is not supported."""
     parts: list[_Part] = []
     at = 0
     while at < len(pattern):
@@ -87,7 +87,9 @@ def _letters(pattern: str, letter: str, count: int) -> _Part:
             return lambda at: at.strftime("%z")[:5]
         case "X" if count <= 3:
             return lambda at: _iso_zone(at.strftime("%z"), count)
-    raise UsageError(f"the date format {pattern!r} has {letter * count!r}, which is not known here; there are {KNOWN}")
+    raise UsageError(
+        f"the date format {pattern!r} has {letter * count!r}, which is not supported; the letters are {KNOWN}"
+    )
 
 
 def _name(name: str, count: int) -> str:

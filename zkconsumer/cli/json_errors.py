@@ -1,7 +1,6 @@
-"""What a command prints that was called with ``-o json`` and ends with an error before it has shown anything.
+"""The JSON document of a command that was called with ``-o json`` and ends with an error before it printed a document.
 
-A program that reads standard output gets a document in every case: the one of the command, or this one.
-
+A program that reads standard output always receives a document: the command's own, or this one.
     {"schema": "zkconsumer/error/1", "error": sentences, "exit_code": code, "next_steps": commands}
 """
 

@@ -1,7 +1,7 @@
-"""``zkconsumer lag``: how far a group is behind, once or again and again.
+"""``zkconsumer lag``: the lag of a group, once or repeatedly.
 
-A broker that does not answer costs its partitions a ``?`` and an error, never the watch: it goes on, and says when all
-brokers answer again.
+If a broker does not answer, its partitions show ``?`` and an error is printed; ``--watch`` continues, and reports when
+all brokers answer again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LAG_COLUMNS = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", 
 
 @dataclass(frozen=True, slots=True)
 class LagSnapshot:
-    """One look at the group: a row for each partition, and what is not known."""
+    """One read of the group: a row for each partition, and what is unknown."""
 
     group: str
     at_ms: int
@@ -55,20 +55,20 @@ class LagSnapshot:
     not_known: tuple[str, ...]
     next_step: str
     topics_not_found: tuple[str, ...] = ()
-    """Topics that were asked for, and of which the group has nothing."""
+    """Topics that were requested and of which the group has nothing."""
 
 
 @click.command()
 @group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=INTERVAL_S,
     show_default=True,
     metavar="S",
-    help="Seconds between two looks.",
+    help="Seconds between two reads.",
 )
 @output_option
 @cluster_options
@@ -86,11 +86,11 @@ def lag(
 ) -> None:
     """Show how many records a group still has to read, for each partition and in all.
 
-    Where the lag of some partitions is not known (?), because a broker does not answer or an offset in ZooKeeper is no
-    number, the total says "at least". With --watch and -o json every look is one line. Where ZooKeeper has no such
-    group, and with --bootstrap-server alone: of a group that brokers coordinate. Of a group that has moved to Kafka,
-    CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the group has nothing of
-    a --topic, or not all of it is known (not with --watch, which goes on).
+    If the lag of some partitions is unknown (?), because a broker does not answer or an offset in ZooKeeper is not a
+    number, the total is printed as "at least". With --watch and -o json every read is one line. With --bootstrap-server
+    alone, and if ZooKeeper has no such group, the command shows the group that brokers coordinate. For a group that was
+    migrated to Kafka, CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the
+    group has nothing of a --topic, or a part is unknown (not with --watch, which continues).
     """
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     look, home = _coordinator_group_reader(session.brokers, group, topics), "its coordinator"
@@ -114,7 +114,7 @@ def lag(
         print_topics_not_found(group, first.topics_not_found)
         context.exit(code)
     print_topics_not_found(group, first.topics_not_found)
-    looks = _snapshots(look, first, f"the group {group} is gone from {home}", round(interval * 1000))
+    looks = _snapshots(look, first, f"the group {group} does not exist any more in {home}", round(interval * 1000))
     if output == "json":
         for each in looks:
             print_json(_json(each), is_line=True)
@@ -126,7 +126,7 @@ def lag(
 def _zookeeper_group_reader(
     session: AdminSession, group: str, topics: Sequence[str]
 ) -> Callable[[], LagSnapshot | None]:
-    """Looks at a group in ZooKeeper."""
+    """Return a function that reads a group in ZooKeeper."""
     storage = configured_storage(session)
     doctor = f"zkconsumer groups doctor {shlex.quote(group)}"
 
@@ -146,9 +146,9 @@ def _zookeeper_group_reader(
 def _with_coordinator_members(
     brokers: BrokerClient, group: str, rows: Sequence[GroupDescribeRow], topics: Sequence[str]
 ) -> tuple[list[GroupDescribeRow], Sequence[str]]:
-    """The rows of a group that has moved, with the members that read now; and why those are not known.
+    """Return the rows of a migrated group with the members that read now, and why those are unknown.
 
-    Partitions that only the coordinator's group has are added.
+    Partitions that exist only in the coordinator's group are added.
     """
     modern, trouble = read_coordinator_group_snapshot(brokers, group)
     if modern is None:
@@ -168,7 +168,7 @@ def _with_coordinator_members(
 def _coordinator_group_reader(
     brokers: BrokerClient, group: str, topics: Sequence[str]
 ) -> Callable[[], LagSnapshot | None]:
-    """Looks at a group that brokers coordinate."""
+    """Return a function that reads a group that brokers coordinate."""
 
     def look() -> LagSnapshot | None:
         found, trouble = read_coordinator_group_snapshot(brokers, group)
@@ -200,7 +200,7 @@ def _snapshot(
 def _snapshots(
     again: Callable[[], LagSnapshot | None], first: LagSnapshot, gone: str, interval_ms: int
 ) -> Iterator[LagSnapshot]:
-    """The first look and the following ones; says on standard error what is not known when that changes."""
+    """Yield the first snapshot and the next ones; print to standard error what is unknown whenever that changes."""
     said: tuple[str, ...] = ()
     look: LagSnapshot | None = first
     pause = StopSignal()
@@ -209,7 +209,7 @@ def _snapshots(
         if look is not None:
             words = look.not_known
         if words != said:
-            _print_messages(words or ("everything is known again",))
+            _print_messages(words or ("nothing is unknown any more",))
             said = words
         if look is not None:
             yield look
@@ -222,7 +222,7 @@ def _snapshots(
 
 
 def _watch(looks: Iterator[LagSnapshot]) -> None:
-    """On a terminal with rich (the extra ``watch``) the table stays in place; otherwise tables follow each other."""
+    """With rich (the extra ``watch``) on a terminal, redraw the table; otherwise print one table after another."""
     live = _live_display()
     if live is None:
         for look in looks:
@@ -260,8 +260,8 @@ def _print_messages(words: Sequence[str]) -> None:
 class LagTotal:
     """The lag of all partitions together.
 
-    ``known``: of those whose lag is known.  ``unknown``: partitions whose lag is not known.  ``without_offset`` and
-    ``without_log``: partitions that have no offset, or that do not exist, and so no lag.
+    ``known``: the lag of the partitions whose lag is known.  ``unknown``: partitions whose lag is unknown.
+    ``without_offset`` and ``without_log``: partitions without an offset, or that do not exist, so they have no lag.
     """
 
     partitions: int
@@ -272,7 +272,7 @@ class LagTotal:
 
     @classmethod
     def of(cls, rows: Iterable[GroupDescribeRow]) -> LagTotal:
-        """A log that was cut behind the offset counts as nothing, not as less than nothing."""
+        """If the log was truncated below the offset, the lag counts as 0, not as a negative number."""
         all_rows = list(rows)
         known = [row.lag for row in all_rows if row.lag is not None]
         unknown = sum(row.is_lag_unknown for row in all_rows)
@@ -284,7 +284,7 @@ class LagTotal:
 
     @property
     def has_known(self) -> bool:
-        """Whether the lag of a partition is known: else ``known`` says nothing."""
+        """Whether the lag of any partition is known; if not, ``known`` means nothing."""
         return self.partitions > self.unknown + self.without_offset + self.without_log
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A group of commands, some of which are loaded when they are called; a slip of the pen is told the nearest."""
+"""A group of commands, some of which are loaded when they are called; for a misspelled name it suggests one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 SHORT_HELP_CHARS_MAX = 200
-"""As long as what the list of commands says about one may be; click's own limit cuts sentences in the middle."""
+"""Limit for a command's text in the list; click's own limit cuts sentences in the middle."""
 
 
 class LazyGroup(click.Group):
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(self.described(ctx)))
 
     def described(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
-        """Each command with its first sentence: the whole of it, on as many lines as it takes."""
+        """Yield each command with its whole first sentence, on as many lines as needed."""
         for name in self.list_commands(ctx):
             command = self.get_command(ctx, name)
             assert command is not None, "it is in the list"

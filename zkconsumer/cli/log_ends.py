@@ -1,7 +1,7 @@
-"""``zkconsumer log-ends``: where the logs of a topic end, begin, or were at a time; the lines of GetOffsetShell.
+"""``zkconsumer log-ends``: the end or the start of the logs of a topic, or offsets at a time, like GetOffsetShell.
 
-Otherwise than there: partitions come in the order of their numbers, each leader is asked once, what could not be told
-is said on standard error, and then the exit code is 1.
+Differences to that tool: partitions are in numerical order, each leader is asked once, failures are printed to
+standard error, and then the exit code is 1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TROUBLE = (BrokerUnreachable, RemoteProtocolError, KafkaException)
     default=1,
     show_default=True,
     metavar="N",
-    help="At most so many offsets a partition, newest first (brokers before 4.0).",
+    help="At most N offsets for each partition, newest first (brokers before 4.0).",
 )
 @cluster_options
 @click.pass_context
@@ -76,12 +76,12 @@ def log_ends(
 ) -> None:
     """Print topic:partition:offset for each partition of a topic, as GetOffsetShell does.
 
-    With a time in milliseconds, brokers before 4.0 tell the starts of the segments that were last written by then (none
-    if there is no such); later ones tell the first offset at or after it.
+    With a time in milliseconds, brokers before 4.0 return the starts of the segments that were last written by then
+    (none if there are none); later brokers return the first offset at or after it.
     """
     log_to_console()
     if time < EARLIEST_TIME:
-        raise UsageError(f"--time {time}: there are -1 (where the log ends), -2 (where it begins) and times from 0 on")
+        raise UsageError(f"--time {time}: give -1 (end of the log), -2 (start of the log) or a time, 0 or more")
     wanted = _numbers(numbers)
     seeds, connect = _brokers(context, bootstrap_servers, zookeeper, config_file)
     doors = context.find_object(AdminDependencies)
@@ -97,7 +97,7 @@ def log_ends(
 
 
 class _LogEnds:
-    """What the leaders told, and what is wrong with the others."""
+    """The answers of the leaders, and the errors of the others."""
 
     def __init__(self, connect: ConnectionFactory, topic: str, info: PartitionOffsetRequestInfo) -> None:
         self.offsets: dict[int, tuple[int, ...]] = {}
@@ -142,7 +142,7 @@ def _consumer(broker: BrokerAddress, connect: ConnectionFactory) -> SimpleConsum
 
 
 def _leaders(seeds: Sequence[BrokerAddress], connect: ConnectionFactory, clock: Clock, topic: str) -> LeaderMetadata:
-    """What the first broker that answers says of the topic."""
+    """Return the metadata of the topic from the first broker that answers."""
     brokers = BrokerClient(lambda: seeds, connect, clock, client_id=CLIENT_ID)
     with closing(brokers):
         found = brokers.leaders([topic])
@@ -154,16 +154,16 @@ def _leaders(seeds: Sequence[BrokerAddress], connect: ConnectionFactory, clock: 
 def _brokers(
     context: click.Context, servers: str | None, zookeeper: str | None, config_file: Path | None
 ) -> tuple[Sequence[BrokerAddress], ConnectionFactory]:
-    """Whom to ask first, and how to connect."""
+    """Return the brokers to ask first, and the connection factory."""
     doors = context.find_object(AdminDependencies)
     given = None if doors is None else doors.connect
     if is_on_command_line(context, "bootstrap_servers") and is_on_command_line(context, "zookeeper"):
-        raise UsageError("--bootstrap-server and --zookeeper both say where the brokers are; give one of them")
+        raise UsageError("--bootstrap-server and --zookeeper both name the brokers; give one of them")
     if servers is not None and config_file is None:
         return _bootstrap(servers, given), given or BlockingConnection
     if servers is None and zookeeper is None and config_file is None:
         raise UsageError(
-            "say where the brokers are: --bootstrap-server, --zookeeper or --config, or "
+            "give the addresses of the brokers: --bootstrap-server, --zookeeper or --config, or "
             f"{BOOTSTRAP_VARIABLE} or {ZOOKEEPER_VARIABLE} in the environment"
         )
     config = tools_config(zookeeper, config_file)
@@ -190,4 +190,4 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise UsageError(f"--partitions: {text!r} is no list of numbers like 0,3,5") from None
+        raise UsageError(f"--partitions: {text!r} is not a list of numbers like 0,3,5") from None

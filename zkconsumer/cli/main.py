@@ -1,10 +1,10 @@
-"""``zkconsumer``: finds the command, and says in words what went wrong.
+"""``zkconsumer``: finds the command, runs it, and prints errors.
 
-Nothing heavy is imported before a command is chosen.  Other distributions add commands with entry points of the group
+No large module is imported before a command is chosen.  Other distributions add commands with entry points of the group
 ``zkconsumer.commands``: the name of the command, and ``module:attribute`` of a click command.
 
-Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 the call is wrong, 4 a precondition does
-not hold and nothing was changed, 130 interrupted, 141 the reader of the output has gone.  An error names its own.
+Exit codes: 0 done, 1 something is wrong (commands add codes of their own), 2 usage error, 4 a precondition does not
+hold and nothing was changed, 130 interrupted, 141 standard output was closed.  An error class may set its own.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 OUTPUT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a write to standard output may be told by a disk."""
+"""Errors of a disk that a write to standard output can raise."""
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is, and what the list of commands says about it."""
+    """Where a command is, and its text in the list of commands."""
 
     target: str
     help: str
@@ -48,20 +48,20 @@ COMMANDS = {
     "consume": CommandEntry(
         "zkconsumer.cli.consume:consume", "Read topics as a member of a group, and print the messages."
     ),
-    "groups": CommandEntry(
-        "zkconsumer.cli.groups:groups", "List, describe, examine and delete groups, old and modern."
-    ),
-    "lag": CommandEntry("zkconsumer.cli.lag:lag", "How far a group is behind, once or again and again."),
+    "groups": CommandEntry("zkconsumer.cli.groups:groups", "List, describe, examine and delete consumer groups."),
+    "lag": CommandEntry("zkconsumer.cli.lag:lag", "Show the lag of a group, once or repeatedly."),
     "log-ends": CommandEntry(
-        "zkconsumer.cli.log_ends:log_ends", "Where a topic's logs end or begin; as GetOffsetShell."
+        "zkconsumer.cli.log_ends:log_ends", "Show where a topic's logs end or begin, like GetOffsetShell."
     ),
-    "assign": CommandEntry("zkconsumer.cli.assign:assign", "Compute who would own which partition."),
-    "check": CommandEntry("zkconsumer.cli.check:check", "Judge the history of a group under test."),
+    "assign": CommandEntry("zkconsumer.cli.assign:assign", "Compute which member would own which partition."),
+    "check": CommandEntry("zkconsumer.cli.check:check", "Check the history of a group under test."),
     "perf": CommandEntry("zkconsumer.cli.perf:perf", "Measure how fast a member of a group reads a topic."),
-    "health": CommandEntry("zkconsumer.cli.health:health", "Whether a running member works; for supervisors."),
-    "sandbox": CommandEntry("zkconsumer.cli.sandbox:sandbox", "A real ZooKeeper with real brokers on this machine."),
+    "health": CommandEntry("zkconsumer.cli.health:health", "Check whether a running member works, for supervisors."),
+    "sandbox": CommandEntry(
+        "zkconsumer.cli.sandbox:sandbox", "Run a real ZooKeeper with real brokers on this machine."
+    ),
     "offsets": CommandEntry("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
-    "demo": CommandEntry("zkconsumer.cli.demo:demo", "See the consumer at work, without any server."),
+    "demo": CommandEntry("zkconsumer.cli.demo:demo", "Show two members in one group, without any server."),
 }
 
 
@@ -89,20 +89,20 @@ class RootCommand(LazyGroup):
                 yield name, f"({error})"
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        """See ``click.Command``; what is wrong with the options before a command is said as for the others."""
+        """See ``click.Command``; errors in the options before a command are printed like other errors."""
         try:
             return super().make_context(*args, **more)
         except click.ClickException as error:
             _exit_usage_error(error)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; errors become words and an exit code, and a document where the command is to print one."""
+        """Run the command; errors become a message and an exit code, and a JSON document if the command prints JSON."""
         try:
             return self._invoke(ctx)
         except click.exceptions.Exit as end:
             try:
                 print_json_error(ctx, end.exit_code)
-            except OSError:  # the words are on standard error
+            except OSError:  # the error is already on standard error
                 _discard_output()
             raise
 
@@ -133,25 +133,25 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def _load_plugin(plug_in: EntryPoint) -> click.Command:
-    """The command of a plug-in; a broken one must not take the others with it."""
+    """Load the command of a plug-in; a broken plug-in must not disable the others."""
     try:
         command = plug_in.load()
     except Exception as error:
         raise UsageError(f"the plug-in {plug_in.value} cannot be loaded: {error}") from error
     if not isinstance(command, click.Command):
-        raise UsageError(f"the plug-in {plug_in.value} is no click command")
+        raise UsageError(f"the plug-in {plug_in.value} is not a click command")
     return command
 
 
 def _exit_error(ctx: click.Context, error: ZkConsumerError) -> NoReturn:
-    """Say what went wrong: the error's own words, or else the sentence of its class."""
+    """Print the error's own text, or else the sentence of its class."""
     words = str(error) or " ".join((type(error).__doc__ or type(error).__name__).split())
     print_error(words)
     ctx.exit(error.exit_code)
 
 
 def _exit_usage_error(error: click.ClickException) -> NoReturn:
-    """What click has to say of a call, with our prefix."""
+    """Print click's usage error, with our prefix."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         click.echo(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n", err=True)
@@ -160,7 +160,7 @@ def _exit_usage_error(error: click.ClickException) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """What is still buffered goes nowhere, or Python would complain about it at exit."""
+    """Discard buffered output, or Python would print an error about it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:  # Not a real file: a test, or an embedding program.
@@ -172,13 +172,15 @@ def _discard_output() -> None:
     invoke_without_command=True,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 something is wrong, 2 the call is wrong; a command may have more.",
+    epilog="Exit codes: 0 done, 1 something is wrong, 2 usage error; a command may have more.",
 )
 @click.option("--version", "is_version", is_flag=True, help="Show the version and exit.")
-@click.option("-v", "is_verbose", is_flag=True, help="With --version: also show what of the installation is in use.")
+@click.option(
+    "-v", "is_verbose", is_flag=True, help="With --version: also show which compiled modules and codecs are in use."
+)
 @click.pass_context
 def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
-    """Kafka's ZooKeeper-based consumer, in one group with the original Scala members."""
+    """Kafka's ZooKeeper-based consumer; its members share a group with the original Scala members."""
     if is_version:
         click.echo(f"zkconsumer {__version__}")
         if is_verbose:
@@ -188,6 +190,6 @@ def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
                 click.echo(line)
         context.exit()
     if is_verbose:
-        raise click.UsageError("-v belongs to --version: zkconsumer --version -v", context)
+        raise click.UsageError("-v needs --version: zkconsumer --version -v", context)
     if context.invoked_subcommand is None:
         raise click.UsageError("Missing command.", context)

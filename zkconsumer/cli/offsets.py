@@ -1,4 +1,4 @@
-"""``zkconsumer offsets``: save, compare, move and set offsets of groups.  What changes them has files of its own."""
+"""``zkconsumer offsets``: saves, compares and sets the offsets of groups.  The commands that write have own files."""
 
 from __future__ import annotations
 
@@ -63,12 +63,17 @@ def offsets() -> None:
 
 @offsets.command()
 @group_arguments
-@click.option("--all", "all_groups", is_flag=True, help="Every group below /consumers; with brokers alone, theirs.")
-@store_option("Where the offsets are read.", both=False)
+@click.option(
+    "--all",
+    "all_groups",
+    is_flag=True,
+    help="Every group below /consumers; with brokers only, every group that they coordinate.",
+)
+@store_option("The store to read the offsets from.", both=False)
 @click.option(
     "--format", "format_", type=click.Choice([each.value for each in OffsetFileFormat]), default="zk",
     show_default=True,
-    help="zk: as ExportZkOffsets; csv: as kafka-consumer-groups --export; json: with store, convention and times.",
+    help="zk: like ExportZkOffsets; csv: like kafka-consumer-groups --export; json: with store, convention and times.",
 )  # fmt: skip
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
 @cluster_options
@@ -86,12 +91,12 @@ def export(
 ) -> None:
     """Write the offsets of groups to standard output, or to a file.
 
-    The file appears whole or not at all. Groups without offsets are named and passed over. Exit codes: 0 done, 1 an
-    offset could not be read, or a broker does not say which groups it has (the others are written), or there is none
-    at all (nothing is written).
+    The file is written completely or not at all. Groups without offsets are named and skipped. Exit codes: 0 done, 1
+    an offset could not be read, or a broker does not report its groups (the others are written), or there are no
+    offsets at all (nothing is written).
     """
     if bool(groups) == all_groups:
-        raise UsageError("name the groups, or give --all, and not both")
+        raise UsageError("give either groups or --all")
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     [store] = selected_stores(session, store)
     names, unknown = _all_groups(session) if all_groups else (sorted(set(groups)), ())
@@ -106,11 +111,11 @@ def export(
         changed = {tp: node.stat.mtime_ms for tp, node in seen.zookeeper.items()} if store == "zookeeper" else {}
         found += [ExportedOffset(group, tp, offset, changed.get(tp)) for tp, offset in offsets_.items()]
         if not offsets_:
-            print_message(f"Group {group} has no offsets in {store}; passed over.")
+            print_message(f"Group {group} has no offsets in {store}; skipped.")
         for node in seen.unreadable if store == "zookeeper" else ():
-            print_message(f"Group {group}, {node.tp}: left out, the znode holds no offset: {node.problem}")
+            print_message(f"Group {group}, {node.tp}: skipped, the znode does not contain an offset: {node.problem}")
         for path in seen.unexpected_nodes if store == "zookeeper" else ():
-            print_message(f"{path}: left out, that is no topic or partition")
+            print_message(f"{path}: skipped, this is not a topic or a partition")
         unreadable += len(seen.unreadable) if store == "zookeeper" else 0
     if not found:
         among = "of the groups that are known " if unknown else ""
@@ -132,7 +137,7 @@ def export(
 
 
 def _all_groups(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:
-    """Their names, and what could not be learnt."""
+    """Return the names of the groups, and what could not be read."""
     if isinstance(session, AdminSession):
         return sorted(group_names(session)), ()
     listed = list_all_coordinator_groups(session.brokers)
@@ -140,13 +145,13 @@ def _all_groups(session: AnySession) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _write_atomically(file: Path, text: str) -> None:
-    """A file that is there is replaced in one step; nobody ever reads half of it.  What is no file is written into."""
+    """Replace an existing file in one step, so that no reader sees half of it.  Write directly to a device or pipe."""
     file = Path(os.path.realpath(file))
     try:
         if file.exists() and not file.is_file():
             file.write_text(text, encoding="utf-8", newline="\n")
             return
-        # Beside the file, or the renaming would be a copy.
+        # In the same folder: a rename to another file system would be a copy.
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
@@ -159,7 +164,7 @@ def _write_atomically(file: Path, text: str) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise UnavailableError(f"{file} cannot be written: {error.strerror}; nothing was") from error
+        raise UnavailableError(f"{file} cannot be written: {error.strerror}; nothing was written") from error
 
 
 def _mode_of(file: Path) -> int:
@@ -176,7 +181,7 @@ def _mode_of(file: Path) -> int:
 @offsets.command()
 @click.argument("words", nargs=-1, metavar="GROUP [FILE]")
 @click.option("--group", metavar="GROUP", help="The group, if it is no argument.")
-@store_option("With FILE: what it is compared with.", both=False)
+@store_option("With FILE: the store to compare it with.", both=False)
 @file_format_option
 @convention_option
 @output_option
@@ -196,15 +201,17 @@ def diff(
 ) -> None:
     """Compare a group's offsets in ZooKeeper with those in Kafka, or with those of FILE, partition by partition.
 
-    Only what differs is shown. Exit codes: 0 equal, 1 there is nothing to compare, 3 something differs.
+    Shows only differences. Exit codes: 0 equal, 1 there is nothing to compare, 3 there are differences.
     """
     group, file = _group_and_file(context, words, group)
     if file is None and (format_ != "auto" or convention is not None or store is not None):
-        raise UsageError("--format, --offset-convention and --store belong to FILE: without it, stores are compared")
+        raise UsageError("--format, --offset-convention and --store need FILE: without it, the two stores are compared")
     read = None if file is None else _read_offsets(file, format_, group, convention)
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
     if read is None:
-        require_admin_session(session, "offsets diff without FILE compares what is in ZooKeeper with what is in Kafka")
+        require_admin_session(
+            session, "offsets diff without FILE compares the offsets in ZooKeeper with those in Kafka"
+        )
     [store] = selected_stores(session, store)
     seen = GroupOffsetStores(session, group).read(STORES_BY_OPTION["both"] if read is None else [store])
     left: Mapping[TopicPartition, int | None] = seen.offsets_in("zookeeper" if read is None else store)
@@ -214,7 +221,7 @@ def diff(
     unreadable = {node.tp for node in seen.unreadable if "zookeeper" in names}
     differing = [tp for tp in partitions if left.get(tp) != right.get(tp) or tp in unreadable]
     for node in seen.unreadable if unreadable else ():
-        print_message(f"the znode of {node.tp} holds no offset: {node.problem}")
+        print_message(f"the znode of {node.tp} does not contain an offset: {node.problem}")
     rows = [(tp, left.get(tp), right.get(tp)) for tp in differing]
     if output == "json":
         print_json(
@@ -256,7 +263,7 @@ def diff(
 
 
 def _group_and_file(context: click.Context, words: Sequence[str], option: str | None) -> tuple[str, str | None]:
-    """``GROUP [FILE]``; with ``--group`` one word is the file, and of two the first must be that group."""
+    """``GROUP [FILE]``; with ``--group`` a single word is the file, and the first of two words must be that group."""
     if len(words) > 2:
         raise click.UsageError(f"too many arguments: {' '.join(words[2:])}", context)
     group, file = (*words, None, None)[:2]
@@ -277,5 +284,5 @@ def _read_offsets(name: str, format_: str, group: str, convention: str | None) -
 
 
 def _difference(one: int | None, other: int | None) -> int | None:
-    """How much further the second one is."""
+    """Return how much larger the second one is."""
     return None if one is None or other is None else other - one

@@ -1,4 +1,4 @@
-"""What the ``offsets`` commands have in common: options, reading files, showing a plan, carrying it out."""
+"""What the ``offsets`` commands have in common: options, reading files, printing and executing a plan."""
 
 from __future__ import annotations
 
@@ -41,35 +41,35 @@ PLAN_SCHEMA = "zkconsumer/offsets-plan/1"
 
 
 def store_option(help_: str, *, both: bool = True) -> Callable[[F], F]:
-    """``--store``; ``selected_stores`` says what it means."""
+    """``--store``; ``selected_stores`` evaluates it."""
     choices = [name for name in STORES_BY_OPTION if both or name != "both"]
     return click.option("--store", type=click.Choice(choices), help=f"{help_} [zookeeper; kafka with brokers alone]")
 
 
 def selected_stores(session: AnySession, store: str | None) -> Sequence[OffsetStoreName]:
-    """The stores that ``--store`` means.  Raises ``UsageError``."""
+    """Return the stores that ``--store`` selects.  Raises ``UsageError``."""
     if isinstance(session, AdminSession):
         return STORES_BY_OPTION[store or "zookeeper"]
     if store not in (None, "kafka"):
-        require_admin_session(session, f"--store {store} is about offsets in ZooKeeper")
+        require_admin_session(session, f"--store {store} needs the offsets in ZooKeeper")
     return STORES_BY_OPTION["kafka"]
 
 
-execute_option = click.option("--execute", "do_it", is_flag=True, help="Do it; without this nothing is changed.")
+execute_option = click.option("--execute", "do_it", is_flag=True, help="Write; without this option nothing is changed.")
 
 convention_option = click.option(
     "--offset-convention", "convention", type=click.Choice(["next", "last"]),
-    help="What the file's offsets mean: the next one to read, or the last that was read [next, or as the file says].",
+    help="Meaning of the file's offsets: the next one to read, or the last one read [next, or as the file says].",
 )  # fmt: skip
 
 file_format_option = click.option(
     "--format", "format_", type=click.Choice(["auto", *(each.value for each in OffsetFileFormat)]), default="auto",
-    show_default=True, help="What the file looks like.",
+    show_default=True, help="The format of the file.",
 )  # fmt: skip
 
 
 def read_file(name: str, format_: str) -> OffsetFile:
-    """The file of this name, ``-`` for standard input; its remarks are told.  Raises ``UsageError``."""
+    """Read the file of this name, ``-`` for standard input, and print its remarks.  Raises ``UsageError``."""
     try:
         if name == "-":
             data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
@@ -100,18 +100,18 @@ def as_convention(text: str | None) -> OffsetFileConvention | None:
 
 @dataclass(slots=True)
 class OffsetPlanExecution:
-    """One group's plan, with what it was made from and how far it got."""
+    """The plan of one group, with its sources and its progress."""
 
     stores: GroupOffsetStores
     snapshot: GroupOffsetsSnapshot
     plan: OffsetPlan
     reports: GroupWriteReports = field(default_factory=GroupWriteReports)
     is_repeatable: bool = True
-    """Whether the same command, given again after a part was done, means the same offsets."""
+    """Whether the same command means the same offsets if it is repeated after a part was done."""
 
     @property
     def verb(self) -> str:
-        """What is done to the offsets, in a word."""
+        """The verb for the report: "deleted" or "written"."""
         return "deleted" if all(row.new is None for row in self.plan.rows) else "written"
 
 
@@ -120,7 +120,7 @@ PLAN_COLUMNS = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET", "CURRENT-OFFSET", "L
 
 
 def print_plan(plan: OffsetPlan, *, changes_only: bool) -> None:
-    """The plan for a person."""
+    """Print the plan as a table."""
     rows = [row for row in plan.rows if row.is_change or row.rejection_reason] if changes_only else plan.rows
     if rows:
         print_table(PLAN_COLUMNS, (_cells(plan.group, row) for row in rows))
@@ -162,16 +162,16 @@ def _execution_json(job: OffsetPlanExecution) -> dict[str, object]:
 
 
 def _print_warnings(job: OffsetPlanExecution, wanted: Sequence[OffsetStoreName]) -> None:
-    """What a person should know of the plan before it is carried out."""
+    """Print what the user must know before the plan is executed."""
     for node in job.snapshot.unreadable:
-        print_message(f"the znode of {node.tp} holds no offset: {node.problem}")
+        print_message(f"the znode of {node.tp} does not contain an offset: {node.problem}")
     if job.snapshot.may_have_unseen_members:
         print_message(unseen_members_warning(job.plan.group))
     control = job.snapshot.control
     if control is not None and job.snapshot.is_migrating:
         print_message(
-            f"Group {job.plan.group} is on the move (phase {control.phase}, authority {control.authority}): its "
-            "migration compares the offsets, and stops where they change. Where it stands: zkconsumer migrate status "
+            f"Group {job.plan.group} is migrating (phase {control.phase}, authority {control.authority}): its "
+            "migration compares the offsets, and stops if they change. Its state: zkconsumer migrate status "
             f"{shlex.quote(job.plan.group)}"
         )
     if len(wanted) > 1:
@@ -187,12 +187,12 @@ def _print_warnings(job: OffsetPlanExecution, wanted: Sequence[OffsetStoreName])
     if higher:
         print_message(
             f"{partitions_text(higher)}: a larger offset is stored in {other}. Members with offsets.storage=kafka and "
-            "dual.commit.enabled start from the larger of the two, so for them this changes nothing: use --store both"
+            "dual.commit.enabled start from the larger of the two, so this does not affect them: use --store both"
         )
 
 
 def offset_count_text(count: int) -> str:
-    """So many offsets, in words."""
+    """A number of offsets as text."""
     return "1 offset" if count == 1 else f"{count} offsets"
 
 
@@ -208,7 +208,7 @@ def execute_or_explain(
     output: str,
     hint: str,
 ) -> NoReturn:
-    """Refuse, explain or carry out, and end with the exit code; nothing is written when one group is refused.
+    """Reject, explain or execute the plans, and end with the exit code; nothing is written if one group is rejected.
 
     ``hint``: what to do about offsets that cannot be set.
     """
@@ -232,7 +232,7 @@ def _check_plans(
     do_it: bool,
     hint: str,
 ) -> int | None:
-    """The exit code when nothing is to be written; None: go on."""
+    """Return the exit code if nothing must be written, or None to continue."""
     refused = [job for job in jobs if job.plan.rejected]
     for job in refused:
         print_error(f"Group {job.plan.group}: {offset_count_text(len(job.plan.rejected))} cannot be set:")
@@ -262,7 +262,7 @@ def _check_plans(
 def _command_to_run(
     context: click.Context, jobs: Sequence[OffsetPlanExecution], wanted: Sequence[OffsetStoreName]
 ) -> str:
-    """The same command, or, for a group that has moved, the one for Kafka's store: ZooKeeper would be refused again."""
+    """The same command; for a migrated group the one for Kafka's store, as ZooKeeper would be rejected again."""
     if "zookeeper" in wanted and any(job.snapshot.is_migrated for job in jobs):
         return shlex.join([*given_arguments(context, without=("--store",)), "--store", "kafka", "--execute"])
     return rerun_with_execute(context)
@@ -285,7 +285,7 @@ def _execute_plans(jobs: Sequence[OffsetPlanExecution], again: str) -> int:
 
 
 def _print_partial(jobs: Sequence[OffsetPlanExecution], again: str) -> int:
-    """Say exactly what was written and what was not; the exit code."""
+    """Print exactly what was written and what was not; return the exit code."""
     job = jobs[-1]
     group, reports = job.plan.group, job.reports
     if not any(each.reports.written or each.reports.unknown for each in jobs):
@@ -299,17 +299,15 @@ def _print_partial(jobs: Sequence[OffsetPlanExecution], again: str) -> int:
     written, unknown = _written(reports), _unknown(reports)
     for row in changes:
         at = row.store, row.tp
-        state = job.verb if at in written else "unknown, the answer never came" if at in unknown else f"not {job.verb}"
+        state = job.verb if at in written else "unknown, no answer arrived" if at in unknown else f"not {job.verb}"
         print_message(f"  {row.store} {row.tp}: {state}")
     if job.is_repeatable:
-        print_message(f"The same command does the rest; what stands there already is not written again: {again}")
+        print_message(f"The same command writes the rest and skips what is already written: {again}")
         return EXIT_PARTIAL
     rest = {row.tp: row.new for row in changes if (row.store, row.tp) not in written}
     stores = " --store both" if len({row.store for row in changes}) > 1 else f" --store {changes[0].store}"
     file = shlex.quote(f"{group}-rest.csv")
-    print_message(
-        f"Do not give the same command again: it would begin from where the offsets stand now. Put this into {file}:"
-    )
+    print_message(f"Do not give the same command again: it would start from the present offsets. Put this into {file}:")
     for tp, new in rest.items():
         print_message(f"{tp.topic},{tp.partition},{new}")
     print_message(f"Then: zkconsumer offsets set {shlex.quote(group)} --from-file {file}{stores} --execute")

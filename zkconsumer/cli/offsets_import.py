@@ -1,4 +1,4 @@
-"""``zkconsumer offsets import``: offsets of a file into a store, after a look at everything that speaks against it."""
+"""``zkconsumer offsets import``: writes the offsets of a file into a store, after all checks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from zkconsumer.cli.options import cluster_options, group_argument, output_optio
 @click.command(name="import")
 @click.argument("file")
 @group_argument(required=False)
-@store_option("Where the offsets are written; without it, as a json file says.")
+@store_option("The store to write to; default: the one that a json file names.")
 @file_format_option
 @convention_option
-@click.option("--allow-out-of-range", is_flag=True, help="Also what lies outside the log.")
+@click.option("--allow-out-of-range", is_flag=True, help="Also write offsets outside the log.")
 @execute_option
 @output_option
 @cluster_options
@@ -55,15 +55,15 @@ def import_(
 ) -> None:
     """Write the offsets of FILE (- for standard input) into a store.
 
-    With GROUP only what the file has of that group; a file that names no group (csv) needs one.
+    With GROUP, only the offsets of that group are written; a file without groups (csv) needs GROUP.
 
-    FILE may come from export, from the original's ExportZkOffsets, or from kafka-consumer-groups --export. Without
-    --execute every change is shown and nothing is written.
+    FILE may come from export, from Kafka's ExportZkOffsets, or from kafka-consumer-groups --export. Without --execute
+    every change is shown and nothing is written.
 
-    A group with registered members is refused, and there is no option against that: a running owner writes its own
-    position over the import at its next commit. Each write to ZooKeeper names the version that was read, so nothing
-    that somebody else wrote is overwritten; a run that was cut off is run again. Exit codes: 0 done or nothing to do,
-    3 would change something, 4 refused and nothing changed, 6 written in part.
+    A group with registered members is rejected, without an option to force it: a running member overwrites the import
+    with its own position at its next commit. Each write to ZooKeeper names the version that was read, so it never
+    overwrites a change of another program; if a run was interrupted, run it again. Exit codes: 0 done or nothing to do,
+    3 would change something, 4 rejected and nothing changed, 6 written in part.
     """
     parsed = read_file(file, format_)
     found, remarks = offsets_of_group(parsed, group, as_convention(convention))
@@ -81,5 +81,5 @@ def import_(
         jobs.append(OffsetPlanExecution(group_stores, seen, plan))
         if output == "table":
             print_plan(plan, changes_only=True)
-    hint = f"To write them all the same: {rerun_with_execute(context)} --allow-out-of-range"
+    hint = f"To write them anyway: {rerun_with_execute(context)} --allow-out-of-range"
     execute_or_explain(context, jobs, stores, do_it=do_it, output=output, hint=hint)

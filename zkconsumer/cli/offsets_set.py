@@ -1,4 +1,4 @@
-"""``zkconsumer offsets set`` and ``delete``: what kafka-consumer-groups --reset-offsets does, for both stores."""
+"""``zkconsumer offsets set`` and ``delete``: like kafka-consumer-groups --reset-offsets, for both stores."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import INT64_MAX
 
 _TargetFactory: TypeAlias = "Callable[[int], ResetTarget]"
-"""Makes the target, given what time it is."""
+"""Makes the target from the present time."""
 
 
 @click.command(name="set")
@@ -56,14 +56,14 @@ _TargetFactory: TypeAlias = "Callable[[int], ResetTarget]"
 @click.option("--all-topics", is_flag=True, help="Every partition that has an offset in the store.")
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
-@click.option("--to-current", is_flag=True, help="Keep each offset; where there is none, the end of the log.")
+@click.option("--to-current", is_flag=True, help="Keep each offset; if there is none, set it to the end of the log.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Forward by N records, or back where N is negative.")
 @click.option("--to-datetime", metavar="TIME", help="To the first record at or after YYYY-MM-DDTHH:mm:SS.sss (UTC).")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is not older than this.")
 @click.option("--from-file", metavar="FILE", help="To the offsets of a file: csv, zk or json.")
 @click.option("--export", "as_csv", is_flag=True, help="Print the plan as csv, as --from-file takes it.")
-@store_option("Where the offsets are set; both: for groups with dual commit.")
+@store_option("The store to write to; both: for groups with dual commit.")
 @execute_option
 @output_option
 @cluster_options
@@ -89,11 +89,11 @@ def set_(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Set the offsets of a group in which nobody is registered.
+    """Set the offsets of a group without registered members.
 
     Scopes and targets are those of kafka-consumer-groups --reset-offsets: an offset outside the log becomes the nearer
-    end of the log, and the REMARK says so. Without --execute the plan is shown and nothing is written. Exit codes: 0
-    done or nothing to do, 3 would change something, 4 refused and nothing changed, 6 written in part.
+    end of the log, with a REMARK. Without --execute the plan is shown and nothing is written. Exit codes: 0 done or
+    nothing to do, 3 would change something, 4 rejected and nothing changed, 6 written in part.
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
@@ -125,10 +125,10 @@ def set_(
     elif output == "table":
         print_plan(plan, changes_only=False)
     gone = sorted({row.tp.topic for row in plan.rejected if row.log == NO_SUCH_TOPIC})
-    advice = f"Leave these partitions out, or put right what is wrong with them; then: {rerun_with_execute(context)}"
+    advice = f"Leave these partitions out, or correct what is wrong with them; then: {rerun_with_execute(context)}"
     if gone:
         delete_it = command_text(context, "offsets", "delete", group, "--topic", gone[0])
-        advice = f"Name other topics, or delete what is left of this: {delete_it}"
+        advice = f"Name other topics, or delete the offsets of this one: {delete_it}"
     if seen.is_new:
         print_message(
             f"Group {group} has no member and no offset: this makes a new group. The groups: zkconsumer groups list"
@@ -139,9 +139,9 @@ def set_(
 
 def _check_scope(topics: Sequence[str], all_topics: bool, has_file: bool) -> None:
     if all_topics and topics:
-        raise UsageError("--all-topics and --topic exclude each other")
+        raise UsageError("give either --all-topics or --topic")
     if not (all_topics or topics or has_file):
-        raise UsageError("say which partitions: --topic T, --topic T:0,1 or --all-topics")
+        raise UsageError("no partitions are named: give --topic T, --topic T:0,1 or --all-topics")
 
 
 def _selected_target(choices: Mapping[str, _TargetFactory | None]) -> _TargetFactory:
@@ -153,7 +153,7 @@ def _selected_target(choices: Mapping[str, _TargetFactory | None]) -> _TargetFac
 
 def _to(offset: int) -> _TargetFactory:
     if not 0 <= offset <= INT64_MAX:
-        raise UsageError(f"--to-offset {offset}: an offset is 0 to {INT64_MAX}")
+        raise UsageError(f"--to-offset {offset}: an offset must be 0 to {INT64_MAX}")
     return lambda _: ToOffset(offset)
 
 
@@ -176,12 +176,12 @@ def _from_file(name: str, group: str, scope: Scope | None) -> _TargetFactory:
 def _partitions(
     stores: GroupOffsetStores, seen: GroupOffsetsSnapshot, wanted: Sequence[OffsetStoreName], scope: Scope | None
 ) -> list[TopicPartition]:
-    """The partitions that are meant; a topic without numbers means all that it has.  Raises ``PreconditionFailed``."""
+    """Return the selected partitions; a topic without numbers means all of its.  Raises ``PreconditionFailed``."""
     if scope is None:
         found = sorted({tp for store in wanted for tp in seen.offsets_in(store)})
         if not found:
             raise PreconditionFailed(
-                f"group {seen.group} has no offsets in {' and '.join(wanted)}, so --all-topics means nothing; "
+                f"group {seen.group} has no offsets in {' and '.join(wanted)}, so --all-topics selects nothing; "
                 "name topics with --topic"
             )
         return found
@@ -211,8 +211,10 @@ def _csv(plan: OffsetPlan) -> str:
 
 @click.command()
 @group_argument()
-@click.option("--topic", "topics", multiple=True, metavar="T[:P,...]", help="Only this, or these partitions of it.")
-@store_option("Where the offsets are deleted.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="T[:P,...]", help="Only this topic, or these partitions of it."
+)
+@store_option("The store to delete from.")
 @execute_option
 @output_option
 @cluster_options
@@ -228,10 +230,10 @@ def delete(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Delete the offsets of a group in which nobody is registered; everything else of the group stays.
+    """Delete the offsets of a group without registered members; the rest of the group stays.
 
-    A member then starts where auto.offset.reset says. In Kafka this needs brokers from 2.4 on. Exit codes: 0 done or
-    nothing to do, 3 would change something, 4 refused and nothing changed, 6 deleted in part.
+    A member then starts at the offset that auto.offset.reset sets. In Kafka this needs brokers from 2.4 on. Exit codes:
+    0 done or nothing to do, 3 would change something, 4 rejected and nothing changed, 6 deleted in part.
     """
     scope = parse_scope(topics) if topics else None
     session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
@@ -244,7 +246,7 @@ def delete(
     same = [word for topic in topics for word in ("--topic", topic)] or ["--all-topics"]
     if current.get("kafka") and not stores.can_delete_in_kafka():
         raise PreconditionFailed(
-            "nothing was changed: brokers before 2.4 cannot delete single offsets; they drop them by themselves, "
+            "nothing was changed: brokers before 2.4 cannot delete single offsets; they delete an offset automatically "
             "offsets.retention.minutes after the last commit (1 day before 2.0, then 7 days). Until then an offset can "
             f"be set: {command_text(context, 'offsets', 'set', group, *same, '--to-earliest', '--store', 'kafka')}"
         )

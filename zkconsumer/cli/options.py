@@ -1,7 +1,7 @@
-"""Options that many commands have: where the cluster is, which group is meant, and how the output looks.
+"""Options that many commands have: the addresses of the cluster, the group, and the output format.
 
-An environment variable says where the cluster is only if no option and no file does: an address that is typed for one
-command is never mixed with one of the environment.
+An environment variable gives the address only if no option and no file does: an address that is typed for one command
+is never combined with one of the environment.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def cluster_options(command: F) -> F:
     options = (
         click.option(
             "--bootstrap-server", "bootstrap_servers", metavar="HOST:PORT[,…]",
-            help="bootstrap.servers: brokers to ask, in the place of those that ZooKeeper knows. "
-                 f"Where no address is given: ${BOOTSTRAP_VARIABLE}.",
+            help="bootstrap.servers: brokers to ask, instead of those that are registered in ZooKeeper. "
+                 f"If no address is given: ${BOOTSTRAP_VARIABLE}.",
         ),
         click.option(
             "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]",
-            help=f"zookeeper.connect; wins over the file. Where no address is given: ${ZOOKEEPER_VARIABLE}.",
+            help=f"zookeeper.connect; overrides the file. If no address is given: ${ZOOKEEPER_VARIABLE}.",
         ),
         click.option(
             "--config", "--consumer.config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE", help="A consumer's .properties file: addresses, rights and keys.",
+            metavar="FILE", help="A consumer's .properties file: addresses, credentials and keys.",
         ),
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ def cluster_options(command: F) -> F:
         try:
             return command(**given | _addresses(given))
         except ZkConsumerError as error:
-            # Here it is still known how this command was called.
+            # Only here is the command line of this command still available.
             error.args = tuple(complete_commands(each) if isinstance(each, str) else each for each in error.args)
             raise
 
@@ -72,12 +72,12 @@ def _addresses(given: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def from_environment(variable: str) -> str | None:
-    """Its value; an empty one is none, as for click's own variables."""
+    """Return its value; an empty value counts as absent, as for click's own variables."""
     return os.environ.get(variable) or None
 
 
 def read_settings_file(config_file: Path | None) -> Mapping[str, str]:
-    """What the file sets; nothing if it cannot be read, since what reads it for the command says why."""
+    """Return the settings of the file; none if it cannot be read: the command reads it later and reports the error."""
     try:
         return parse_properties(decode_properties(config_file.read_bytes())) if config_file is not None else {}
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def read_settings_file(config_file: Path | None) -> Mapping[str, str]:
 
 
 def is_on_command_line(context: click.Context, parameter: str) -> bool:
-    """Whether the parameter is on the command line, and does not come from the environment or a default."""
+    """Whether the parameter is on the command line, not from the environment or a default."""
     return context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
@@ -95,7 +95,7 @@ _OPTION = "group_option"
 
 
 def group_argument(*, required: bool = True) -> Callable[[F], F]:
-    """The group, as an argument or as ``--group``; the command gets it as ``group``."""
+    """The group, as an argument or as ``--group``; the command receives it as ``group``."""
 
     def decorate(command: F) -> F:
         @functools.wraps(command)
@@ -111,7 +111,9 @@ def group_argument(*, required: bool = True) -> Callable[[F], F]:
             return command(group=group, **given)
 
         wrapped: Any = with_group
-        wrapped = click.option("--group", _OPTION, metavar="GROUP", help="The group, if it is no argument.")(wrapped)
+        wrapped = click.option(
+            "--group", _OPTION, metavar="GROUP", help="The group, if it is not given as an argument."
+        )(wrapped)
         wrapped = click.argument("group", required=False, metavar="GROUP" if required else "[GROUP]")(wrapped)
         return wrapped  # type: ignore[no-any-return]
 
@@ -119,7 +121,7 @@ def group_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 def group_arguments(command: F) -> F:
-    """Any number of groups, as arguments or as ``--group``; the command gets them as ``groups``, in that order."""
+    """Any number of groups, as arguments or as ``--group``; the command receives them as ``groups``, in that order."""
 
     @functools.wraps(command)
     def with_groups(**given: Any) -> Any:
@@ -146,5 +148,5 @@ def output_option(command: F) -> F:
     """``-o table|json``."""
     return click.option(
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-        help="A table for people, or JSON for programs.", callback=_output,
+        help="A table, or JSON for programs.", callback=_output,
     )(command)  # fmt: skip

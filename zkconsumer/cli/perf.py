@@ -1,7 +1,7 @@
-"""``zkconsumer perf``: how fast a group member reads; what ``kafka-consumer-perf-test --zookeeper`` of 1.1 was.
+"""``zkconsumer perf``: how fast a group member reads; replaces ``kafka-consumer-perf-test --zookeeper`` of Kafka 1.1.
 
-The columns, their separators and their numbers are those of 1.1 (the old consumer's): scripts that read them go on.
-What is counted differs where the original was wrong; see the docstring of ``perf``.
+The columns, their separators and their numbers are those of 1.1 (the old consumer's), so scripts can still read them.
+Counts differ where Kafka's tool was wrong; see the docstring of ``perf``.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ DETAILED_HEADER = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in
 MB = 1024 * 1024
 
 POLL_INTERVAL_MS = 100
-"""How often an idle stream looks whether the measurement is over."""
+"""How often an idle stream checks whether the measurement is over."""
 
 STOP_TIMEOUT_MS = 3_000
 RANDOM_GROUPS = 100_000
 FINAL_HEALTH_TIMEOUT_MS = 3_000
-"""How long the member may take to say why there were fewer messages."""
+"""How long the member may take to report why there were fewer messages."""
 
 DEFAULTS = {
     "socket.receive.buffer.bytes": str(2 * MB),
@@ -49,12 +49,12 @@ DEFAULTS = {
     "auto.offset.reset": "smallest",
     "num.consumer.fetchers": "1",
 }
-"""What the original's options are when they are not given; here a consumer.config wins over them."""
+"""Defaults of the options of Kafka's tool; here a consumer.config overrides them."""
 
 
 @dataclass(slots=True)
 class StreamStatistics:
-    """What one stream has read: in all, and when its latest row was printed."""
+    """What one stream has read: in total, and at its last printed row."""
 
     records: int = 0
     bytes: int = 0
@@ -64,7 +64,7 @@ class StreamStatistics:
 
 
 class ThroughputTest:
-    """Reads streams, one thread each, until there were so many records in all, or none for ``timeout_ms``."""
+    """Reads streams, one thread each, until the number of records is reached or none arrives for ``timeout_ms``."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class ThroughputTest:
 
     @property
     def records(self) -> int:
-        """Of all streams."""
+        """Records of all streams."""
         return sum(tally.records for tally in self._statistics)
 
     def run(self, streams: Sequence[KafkaStream[bytes, bytes]]) -> None:
-        """Read until the end; called by the main thread, which alone hears signals."""
+        """Read until the end; called by the main thread, which alone receives signals."""
         self._began_ms = self._last_ms = self._clock.now_ms()
         self._began_wall_ms = self._clock.wall_ms()
         workers = [
@@ -126,7 +126,7 @@ class ThroughputTest:
                 continue
             except StopIteration:
                 break
-            ticket = next(self._tickets)  # one step of the interpreter: no lock is needed
+            ticket = next(self._tickets)  # atomic in the interpreter: no lock is needed
             if ticket >= self._messages:
                 iterator.undeliver()
                 break
@@ -146,11 +146,11 @@ class ThroughputTest:
         self.stop.set()
 
     def on_signal(self, number: int, _: Any) -> None:
-        """Only notes it: this runs in the main thread, which may hold the lock of the event that it would set."""
+        """Only set a flag: this runs in the main thread, which may hold the lock of the event that it would set."""
         self.signal = signal.Signals(number)
 
     def summary(self) -> str:
-        """The one row of a run without details.  It ends with the last record: waiting in vain takes no time."""
+        """Return the one row of a run without details.  Its time ends at the last record, before the final timeout."""
         elapsed_ms = self._last_ms - self._began_ms
         count = sum(tally.bytes for tally in self._statistics)
         began, ended = self._date(self._began_wall_ms), self._date(self._began_wall_ms + elapsed_ms)
@@ -171,7 +171,7 @@ class ThroughputTest:
 
 
 def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: int, elapsed_ms: int) -> str:
-    """The four columns of every row; without time there is no rate (the original prints NaN and Infinity)."""
+    """Return the four columns of a row; without elapsed time the rates are 0 (Kafka prints NaN and Infinity)."""
     per_s = 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
     return f"{bytes_in_all / MB:.4f}, {bytes_now / MB * per_s:.4f}, {records_in_all}, {records_now * per_s:.4f}"
 
@@ -180,10 +180,12 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 @group_argument(required=False)
 @cluster_options
 @click.option("--topic", required=True, help="The topic to read.")
-@click.option("--messages", type=click.IntRange(min=1), required=True, help="How many, of all threads together.")
+@click.option(
+    "--messages", type=click.IntRange(min=1), required=True, help="The number of messages of all threads together."
+)
 @click.option("--threads", type=click.IntRange(min=1), default=10, show_default=True, help="Streams and their threads.")
 @click.option("--fetch-size", type=click.IntRange(min=1), metavar="BYTES", help="fetch.message.max.bytes  [1048576]")
-@click.option("--from-latest", is_flag=True, help="Where there is no offset, begin at the end, not at the beginning.")
+@click.option("--from-latest", is_flag=True, help="If there is no offset, begin at the end, not at the beginning.")
 @click.option("--num-fetch-threads", type=click.IntRange(min=1), help="num.consumer.fetchers  [1]")
 @click.option("--socket-buffer-size", type=int, metavar="BYTES", help="socket.receive.buffer.bytes  [2097152]")
 @click.option(
@@ -193,9 +195,14 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
     default=10_000,
     show_default=True,
     metavar="MS",
-    help="End when no message came for so long.",
+    help="End after this time without a message.",
 )
-@click.option("--show-detailed-stats", "is_detailed", is_flag=True, help="A row a thread and interval, and no summary.")
+@click.option(
+    "--show-detailed-stats",
+    "is_detailed",
+    is_flag=True,
+    help="Print a row for each thread and interval, and no summary.",
+)
 @click.option("--reporting-interval", type=click.IntRange(min=1), default=5_000, show_default=True, metavar="MS")
 @click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
 @click.option("--hide-header", is_flag=True, help="Do not print the names of the columns.")
@@ -219,12 +226,12 @@ def perf(
 ) -> None:
     """Measure how fast a member of a ZooKeeper consumer group reads a topic.
 
-    GROUP is that of the file, or perf-consumer-NUMBER, if it is not given; options win over the file.
+    GROUP is group.id of the file, or perf-consumer-NUMBER, if it is not given; options override the file.
 
     Prints the columns of Kafka 1.1's kafka-consumer-perf-test --zookeeper.  MB are 1048576 bytes of values, without
-    keys.  Better than there: --messages is for all threads together, the group is never deleted, what a
-    --consumer.config says is not overwritten by defaults, a message without a value counts 0 bytes, the row that ends
-    a thread tells its last interval, and an error is told by the exit code.
+    keys.  Differences to that tool: --messages is for all threads together, the group is never deleted, settings of
+    --consumer.config are not overwritten by defaults, a message without a value counts 0 bytes, the last row of a
+    thread shows its last interval, and an error sets the exit code.
     """
     log_to_console()
     date = compile_date_format(date_format)
@@ -256,13 +263,13 @@ def perf(
     if meter.signal is not None:
         click.echo(f"stopped by {meter.signal.name}", err=True)
     elif meter.records < messages:
-        click.echo(f"{meter.records} of {messages} messages: none came for {timeout_ms} ms (--timeout)", err=True)
+        click.echo(f"{meter.records} of {messages} messages: none arrived for {timeout_ms} ms (--timeout)", err=True)
         if obstacles:
             raise UnavailableError(f"not everything could be read: {'; '.join(obstacles)}")
 
 
 def _config(file: Path | None, options: Mapping[str, str], timeout_ms: int) -> ConsumerConfig:
-    """What is given on the command line wins over the file, and the file over ``DEFAULTS``."""
+    """Options override the file, and the file overrides ``DEFAULTS``."""
     settings = {"group.id": f"perf-consumer-{random.randrange(RANDOM_GROUPS)}", **DEFAULTS}
     for key in read_settings_file(file):
         settings.pop(key, None)

@@ -1,4 +1,4 @@
-"""``zkconsumer sandbox``: a real ZooKeeper with real brokers on this machine, to try things on."""
+"""``zkconsumer sandbox``: a real ZooKeeper with real brokers on this machine, for experiments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS_MAX = 9999
 TOPIC = re.compile(rf"({NAME.pattern}):([1-9][0-9]{{0,3}})")
 BROKERS_MAX = 9
 EXAMPLE_TOPIC, EXAMPLE_PARTITIONS, EXAMPLE_RECORDS = "clicks", 4, 10
-"""What the next step after ``up`` creates and sends."""
+"""The topic and the records of the example commands after ``up``."""
 
 
 def _topics(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -43,9 +43,9 @@ def _topics(context: click.Context, parameter: click.Parameter, values: tuple[st
     },
 )
 def sandbox() -> None:
-    """A real ZooKeeper with real Kafka brokers on this machine, for trying things out.
+    """A real ZooKeeper with real Kafka brokers on this machine, for experiments.
 
-    Needs Java 17 and Maven; what is fetched stays in ~/.cache/zkconsumer (or $ZKCONSUMER_CACHE).
+    Needs Java 17 and Maven; downloads are kept in ~/.cache/zkconsumer (or $ZKCONSUMER_CACHE).
     """
 
 
@@ -55,18 +55,23 @@ def sandbox() -> None:
     default="1.1.1",
     show_default=True,
     metavar="RELEASE",
-    help="Release of the brokers, 0.8.1.1 to 4.1.1; another one is an error that names those that there are.",
+    help="Release of the brokers, 0.8.1.1 to 4.1.1; for another one the error lists the supported ones.",
 )
 @click.option("--zookeeper", default="3.8", show_default=True, metavar="VERSION", help="3.8 or 3.4.6.")
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, BROKERS_MAX))
-@click.option("--chroot", default="", metavar="/PATH", help="Keep the cluster below this node.")
+@click.option("--chroot", default="", metavar="/PATH", help="The znode below which the cluster is.")
 @click.option(
-    "--topic", "topics", multiple=True, callback=_topics, metavar="NAME:PARTITIONS", help="May be given repeatedly."
+    "--topic",
+    "topics",
+    multiple=True,
+    callback=_topics,
+    metavar="NAME:PARTITIONS",
+    help="Create this topic; may be repeated.",
 )
 def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, int]) -> None:
     """Start a cluster in the background and print its addresses.
 
-    The first start of a release fetches it with Maven, which can take minutes.
+    The first start of a release downloads it with Maven, which can take minutes.
     """
     from zkconsumer.testing.sandbox import artifacts, background_cluster, cache
 
@@ -78,18 +83,18 @@ def up(kafka: str, zookeeper: str, brokers: int, chroot: str, topics: dict[str, 
     if chroot and not re.fullmatch(r"(/[a-zA-Z0-9._-]+)+", chroot):
         raise click.BadParameter(f"'{chroot}' is not a path like /kafka", param_hint="--chroot")
     if not artifacts.are_in_cache(releases):
-        click.echo(f"Maven fetches what is not in {cache.root()} yet; this can take minutes ...", err=True)
+        click.echo(f"Maven downloads what is not in {cache.root()} yet; this can take minutes ...", err=True)
     click.echo(f"starting ZooKeeper {zookeeper} and Kafka {kafka} ...", err=True)
     cluster = background_cluster.up(kafka, zookeeper, brokers, topics, chroot)
     click.echo(f"zookeeper.connect={cluster.zookeeper_connect}")
     click.echo(f"bootstrap.servers={cluster.bootstrap}")
     for command in sandbox_next_steps(cluster):
         click.echo(command)
-    click.echo("it runs until 'zkconsumer sandbox down'", err=True)
+    click.echo("the sandbox runs until 'zkconsumer sandbox down'", err=True)
 
 
 def sandbox_next_steps(cluster: BackgroundCluster) -> list[str]:
-    """Commands that show records as they stand."""
+    """Commands that produce and show records, ready to paste."""
     steps = []
     topic = next(iter(cluster.topics), EXAMPLE_TOPIC)
     if not cluster.topics:
@@ -105,12 +110,12 @@ def sandbox_next_steps(cluster: BackgroundCluster) -> list[str]:
 @sandbox.command("status")
 @click.pass_context
 def status(context: click.Context) -> None:
-    """Show what runs; exit code 1 if a part is dead or does not answer, 3 if no sandbox is up."""
+    """Show what runs; exit code 1 if a process is dead or does not answer, 3 if no sandbox is running."""
     from zkconsumer.testing.sandbox import background_cluster
 
     cluster = background_cluster.current()
     if cluster is None:
-        print_error("no sandbox is up")
+        print_error("no sandbox is running")
         context.exit(EXIT_NOT_RUNNING)
     states = cluster.states()
     rows = [(part.name, part.version, part.address, part.pid, states[part.name]) for part in cluster.parts]
@@ -126,8 +131,8 @@ def status(context: click.Context) -> None:
 
 @sandbox.command("down")
 def down() -> None:
-    """Stop the cluster and remove its files."""
+    """Stop the cluster and delete its files."""
     from zkconsumer.testing.sandbox import background_cluster
 
     cluster = background_cluster.down()
-    click.echo("no sandbox was up" if cluster is None else f"stopped {len(cluster.parts)} processes", err=True)
+    click.echo("no sandbox was running" if cluster is None else f"stopped {len(cluster.parts)} processes", err=True)

@@ -1,4 +1,4 @@
-"""``zkconsumer sandbox produce`` and ``zkconsumer sandbox topic``: a way in for data, as Kafka's console tools have it.
+"""``zkconsumer sandbox produce`` and ``zkconsumer sandbox topic``: write data, like Kafka's console tools.
 
 The records are made by the Java producer of the brokers' release, so they are in that release's format.
 """
@@ -31,7 +31,7 @@ RECORDS_PER_BATCH = 10_000
 
 def _name(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if not NAME.fullmatch(value) or value in (".", ".."):
-        raise click.BadParameter(f"'{value}' is not a topic's name: letters, digits, '.', '_' and '-', 249 at most")
+        raise click.BadParameter(f"'{value}' is not a topic name: letters, digits, '.', '_' and '-', 249 at most")
     return value
 
 
@@ -39,13 +39,13 @@ name_argument = click.argument("name", metavar="TOPIC", callback=_name)
 
 
 def _open_data(context: click.Context) -> BackgroundClusterClient:
-    """What the commands work on; exit code 3 where no sandbox is up."""
+    """Return the client of the running sandbox; exit code 3 if no sandbox is running."""
     from zkconsumer.testing.sandbox import background_cluster
     from zkconsumer.testing.sandbox.background_client import BackgroundClusterClient
 
     cluster = background_cluster.current()
     if cluster is None:
-        print_error("no sandbox is up; start one: zkconsumer sandbox up --topic clicks:4")
+        print_error("no sandbox is running; start one: zkconsumer sandbox up --topic clicks:4")
         context.exit(EXIT_NOT_RUNNING)
     return BackgroundClusterClient(cluster)
 
@@ -55,7 +55,7 @@ def _open_data(context: click.Context) -> BackgroundClusterClient:
 
 @click.group("topic", cls=LazyGroup)
 def topic() -> None:
-    """Create, list and grow the topics of the sandbox."""
+    """Create and list the topics of the sandbox, and add partitions."""
 
 
 @topic.command("create")
@@ -80,7 +80,7 @@ def list_(context: click.Context) -> None:
 @topic.command("grow")
 @name_argument
 @click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), required=True, metavar="N", help="So many in all."
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), required=True, metavar="N", help="The new total number."
 )
 @click.pass_context
 def grow(context: click.Context, name: str, partitions: int) -> None:
@@ -104,10 +104,10 @@ def produce(
 ) -> None:
     """Send each line of standard input, or numbered records, to a topic of the sandbox.
 
-    Records without a key go to the partitions in turn; records with a key go where Kafka's partitioner puts the key.
+    Records without a key are distributed round-robin; Kafka's partitioner places records with a key.
     """
     if count is not None and key_separator is not None:
-        raise UsageError("--count sends records without a key; leave out --count or --key-separator")
+        raise UsageError("--count sends records without a key; remove --count or --key-separator")
     if key_separator == "":
         raise UsageError("--key-separator is empty; give the text between key and value, as in --key-separator :")
     sent: Counter[int] = Counter()
@@ -140,7 +140,7 @@ def _numbered(name: str, count: int) -> Iterator[list[Pair]]:
 
 
 def _lines(key_separator: str | None) -> Iterator[list[Pair]]:
-    """The lines of standard input as they come; raises ``_MissingSeparator`` after those before the bad line."""
+    """Yield lines of standard input as they arrive; raises ``_MissingSeparator`` after those before the bad line."""
     separator = None if key_separator is None else key_separator.encode()
     number = 0
     for lines in _read():
@@ -163,7 +163,7 @@ def _lines(key_separator: str | None) -> Iterator[list[Pair]]:
 
 
 def _read() -> Iterator[list[bytes]]:
-    """Whole lines, as many as have come; the last one may lack its end."""
+    """Yield whole lines, as many as have arrived; the last one may lack its end."""
     rest = b""
     stdin = cast("io.BufferedReader", sys.stdin.buffer)
     while piece := stdin.read1(READ_BYTES):

@@ -1,9 +1,9 @@
-"""``sasl.jaas.config``: user and password out of the line that Kafka's Java clients read.  Pure.
+"""``sasl.jaas.config``: reads user and password from the line that Kafka's Java clients use.  Pure.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="alice's word";
 
-Java hands such a line to any class that it names.  Here two of them mean something, and the others are refused by name.
-No error text holds anything that stood behind ``=``.
+Java passes such a line to any class that it names.  Here two classes are supported, and the error names the others.
+No error text contains a value from after ``=``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPTION = re.compile(
 
 
 class JaasLogin(NamedTuple):
-    """Who logs in.  ``module`` says for which mechanisms."""
+    """User and password.  ``module`` determines the mechanisms."""
 
     module: str
     username: str
@@ -47,16 +47,16 @@ def parse_jaas(line: str) -> JaasLogin:
         raise ValueError('it is not of the form: MODULE required username="…" password="…";')
     module = found["module"]
     if module not in (PLAIN_MODULE, SCRAM_MODULE):
-        advice = _UNSUPPORTED_MODULES.get(module, f"only {PLAIN_MODULE} and {SCRAM_MODULE} are known here")
+        advice = _UNSUPPORTED_MODULES.get(module, f"only {PLAIN_MODULE} and {SCRAM_MODULE} are supported here")
         raise ValueError(f"the login module {module} cannot be used; {advice}")
     if found["flag"] not in _FLAGS:
-        raise ValueError(f"behind the login module stands one of {', '.join(_FLAGS)}")
+        raise ValueError(f"write one of {', '.join(_FLAGS)} after the login module")
     options = _options(found["options"])
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise ValueError(f"{' and '.join(missing)} are missing" if len(missing) > 1 else f"{missing[0]} is missing")
     if options.get("tokenauth", "false") != "false":
-        raise ValueError("delegation tokens (tokenauth) are not known here; log in with a user of the broker")
+        raise ValueError("delegation tokens (tokenauth) are not supported here; log in with a user of the broker")
     return JaasLogin(module, options["username"], options["password"])
 
 
@@ -66,7 +66,7 @@ def _options(text: str) -> dict[str, str]:
     while at < len(text):
         option = _OPTION.match(text, at)
         if option is None:
-            raise ValueError('behind the login module stand options, each name="value", and a semicolon at the end')
+            raise ValueError('after the login module write options, each name="value", and a semicolon at the end')
         quoted = option["double"] if option["double"] is not None else option["single"]
         options[option["name"]] = option["bare"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         at = option.end()

@@ -1,4 +1,4 @@
-"""The settings of the original, 0.8 to 1.1.  Pure."""
+"""The settings of the Scala consumer, 0.8 to 1.1.  Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ScalaConsumerSettings(SettingsTable):
-    """What an old file may hold, with the original's defaults."""
+    """The keys of the Scala consumer, with its defaults."""
 
     __slots__ = ()
 
@@ -35,29 +35,30 @@ class ScalaConsumerSettings(SettingsTable):
     group_id = text(
         "group.id",
         ...,
-        "The group: its members share the partitions. All members, and only they, have the same.",
+        "The name of the group, whose members divide the partitions. All members, and no other program, must have the "
+        "same name.",
         check_group_id,
         "letters, digits, '.', '_' and '-' of ASCII; not empty",
     )
     consumer_id = optional_text(
         "consumer.id",
-        "Takes the place of the generated part of the member's id, which is `<group.id>_<consumer.id>` then. "
-        "Two members of a group cannot have the same.",
+        "Replaces the generated part of the member's id, which is then `<group.id>_<consumer.id>`. Two members of a "
+        "group cannot have the same.",
         check_consumer_id_setting,
         "any text that can be part of a path in ZooKeeper",
     )
     client_id = text(
         "client.id",
         SameAsSetting("group.id"),
-        "Told to brokers with every request; names this program in their logs.",
+        "Sent to brokers with every request; it names this program in their logs.",
         check_name,
         "letters, digits, '.', '_' and '-' of ASCII",
     )
     partition_assignment_strategy = choice(
         "partition.assignment.strategy",
         ("range", "roundrobin"),
-        "How partitions are shared out. It stands nowhere in ZooKeeper: all members of a group must be set alike. "
-        "(0.8.2 took any other word for range.)",
+        "How partitions are assigned. It is not stored in ZooKeeper, so all members of a group must have the same "
+        "value. (0.8.2 uses range for every other text.)",
         {
             "org.apache.kafka.clients.consumer.RangeAssignor": "range",
             "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
@@ -66,8 +67,8 @@ class ScalaConsumerSettings(SettingsTable):
     exclude_internal_topics = boolean(
         "exclude.internal.topics",
         True,
-        "Whether topic filters pass over `__consumer_offsets` and `__transaction_state`. It is applied to the "
-        "filters of all members, so all of them must be set alike.",
+        "Whether topic filters ignore `__consumer_offsets` and `__transaction_state`. It is applied to the filters "
+        "of all members, so all of them must have the same value.",
     )
 
     # ZooKeeper.
@@ -75,7 +76,7 @@ class ScalaConsumerSettings(SettingsTable):
     zookeeper_connect = text(
         "zookeeper.connect",
         ...,
-        "The ZooKeeper servers, and the chroot of the Kafka cluster behind the last of them.",
+        "The ZooKeeper servers, and after the last one the chroot of the Kafka cluster.",
         check_connect,
         "HOST:PORT[,HOST:PORT…][/CHROOT]",
     )
@@ -83,8 +84,9 @@ class ScalaConsumerSettings(SettingsTable):
     zookeeper_session_timeout_ms = integer(
         "zookeeper.session.timeout.ms",
         6000,
-        "How long ZooKeeper waits for a silent member before it gives its partitions to the others; asked for, the "
-        "server has its own limits. This member stops handing out messages after two thirds of it.",
+        "How long ZooKeeper waits without a request of a member before it ends its session, so that others acquire "
+        "its partitions. The server may grant another value. Without answers this member stops delivering after two "
+        "thirds of it.",
         unit="ms",
         low=1,
     )
@@ -96,7 +98,7 @@ class ScalaConsumerSettings(SettingsTable):
         low=1,
     )
     zookeeper_sync_time_ms = integer(
-        "zookeeper.sync.time.ms", 2000, "Is the default of `rebalance.backoff.ms`, and nothing else.", unit="ms"
+        "zookeeper.sync.time.ms", 2000, "The default of `rebalance.backoff.ms`; it has no other use.", unit="ms"
     )
 
     # Rebalance.
@@ -104,8 +106,8 @@ class ScalaConsumerSettings(SettingsTable):
     rebalance_max_retries = integer(
         "rebalance.max.retries",
         4,
-        "With `rebalance.backoff.ms`: how long `create_message_streams` waits for the first full share (at least "
-        "two session time-outs). The attempts go on afterwards.",
+        "With `rebalance.backoff.ms`: how long `create_message_streams` waits for the first complete assignment (at "
+        "least two session timeouts). The attempts continue after that.",
         unit="attempts",
         low=1,
     )
@@ -128,21 +130,21 @@ class ScalaConsumerSettings(SettingsTable):
     socket_receive_buffer_bytes = integer(
         "socket.receive.buffer.bytes",
         64 * 1024,
-        "The receive buffer of sockets to brokers; 0 and less leave it to the system.",
+        "The receive buffer of sockets to brokers; with 0 or less the system chooses it.",
         unit="bytes",
         low=INT_MIN,
     )
     fetch_message_max_bytes = integer(
         "fetch.message.max.bytes",
         1024 * 1024,
-        "How many bytes are asked for of one partition at a time; the largest message must fit.",
+        "How many bytes a request asks for from one partition; the largest message must fit.",
         unit="bytes",
         low=1,
     )
     fetch_max_bytes = integer(
         "fetch.max.bytes",
         50 * 1024 * 1024,
-        "How many bytes are asked for of one broker at a time, all partitions together. (The original has the key "
+        "How many bytes a request asks for from one broker, all partitions together. (The Scala consumer has the key "
         "from 0.10.1 on, and does not use it.)",
         unit="bytes",
         low=1,
@@ -157,28 +159,28 @@ class ScalaConsumerSettings(SettingsTable):
     queued_max_message_chunks = integer(
         "queued.max.message.chunks",
         2,
-        "With how many fetched chunks, of up to `fetch.message.max.bytes` each, in front of one stream nothing more is "
-        "asked for; what was asked for before is queued too.",
+        "The number of waiting chunks of one stream, of up to `fetch.message.max.bytes` each, at which fetchers "
+        "request no more for it; the answers to earlier requests are queued too.",
         unit="chunks",
         low=1,
     )
     refresh_leader_backoff_ms = integer(
         "refresh.leader.backoff.ms",
         200,
-        "The pause before looking for new leaders, and after a failed fetch.",
+        "The pause before the member looks up leaders again, and after a failed fetch.",
         unit="ms",
     )
     auto_offset_reset = choice(
         "auto.offset.reset",
         ("largest", "smallest"),
-        "Where to begin when there is no offset, or none that the broker still has: `largest` is the end, "
-        "`smallest` the beginning.",
+        "Where to begin if no offset is stored, or if the broker no longer has it: `largest` is the end, `smallest` "
+        "the beginning.",
         {"latest": "largest", "earliest": "smallest", "none": "an error, which is not raised here"},
     )
     consumer_timeout_ms = integer(
         "consumer.timeout.ms",
         -1,
-        "How long an iterator waits for a message before it raises `ConsumerTimeoutException`; less than 0: for ever.",
+        "How long an iterator waits for a message before it raises `ConsumerTimeoutException`; less than 0: no limit.",
         unit="ms",
         low=INT_MIN,
     )
@@ -188,7 +190,7 @@ class ScalaConsumerSettings(SettingsTable):
     auto_commit_enable = boolean(
         "auto.commit.enable",
         True,
-        "Whether offsets are committed every `auto.commit.interval.ms`, in rebalances and at the end.",
+        "Whether the member commits offsets every `auto.commit.interval.ms`, in rebalances and at the end.",
     )
     auto_commit_interval_ms = integer(
         "auto.commit.interval.ms", 60_000, "The time between two automatic commits.", unit="ms", low=1
@@ -196,27 +198,27 @@ class ScalaConsumerSettings(SettingsTable):
     offsets_storage = choice(
         "offsets.storage",
         ("zookeeper", "kafka"),
-        "Where offsets are kept: in ZooKeeper, or in Kafka at the group's coordinator (brokers from 0.8.2 on). All "
-        "members of a group must be set alike; how to change it: "
+        "Where offsets are stored: in ZooKeeper, or in Kafka at the group coordinator (brokers from 0.8.2 on). All "
+        "members of a group must have the same value; how to change it: "
         "[offsets in Kafka](../how-to/keep-offsets-in-kafka.md).",
         ignore_case=True,
     )
     dual_commit_enabled = boolean(
         "dual.commit.enabled",
         TrueIfSetting("offsets.storage", "kafka"),
-        "Only with `offsets.storage=kafka`: commit to ZooKeeper as well, and start from the larger offset of the two.",
+        "Only with `offsets.storage=kafka`: also commit to ZooKeeper, and start from the larger offset of the two.",
     )
     offsets_channel_backoff_ms = integer(
         "offsets.channel.backoff.ms",
         1000,
-        "The pause before a failed commit is tried again, and before the group's coordinator is looked for or asked "
-        "again.",
+        "The pause before a failed commit is repeated, and before the member looks for the group coordinator or asks "
+        "it again.",
         unit="ms",
     )
     offsets_channel_socket_timeout_ms = integer(
         "offsets.channel.socket.timeout.ms",
         10_000,
-        "How long the group's coordinator may take to accept a connection or to answer; only with "
+        "How long the group coordinator may take to accept a connection or to answer; only with "
         "`offsets.storage=kafka`.",
         unit="ms",
         low=1,
@@ -224,9 +226,9 @@ class ScalaConsumerSettings(SettingsTable):
     offsets_commit_max_retries = integer(
         "offsets.commit.max.retries",
         5,
-        "How often a failed commit is tried again: that of `commit_offsets()`, and the last one when the connector is "
-        "closed. Automatic commits and those of a rebalance are tried once; looking for the coordinator does not "
-        "count. (So it is documented; releases from 0.9 on do the opposite.)",
+        "How often a failed commit is repeated: a commit of `commit_offsets()`, and the last one when the connector is "
+        "closed. Automatic commits and those of a rebalance are tried once; the search for the coordinator does not "
+        "count. (Kafka documents it so; releases from 0.9 on do the opposite.)",
         unit="attempts",
     )
 

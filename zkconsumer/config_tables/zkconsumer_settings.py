@@ -1,4 +1,4 @@
-"""The settings that the original does not have and that no other client of Kafka has.  Pure."""
+"""The settings that neither the Scala consumer nor another client of Kafka has.  Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from zkconsumer.config_def import Origin, SettingsTable, boolean, check_health_s
 
 
 class ZkConsumerSettings(SettingsTable):
-    """How this program differs from the original where it may."""
+    """The settings of the behaviour that the Scala consumer does not have."""
 
     __slots__ = ()
 
@@ -15,77 +15,77 @@ class ZkConsumerSettings(SettingsTable):
     rebalance_drain_timeout_ms = integer(
         "rebalance.drain.timeout.ms",
         2000,
-        "How long the release of a partition waits for the program to finish the message in hand. It must be well "
-        "below the 8 s for which an original member goes on trying.",
+        "How long the release of a partition waits until the program has acknowledged its message. It must be well "
+        "below the 8 s in which a Scala member repeats its attempts.",
         unit="ms",
     )
     release_settle_ms = integer(
         "release.settle.ms",
         0,
-        "How long a partition is still held after its last commit when it is released. More than 0 closes the "
-        "window in which an original successor reads the offset before it owns the partition, and costs it one of "
-        "its pauses.",
+        "How long a member still owns a partition after its last commit when it releases it. A Scala member reads the "
+        "offset before it owns the partition; more than 0 closes this window, and costs that member one of its pauses.",
         unit="ms",
     )
     rebalance_offsets_timeout_ms = integer(
         "rebalance.offsets.timeout.ms",
         2500,
-        "With `offsets.storage=kafka`: how long one step of a rebalance waits for the group's coordinator. A partition "
-        "that leaves is released without its last commit after that; one that comes is held and not read until the "
-        "coordinator tells its offset. It must be well below the 8 s for which an original member goes on trying.",
+        "With `offsets.storage=kafka`: how long one step of a rebalance waits for the group coordinator. After that a "
+        "partition that leaves is released without its last commit; the member owns a partition that it acquired, and "
+        "does not read it until the coordinator returns its offset. It must be well below the 8 s in which a Scala "
+        "member repeats its attempts.",
         unit="ms",
         low=1,
     )
     rebalance_debounce_ms = integer(
         "rebalance.debounce.ms",
         50,
-        "A change of the group after a quiet time is read at once; the changes of this time after it cost one more "
-        "reading, at its end.",
+        "The member reads the group at once after the first change. It reads the group once more at the end of this "
+        "time, for all changes within it.",
         unit="ms",
     )
     rebalance_listener_timeout_ms = integer(
         "rebalance.listener.timeout.ms",
         5000,
-        "How long a rebalance waits for each of the two calls of a rebalance listener; then it goes on without it. It "
-        "must be well below the 8 s for which an original member goes on trying.",
+        "How long a rebalance waits for each of the two calls of a rebalance listener; then it continues without it. "
+        "It must be well below the 8 s in which a Scala member repeats its attempts.",
         unit="ms",
         low=1,
     )
     rebalance_fail_fast = boolean(
         "rebalance.fail.fast",
         False,
-        "Whether `create_message_streams` leaves the group and raises `ConsumerRebalanceFailedException` when it "
-        "does not get its full share in time. Else it returns the streams and goes on trying.",
+        "Whether `create_message_streams` leaves the group and raises `ConsumerRebalanceFailedException` if its "
+        "assignment is not complete in time. Otherwise it returns the streams, and the attempts continue.",
     )
     roundrobin_compatibility = choice(
         "roundrobin.compatibility",
         ("auto", "0.8.2", "0.10.2", "1.0"),
-        "As which releases `roundrobin` shares out, those from the named one on: 1.0 deals in another order than "
-        "those before, and 0.8.2 to 0.10.1 refuse members that are not alike. `auto` looks at the owners that are "
-        "there.",
+        "The release whose variant of `roundrobin` is used, valid from that release on: 1.0 has another order than the "
+        "releases before, and 0.8.2 to 0.10.1 refuse members with different subscriptions. `auto` chooses by the "
+        "existing owners.",
     )
     new_partitions_from_beginning = boolean(
         "new.partitions.from.beginning",
         True,
-        "Whether a topic or a partition that came into being while this member was in the group, and has no stored "
-        "offset, is read from its beginning also with `auto.offset.reset=largest`. The original begins at its end, and "
-        "so skips what was produced before the partition was claimed.",
+        "Whether the member reads a topic or a partition from its beginning, also with `auto.offset.reset=largest`, if "
+        "it was created while this member was in the group, and has no stored offset. The Scala consumer begins at its "
+        "end, and so skips the records from before it acquired the partition.",
     )
     fetch_pause_ms = integer(
         "fetch.pause.ms",
         3,
-        "How long a fetcher waits after an answer with a few records that leaves nothing to read, before it asks "
-        "again: one answer then brings what several would. A record that follows another one of the same "
-        "broker at once comes later by so much at most. 0 asks at once.",
+        "How long a fetcher waits before its next request, after an answer with a few records that reaches the end of "
+        "the logs: one answer then has the records of several. A record that immediately follows another one of the "
+        "same broker arrives later by this time at most. 0: no wait.",
         unit="ms",
     )
     queued_max_bytes = integer(
         "queued.max.bytes",
         100 * 1024 * 1024,
-        "How much memory fetched bytes may take that wait for the streams, or are on their way, and decompressed bytes "
-        "that a stream reads: of the whole connector. Without room fetchers ask for nothing, but one chunk for each "
-        "stream that has nothing to read, however small the limit is. A stream decompresses one batch at a time, and "
-        "takes the room for it in any case.",
+        "The memory of the whole connector for fetched bytes that wait for the streams or are in flight, and for "
+        "decompressed bytes that a stream reads. At the limit, fetchers request only one chunk for each stream that "
+        "has nothing to read, however small the limit is. A stream decompresses one batch at a time, and always takes "
+        "the memory for it.",
         unit="bytes",
         low=1,
     )
@@ -93,14 +93,14 @@ class ZkConsumerSettings(SettingsTable):
         "offsets.older.than.topic",
         ("use", "ignore"),
         "What to do with a stored offset that was written before its topic was created. It belongs to a deleted topic "
-        "of that name, unless offsets were imported, or ZooKeeper copied by a tool, before the topic was made. `use` "
-        "takes it, as the original does, and says so; `ignore` takes it for none. It counts as none in any case when "
-        "this member has seen the topic come.",
+        "of that name, unless a tool imported offsets, or copied ZooKeeper, before the topic was created. `use` uses "
+        "it, as the Scala consumer does, and logs this; `ignore` ignores it. The member always ignores it if the topic "
+        "was created while the member was in the group.",
     )
     health_socket = optional_text(
         "health.socket",
-        "Where `zkconsumer health` and other supervisors of this machine ask whether the member works: a unix socket "
-        "that only the same user may open. `auto` is a place that `zkconsumer health --pid N` finds; in a path `{pid}` "
-        "stands for the process id. Connectors of one process may share one.",
+        "The unix socket where `zkconsumer health` and other supervisors of this machine ask whether the member works; "
+        "only the same user may open it. `auto` is a path that `zkconsumer health --pid N` finds; in a path `{pid}` is "
+        "replaced by the process id. Connectors of one process may use the same socket.",
         check_health_socket, "auto, or an absolute path",
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""How a member shows ZooKeeper who it is, whom it believes, and who may write what it makes.  Pure.
+"""Settings of the ZooKeeper connection: the login, the certificates, and the ACLs of created nodes.  Pure.
 
 The names are those of Kafka's brokers (``zookeeper.set.acl``, ``zookeeper.ssl.…``); ``zookeeper.auth`` is ours, and
-takes the place of a JAAS file.
+replaces a JAAS file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ AUTH_FORMS = "digest:FILE, sasl-digest-md5:FILE, sasl-gssapi or sasl-gssapi:PRIN
 _AUTH = re.compile(r"(?:digest|sasl-digest-md5):.+|sasl-gssapi(?::.+)?")
 _SCHEMES_WITH_FILE = ("digest", "sasl-digest-md5")
 _USER_AND_PASSWORD = re.compile(r"[^/:]*:")
-"""What ZooKeeper's own form has after the scheme (``addauth digest user:password``).  A file whose name has a colon is
-written with its directory, ``./a:b``."""
+"""ZooKeeper's own form after the scheme (``addauth digest user:password``).  Write a file whose name has a colon with
+its directory, ``./a:b``."""
 _TLS_KEYS = ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.password")
 
 
@@ -40,7 +40,7 @@ def _check_auth(given: str) -> str:
 
 
 def _mask_password(given: str) -> str:
-    """The name of a file and a principal are shown; what may be a password is not."""
+    """Show the name of a file and a principal, and hide a text that may be a password."""
     scheme, colon, rest = given.partition(":")
     if _AUTH.fullmatch(given) is not None and not (scheme in _SCHEMES_WITH_FILE and _USER_AND_PASSWORD.match(rest)):
         return given
@@ -68,9 +68,9 @@ class ZooKeeperLoginSettings(SettingsTable):
 
     zookeeper_auth = optional_text(
         "zookeeper.auth",
-        "How to log in at ZooKeeper, in the place of the JAAS section `Client`. FILE holds one line, `user:password`, "
-        "and should be readable for its user alone; user and password in the place of FILE are refused. `digest` is "
-        "ZooKeeper's own scheme; original members use SASL.",
+        "How to log in at ZooKeeper; it replaces the JAAS section `Client`. FILE contains one line, `user:password`, "
+        "and should be readable only for its user; user and password instead of FILE are refused. `digest` is "
+        "ZooKeeper's own scheme; Scala members use SASL.",
         _check_auth, AUTH_FORMS,
     )  # fmt: skip
     zookeeper_auth.mask = _mask_password
@@ -86,20 +86,20 @@ class ZooKeeperSecuritySettings(SettingsTable):
     zookeeper_set_acl = boolean(
         "zookeeper.set.acl",
         False,
-        "Whether owner and offset nodes, and the parents made for them, may be written by this login alone and read by "
-        "everybody, as an original member with JAAS makes them from 0.9 on. The registration is always open. `false` "
-        "leaves all nodes open to everybody.",
+        "Whether only this login may write owner and offset nodes, and the parents made for them, and everyone may "
+        "read them, as a Scala member with JAAS creates them from 0.9 on. The registration is always open. `false` "
+        "leaves all nodes open to everyone.",
     )
     zookeeper_ssl_client_enable = boolean(
         "zookeeper.ssl.client.enable",
         False,
-        "Whether to speak TLS with ZooKeeper; the ports in `zookeeper.connect` must then be its secure client ports "
+        "Whether to use TLS with ZooKeeper; the ports in `zookeeper.connect` must then be its secure client ports "
         "(ZooKeeper 3.5 and later).",
     )
     zookeeper_ssl_truststore_location = optional_text(
         "zookeeper.ssl.truststore.location",
-        "The certificates of the authorities that ZooKeeper's servers are believed by, in PEM; without it those of the "
-        "system.",
+        "The certificates of the authorities that this member trusts for ZooKeeper's servers, in PEM; without it "
+        "those of the system.",
         lambda given: given,
         "a file",
     )
@@ -128,14 +128,14 @@ class ZooKeeperSecuritySettings(SettingsTable):
     )
     zookeeper_ssl_endpoint_identification_algorithm = text(
         "zookeeper.ssl.endpoint.identification.algorithm", "https",
-        "`https`: the server's certificate must name the host of `zookeeper.connect`. Empty: it need not, so whoever "
-        "holds any certificate of the authority may pose as ZooKeeper.",
+        "`https`: the server's certificate must name the host of `zookeeper.connect`. Empty: it need not, so the "
+        "owner of any certificate of the authority can impersonate ZooKeeper.",
         _check_algorithm, "https, or empty",
     )  # fmt: skip
 
     @staticmethod
     def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
-        """TLS settings without TLS, and lists that nobody could satisfy."""
+        """TLS settings without TLS, and ACLs without a login."""
         problems: list[str] = []
         if not values["zookeeper.ssl.client.enable"]:
             problems += [

@@ -1,14 +1,14 @@
-"""Brokers of 0.9, which must not be asked what they speak.
+"""Brokers of 0.9, to which ApiVersions must not be sent.
 
 A broker of 0.9.0.x throws on ApiVersions in the thread that serves its connections ("Processor got uncaught exception
-… ArrayIndexOutOfBoundsException: 18", seen on 0.9.0.1), outside of what that thread catches for one connection.  So it
-loses whatever *other* clients' connections brought in the same turn, and goes on listening to none of those whose
-answer went out in it: innocent members and producers then hang until their own time-outs.  0.8 closes the one
-connection, 0.10.0 and later answer.
+… ArrayIndexOutOfBoundsException: 18", seen on 0.9.0.1), outside of the code that catches errors of one connection.  So
+it loses the requests that *other* clients' connections sent in the same poll, and stops reading from the connections
+whose responses were sent in it.  Unrelated members and producers then hang until their own timeouts.  0.8 closes only
+the one connection; 0.10.0 and later answer.
 
-What is known of a broker is therefore kept for the whole process: from its registration in ZooKeeper, from the setting
-``api.version.request=false``, or because it passed over the question once.  It is forgotten after a while, because the
-broker may have been upgraded; meanwhile it is spoken to as one of 0.9, which every release before 4.0 understands.
+So the process keeps what it knows of such a broker: from its registration in ZooKeeper, from the setting
+``api.version.request=false``, or because it ignored the request once.  The entry expires, because the broker may have
+been upgraded.  Meanwhile requests use the versions of 0.9, which every release before 4.0 supports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import threading
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 
 ENTRY_TTL_MS = 10 * 60_000
-"""How long a broker is taken for one of 0.9 without another sign of it."""
+"""How long a broker counts as one of 0.9 without another sign of it."""
 
 REGISTRATION_VERSION_0_9 = 2
-"""The version of what 0.9 writes below ``/brokers/ids``; 0.10.0 and later write 3 and more, unless they are told to be
-as 0.9 (``inter.broker.protocol.version``)."""
+"""The version of the registration that 0.9 writes below ``/brokers/ids``; 0.10.0 and later write 3 or more, unless they
+are configured to act as 0.9 (``inter.broker.protocol.version``)."""
 
 DENY_LIST_ENTRIES_MAX = 4_096
 
 
 class ApiVersionsDenyList:
-    """Addresses of brokers that are not to be asked; for any thread."""
+    """Addresses of brokers to which ApiVersions must not be sent; for any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class ApiVersionsDenyList:
         self._lock = threading.Lock()
 
     def add(self, host: str, port: int) -> None:
-        """Do not ask this one for ``ENTRY_TTL_MS`` from now on."""
+        """Do not send ApiVersions to this broker for ``ENTRY_TTL_MS`` from now on."""
         with self._lock:
             self._until_ms.pop((host, port), None)
             self._until_ms[host, port] = self._clock.now_ms() + ENTRY_TTL_MS
@@ -44,27 +44,27 @@ class ApiVersionsDenyList:
                 del self._until_ms[next(iter(self._until_ms))]
 
     def remove(self, host: str, port: int) -> None:
-        """It may be asked."""
+        """Allow ApiVersions for this broker."""
         with self._lock:
             self._until_ms.pop((host, port), None)
 
     def update_from_registration(self, host: str, port: int, version: int) -> None:
-        """What a broker's registration in ZooKeeper says (its ``version``)."""
+        """Add or remove a broker by the ``version`` of its registration in ZooKeeper."""
         if version == REGISTRATION_VERSION_0_9:
             self.add(host, port)
         else:
             self.remove(host, port)
 
     def contains(self, host: str, port: int) -> bool:
-        """Whether this one must not be asked now."""
+        """Whether ApiVersions must not be sent to this broker now."""
         with self._lock:
             return self._until_ms.get((host, port), 0) > self._clock.now_ms()
 
     def clear(self) -> None:
-        """Nothing is known of any."""
+        """Remove all entries."""
         with self._lock:
             self._until_ms.clear()
 
 
 API_VERSIONS_DENY_LIST = ApiVersionsDenyList()
-"""Of this process."""
+"""The list of this process."""

@@ -1,7 +1,7 @@
-"""``BootstrapBrokers``: the brokers of ``bootstrap.servers``, and those that Kafka has told of since.
+"""``BootstrapBrokers``: the brokers of ``bootstrap.servers``, and those of the latest Metadata response.
 
-A cluster may be moved to other machines while a member runs: so the brokers of the last answer to Metadata are known as
-well, and those of the setting are never forgotten.
+A cluster may move to other machines while a member runs, so the brokers of the latest Metadata response are used as
+well.  Those of the setting are never removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_ID = -1
-"""The id of a broker that is known by its address only."""
+"""The id of a broker of which only the address is known."""
 
 
 class BootstrapBrokers:
@@ -35,7 +35,7 @@ class BootstrapBrokers:
         return list(by_address.values())
 
     def update(self, brokers: Iterable[BrokerAddress]) -> None:
-        """Kafka has told of these; they take the place of those that it told of before."""
+        """Replace the brokers of the last Metadata response."""
         self._discovered = tuple(brokers)
 
 

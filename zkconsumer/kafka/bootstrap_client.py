@@ -1,4 +1,4 @@
-"""``BootstrapClient``: a question that every broker can answer, put to one after the other until one does."""
+"""``BootstrapClient``: sends a request that any broker can answer to one broker after the other until one answers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ class PortDiagnosis(Protocol):
 
 
 class NoBrokerAvailableError(BrokerUnreachable):
-    """None of the brokers answered; the text has what was wrong with the last one.
+    """None of the brokers answered; the text has the error of the last one.
 
-    ``authentication_error`` is the first of those that refused us, or that we refused, for good; None if there was no
-    such.
+    ``authentication_error``: the first permanent authentication failure, of either side; None if there was none.
     """
 
     def __init__(self, message: str, refused: AuthenticationException | None = None) -> None:
@@ -45,9 +44,9 @@ class NoBrokerAvailableError(BrokerUnreachable):
 
 
 class BootstrapClient:
-    """Asks the brokers that ``find_brokers`` gives, in random order; for one thread at a time.
+    """Asks the brokers that ``find_brokers`` returns, in random order; for one thread at a time.
 
-    ``interrupt`` alone may come from any thread: it ends the question that is being asked.
+    Only ``interrupt`` may be called from any thread: it ends the request in progress.
     """
 
     def __init__(
@@ -73,11 +72,11 @@ class BootstrapClient:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether some broker has answered a question since this was made."""
+        """Whether any broker has answered a request of this client."""
         return self._has_answered
 
     def interrupt(self) -> None:
-        """Let the question under way end with ``ConnectorClosed``."""
+        """End the request in progress with ``ConnectorClosed``."""
         connection = self._connection
         if connection is not None:
             connection.close()
@@ -89,9 +88,9 @@ class BootstrapClient:
         *,
         total_timeout_ms: int | None = None,
     ) -> T:
-        """``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
+        """Return ``question(connection, ranges, timeout_ms)`` of the first broker that answers it.
 
-        ``total_timeout_ms``: no further broker is asked after that time, and none is given longer.  Raises what
+        ``total_timeout_ms``: after that time no further broker is asked, and none has longer to answer.  Raises what
         ``find_brokers`` raises (``UnavailableError``), ``NoBrokerAvailableError``, and ``ConnectorClosed`` when it was
         interrupted or ``is_stopped``.
         """
@@ -136,7 +135,7 @@ class BootstrapClient:
         self._connection = connection
         try:
             if is_stopped():
-                # Whoever stopped us may have come before there was a connection to close.
+                # The interrupt may have come before there was a connection to close.
                 raise ConnectorClosed("the question was taken back")
             return operation(connection, negotiate(connection, timeout_ms), timeout_ms)
         finally:
@@ -144,7 +143,7 @@ class BootstrapClient:
             connection.close()
 
     def _diagnose_error(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
-        """Once a broker has answered, the settings fit: what closes connections then is a broker that goes down."""
+        """After a broker has answered, the settings are right: then a closed connection means that a broker stops."""
         if self._diagnose is None or self._has_answered:
             return None
         return self._diagnose(broker.host, broker.port, error)

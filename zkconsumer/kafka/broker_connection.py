@@ -3,12 +3,12 @@
     send ----> frame ----> transport            request = send + receive
     receive <- frame <---- transport            answers come back in the order of the requests
 
-One thread sends and receives; ``close`` may come from any thread, and ends whatever that one is blocked in at once.
-The connection opens at the first ``send``, and again at the first one after it broke: it never repeats a request by
-itself, since an answer that was lost does not say whether the request was carried out.  After a break another broker,
-or another release of it, may answer: whoever reconnects negotiates again (``versions``).
+One thread sends and receives; ``close`` may be called from any thread, and ends its blocked call at once.  The
+connection opens at the first ``send``, and again at the first one after it broke.  It never repeats a request, since a
+lost response does not show whether the request was executed.  After a break another broker, or another release of it,
+may answer, so the caller negotiates again after a reconnect (``version_negotiation``).
 
-Errors are translated here and nowhere else: ``BrokerUnreachable`` for what the network or the broker's absence does,
+Errors are translated here and nowhere else: ``BrokerUnreachable`` for errors of the network or a missing broker,
 ``RemoteProtocolError`` for bytes that no broker sends.
 """
 
@@ -57,7 +57,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 CONNECT_TIMEOUT_MS = 10_000
-"""How long a TCP connection may take to come up; the original had no limit of its own here."""
+"""How long a TCP connect may take; the Scala consumer had no separate limit for it."""
 
 RECEIVE_BUFFER_BYTES = 64 * 1024
 """``socket.receive.buffer.bytes`` of the old consumer (0.8 to 1.1)."""
@@ -65,15 +65,15 @@ RECEIVE_BUFFER_BYTES = 64 * 1024
 CORRELATION_ID_MAX = 0x7FFF_FFFF
 
 RECEIVE_AHEAD_BYTES = 64 * 1024
-"""How much is received at a time before the size of an answer is known: a small answer is one system call.  As much as
-the receive buffer of a socket holds by default."""
+"""How many bytes are received at a time before the size of a response is known, so that a small response is one system
+call.  As much as the default receive buffer of a socket."""
 
 BufferAllocator: TypeAlias = Callable[[int], memoryview]
-"""So many writable bytes, whatever stands in them."""
+"""A writable buffer of this size, with undefined content."""
 
 
 BROKER_ERRORS = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
-"""What goes wrong with one broker, and may be otherwise at another or later."""
+"""Errors that concern one broker, and may not occur at another broker or later."""
 
 
 def uninitialized_buffer(size: int) -> memoryview:
@@ -93,7 +93,7 @@ class ConnectionFailureReason(Enum):
 
 
 class BrokerConnectionError(BrokerUnreachable):
-    """A broker did not answer; the text names it, what was asked, and who must act."""
+    """A broker did not answer; the text contains the broker, the request, and who must act."""
 
     def __init__(self, host: str, port: int, reason: ConnectionFailureReason, what: str) -> None:
         super().__init__(f"{host}:{port}: {what}")
@@ -104,7 +104,7 @@ class BrokerConnectionError(BrokerUnreachable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRequest(Generic[R]):
-    """A request that was sent and whose answer was not received yet."""
+    """A request that was sent and whose response was not received yet."""
 
     api: Api[Any, R]
     version: int
@@ -115,7 +115,7 @@ class PendingRequest(Generic[R]):
 
 
 class Connection(Protocol):
-    """A conversation with one broker.  ``zkconsumer.testing`` has one without sockets."""
+    """A connection to one broker.  ``zkconsumer.testing`` has one without sockets."""
 
     @property
     def host(self) -> str: ...
@@ -133,12 +133,12 @@ class Connection(Protocol):
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         client_id: str | None = None,
     ) -> R:
-        """Ask, and wait for the answer."""
+        """Send a request, and wait for the response."""
 
     def send(
         self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
     ) -> PendingRequest[R]:
-        """Ask without waiting; the answers must be received in the same order."""
+        """Send a request without waiting; the responses must be received in the same order."""
 
     def receive(
         self,
@@ -148,22 +148,22 @@ class Connection(Protocol):
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> R:
-        """The answer to the oldest request that has none yet."""
+        """Receive the response to the oldest pending request."""
 
     def has_response(self, timeout_ms: int) -> bool:
-        """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
+        """Whether a receive would not block, within the timeout; a broken connection counts."""
 
     def receive_next(
         self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
     ) -> tuple[PendingRequest[Any], Any]:
-        """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more."""
+        """Receive the next response and its request; earlier requests were ignored, and are not pending any more."""
 
     def close(self) -> None:
-        """End it for good, from any thread."""
+        """Close the connection permanently, from any thread."""
 
 
 class ConnectionFactory(Protocol):
-    """Makes a connection that opens when it is first used; ``BlockingConnection`` is one, a fake cluster another."""
+    """Makes a connection that opens when it is first used; ``BlockingConnection``, or one of a fake cluster."""
 
     def __call__(
         self,
@@ -206,7 +206,7 @@ class BlockingConnection:
         self._pid = os.getpid()
         self._correlation_id = 0
         self._pending: deque[PendingRequest[Any]] = deque()
-        # What was received and belongs to no answer that was taken: ``_ahead[_ahead_start:_ahead_end]``.
+        # Received bytes that no response has used yet: ``_ahead[_ahead_start:_ahead_end]``.
         self._read_ahead = memoryview(b"")
         self._ahead_start = self._ahead_end = 0
         self._lock = threading.Lock()
@@ -217,7 +217,7 @@ class BlockingConnection:
 
     @property
     def host(self) -> str:
-        """The broker's host, as it was given."""
+        """The broker's host, as given."""
         return self._host
 
     @property
@@ -238,9 +238,9 @@ class BlockingConnection:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         client_id: str | None = None,
     ) -> R:
-        """Ask, and wait for the answer; ``timeout_ms`` counts from when the connection is open.
+        """Send a request, and wait for the response; ``timeout_ms`` counts from when the connection is open.
 
-        ``client_id``: this request's own, in place of the connection's.
+        ``client_id``: for this request, instead of the connection's.
         """
         pending = self.send(api, version, body, timeout_ms, client_id=client_id)
         return self.receive(pending, timeout_ms, response_bytes_max=response_bytes_max)
@@ -248,7 +248,7 @@ class BlockingConnection:
     def send(
         self, api: Api[Q, R], version: int, body: Q, timeout_ms: int, *, client_id: str | None = None
     ) -> PendingRequest[R]:
-        """Ask without waiting; opens the connection (within its own time-out) if it is not open."""
+        """Send a request without waiting; opens the connection (within its own timeout) if it is not open."""
         if isinstance(body, ProduceRequest) and body.acks == 0:
             raise UsageError("Produce with acks=0 has no answer, and this connection waits for one; use acks=1")
         with _ExclusiveUse(self):
@@ -272,10 +272,11 @@ class BlockingConnection:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> R:
-        """The answer to ``pending``, which must be the oldest request that has none yet.
+        """Receive the response to ``pending``, which must be the oldest pending request.
 
-        ``response_bytes_max``: a longer answer is refused before it is read.  Record sets in the answer are views of
-        the bytes received, which live as long as one of them does.  ``new_buffer``: where these bytes are put.
+        ``response_bytes_max``: a longer response is rejected before it is read.  Record sets in the response are views
+        of the received bytes, which live as long as one of them does.  ``new_buffer``: allocates the memory for these
+        bytes.
         """
         with _ExclusiveUse(self):
             transport = self._transport_of(pending)
@@ -289,7 +290,7 @@ class BlockingConnection:
         return body
 
     def has_response(self, timeout_ms: int) -> bool:
-        """Whether a receive would not have to wait, within the time-out; a broken connection counts."""
+        """Whether a receive would not block, within the timeout; a broken connection counts."""
         with _ExclusiveUse(self):
             if self._transport is None or self._ahead_start < self._ahead_end:
                 return True
@@ -300,9 +301,9 @@ class BlockingConnection:
     def receive_next(
         self, timeout_ms: int, *, response_bytes_max: int = RESPONSE_BYTES_MAX
     ) -> tuple[PendingRequest[Any], Any]:
-        """The next answer, and what it answers; requests sent before that one were ignored, and are pending no more.
+        """Receive the next response and its request; earlier requests were ignored, and are not pending any more.
 
-        Brokers answer in order, but 0.9 says nothing at all to a request that it does not know.
+        Brokers answer in order, but 0.9 sends nothing at all to a request that it does not know.
         """
         with _ExclusiveUse(self):
             if not self._pending:
@@ -318,9 +319,10 @@ class BlockingConnection:
         return answered, body
 
     def close(self) -> None:
-        """End the connection for good.  A thread that is blocked in it gets ``ConnectorClosed`` at once."""
+        """Close the connection permanently.  A thread that is blocked in it gets ``ConnectorClosed`` at once."""
         if os.getpid() != self._pid:
-            # The lock may be held by a thread that does not exist here, and an abort would reach the parent's socket.
+            # The lock may be held by a thread that does not exist in this process, and an abort would reach the
+            # parent's socket.
             self._is_closed = True
             self._release()
             return
@@ -370,9 +372,9 @@ class BlockingConnection:
             transport.release()
 
     def _break(self, error: BaseException, what: str, timeout_ms: int) -> None:
-        """Something went wrong inside: release the connection, and raise what ``error`` means unless it says so itself.
+        """Release the connection after an error, and raise the translated error, unless ``error`` is already one.
 
-        Interrupted in the middle of a frame, too: what comes next on this connection would be misread.
+        Also after an interruption in the middle of a frame: the next bytes on this connection would be misread.
         """
         self._release()
         if not isinstance(error, OSError | MalformedMessage | BrokerConnectionError):
@@ -426,7 +428,7 @@ class BlockingConnection:
         bytes_max: int,
         new_buffer: BufferAllocator = uninitialized_buffer,
     ) -> memoryview:
-        """Receive one answer: what came with the one before, what comes with its size, and in one call the rest."""
+        """Receive one response: bytes received earlier, bytes that arrive with its size, and in one call the rest."""
         while self._ahead_end - self._ahead_start < SIZE_BYTES:
             self._receive_ahead(transport, pending, deadline_ms)
         start = bytes(self._read_ahead[self._ahead_start : self._ahead_start + SIZE_BYTES])
@@ -448,7 +450,7 @@ class BlockingConnection:
         return data
 
     def _receive_ahead(self, transport: Transport, pending: PendingRequest[Any], deadline_ms: int) -> None:
-        """Receive what is there behind what was received; the size of the next answer is not whole yet."""
+        """Receive the available bytes after the earlier ones, while the size of the next response is incomplete."""
         if not self._read_ahead:
             self._read_ahead = memoryview(bytearray(RECEIVE_AHEAD_BYTES))
         kept = bytes(self._read_ahead[self._ahead_start : self._ahead_end])
@@ -473,7 +475,7 @@ class BlockingConnection:
         return self._transport
 
     def _request_of(self, data: memoryview) -> PendingRequest[Any]:
-        """Which request an answer belongs to; the oldest when it is none of ours, and decoding will say so."""
+        """Return the request of a response; the oldest if none matches, and then decoding reports the error."""
         correlation_id = correlation_id_of(data)
         for pending in self._pending:
             if pending.correlation_id == correlation_id:
@@ -492,7 +494,7 @@ class BlockingConnection:
 
 
 class _ExclusiveUse:
-    """One thread's stay inside: what is closed meanwhile is released on the way out, never under its feet."""
+    """One thread's use of the connection; a close meanwhile releases the connection only when that use ends."""
 
     __slots__ = ("_connection",)
 
@@ -507,7 +509,7 @@ class _ExclusiveUse:
 
 
 class _ErrorTranslation:
-    """The border: whatever goes wrong inside breaks the connection and leaves as one of ours."""
+    """Translates errors: any error inside breaks the connection and is raised as one of ours."""
 
     __slots__ = ("_connection", "_timeout_ms", "_what")
 
@@ -517,7 +519,7 @@ class _ErrorTranslation:
         self._timeout_ms = timeout_ms
 
     def __enter__(self) -> None:
-        """Nothing."""
+        """Nothing to do."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
@@ -525,7 +527,7 @@ class _ErrorTranslation:
 
 
 def guess_protocol(start: bytes | bytearray) -> str:
-    """A question for the reader of an error text, when the first bytes of an answer look like another protocol's."""
+    """A question for the error text, if the first bytes of a response look like another protocol's."""
     if start[:4] in (b"HTTP", b"<!DO", b"<htm", b"<HTM"):
         return "; is this port an HTTP port?"
     if len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03:
@@ -538,6 +540,6 @@ def guess_protocol(start: bytes | bytearray) -> str:
 
 
 def _is_invalid_size(start: bytes | bytearray) -> bool:
-    """Whether the first four bytes cannot be the size of any frame that is accepted here by default."""
+    """Whether the first four bytes cannot be the size of any frame that is accepted by default."""
     size = int.from_bytes(start[:SIZE_BYTES], "big", signed=True)
     return not 0 <= size <= RESPONSE_BYTES_MAX

@@ -1,4 +1,4 @@
-"""How connections to brokers are made: the one ``Connect`` of everything that speaks to Kafka.
+"""How connections to brokers are made: the one ``ConnectionFactory`` of all clients of Kafka.
 
     security.protocol   layers, from the socket up
     PLAINTEXT           socket
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress
 
 DIAGNOSIS_TIMEOUT_MS = 2_000
-"""How long each of at most four questions to a port may take, once nothing else has come of it."""
+"""How long each of at most four probes of a port may take, after a connection failed in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSecurity:
-    """``protocol`` is that of ``security.protocol``; it decides which of ``tls`` and ``sasl`` counts.
+    """``protocol`` is ``security.protocol``; it decides which of ``tls`` and ``sasl`` is used.
 
-    ``negotiates_versions``: False for brokers that must not be asked what they speak (``api_versions_deny_list``).
+    ``negotiates_versions``: False for brokers to which ApiVersions must not be sent (``api_versions_deny_list``).
     """
 
     protocol: str = "PLAINTEXT"
@@ -77,7 +77,7 @@ class BrokerSecurity:
         return self.protocol.startswith("SASL_")
 
     def for_brokers(self, brokers: Iterable[BrokerAddress]) -> BrokerSecurity:
-        """For another process, which need not find out what this one knows of these brokers
+        """For another process, so that it need not find out again which brokers are in the list
         (``api_versions_deny_list``).
         """
         asks = self.negotiates_versions and not any(
@@ -87,7 +87,7 @@ class BrokerSecurity:
 
 
 def broker_security_from_config(config: ConsumerConfig, oauth_token: Callable[[], str] | None = None) -> BrokerSecurity:
-    """What a configuration says about it."""
+    """The security settings of a configuration."""
     tls = TlsSettings(
         ca_file=config.ssl_truststore_location or config.ssl_ca_location,
         certificate_file=config.ssl_keystore_location or config.ssl_certificate_location,
@@ -110,18 +110,18 @@ def broker_security_from_config(config: ConsumerConfig, oauth_token: Callable[[]
 def connection_factory_from_config(
     config: ConsumerConfig, oauth_token: Callable[[], str] | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> SecureConnectionFactory:
-    """The ``Connect`` that a configuration asks for.
+    """The ``ConnectionFactory`` of a configuration.
 
-    Raises ``InvalidConfigException`` for a file that cannot be read or is in another form than PEM, for OAUTHBEARER
+    Raises ``InvalidConfigException`` for a file that cannot be read or is not in PEM format, for OAUTHBEARER
     without ``oauth_token``, and for GSSAPI without its package.
     """
     return SecureConnectionFactory(broker_security_from_config(config, oauth_token), clock)
 
 
 class SecureConnectionFactory:
-    """A ``Connect``: makes connections with the layers that ``security`` asks for.
+    """A ``ConnectionFactory``: makes connections with the layers of ``security``.
 
-    Files are read once, here; ``InvalidConfigException`` names the one that cannot be used.  ``socket`` is for tests.
+    Files are read once, here; ``InvalidConfigException`` names the file that cannot be used.  ``socket`` is for tests.
     """
 
     def __init__(
@@ -169,12 +169,13 @@ class SecureConnectionFactory:
         socket = self._socket(host, port, receive_buffer_bytes, clock)
         return socket if context is None else TlsTransport(socket, context, host, port, clock)
 
-    # --- when a port does not speak as it should --------------------------------------------------------------------
+    # --- when a port does not answer as expected --------------------------------------------------------------------
 
     def diagnose(self, host: str, port: int, error: Exception) -> AuthenticationException | None:
-        """The port spoke so little that ``error`` came of it: whether it speaks another protocol than ours.
+        """After a connection failed with ``error``: find out whether the port uses another protocol than the configured
+        one.
 
-        Connects anew, at most twice, and says nothing there that is secret.  None: it does not, or cannot be asked.
+        Connects again, at most twice, and sends nothing secret.  None: it does not, or cannot be probed.
         """
         if not _may_be_other_protocol(error):
             return None
@@ -188,7 +189,7 @@ class SecureConnectionFactory:
         )
 
     def _protocol_of(self, host: str, port: int) -> str:
-        """The ``security.protocol`` of the port; empty when it answers nothing that tells."""
+        """The ``security.protocol`` of the port; empty if its answers do not show it."""
         insecure_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         insecure_context.check_hostname, insecure_context.verify_mode = False, ssl.CERT_NONE
         for context in (None, insecure_context):
@@ -198,7 +199,7 @@ class SecureConnectionFactory:
         return ""
 
     def _with_sasl_or_without(self, context: ssl.SSLContext | None, host: str, port: int) -> str | None:
-        """None: neither."""
+        """Which of the two the port uses; None: neither."""
         timeout_ms = DIAGNOSIS_TIMEOUT_MS
         connection = BlockingConnection(
             host,
@@ -217,7 +218,7 @@ class SecureConnectionFactory:
         except NotTlsError:
             return None
         except SslAuthenticationException:
-            # It speaks TLS, and wants a certificate of ours before it tells more.
+            # The port uses TLS, and requires a client certificate before anything else.
             return plain
         except (BrokerUnreachable, RemoteProtocolError):
             return None

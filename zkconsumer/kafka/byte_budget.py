@@ -1,11 +1,11 @@
-"""``ByteBudget``: how much memory the fetched and the decompressed bytes of one connector may take.
+"""``ByteBudget``: limits the memory of the fetched and the decompressed bytes of one connector.
 
-    fetcher --room--> ByteBudget --looks at--> queues (chunks, expanded_bytes) and shares (waiting, reserved_bytes)
-       ^                  |
-       '-- 0: no room ----'   the fetcher asks when a stream goes on, and after a while
+    fetcher --reserve--> ByteBudget --reads--> queues (chunks, expanded_bytes) and reservations (pending_chunks,
+       ^                  |                                                                        reserved_bytes)
+       '-- 0: no room ----'   the fetcher asks again when a stream has read on, and after a while
 
-Nothing is counted up or down: what is held is looked up each time, so no interruption of an iterating thread can make
-the count wrong.  A request reserves what its answer may bring, and says so in its limit (KIP-74, from Fetch 3 on), so
+There is no counter: the used bytes are computed each time, so an interruption of an iterating thread cannot make
+a count wrong.  A request reserves the size of its response, which is also its limit (KIP-74, from Fetch 3 on), so
 several fetchers together keep to the budget.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class BudgetReservation:
-    """What one fetcher thread holds: ``waiting``, the chunks that are not in their queues yet, and ``reserved_bytes``,
-    what the answer to its request in flight may bring."""
+    """The bytes of one fetcher thread: ``pending_chunks``, the chunks that are not in their queues yet, and
+    ``reserved_bytes``, the possible size of the response to its request in flight."""
 
     def __init__(self) -> None:
         self.pending_chunks: deque[FetchedDataChunk] = deque()
@@ -32,7 +32,7 @@ class BudgetReservation:
 
 
 class ByteBudget:
-    """The bytes of one connector: all its fetcher threads and streams.  Everything may be called from any thread.
+    """The bytes of one connector: all its fetcher threads and streams.  Every method may be called from any thread.
 
     ``bytes_max``: the setting ``queued.max.bytes``.  ``has_waiting_fetcher``: a fetcher waits for room.  Read without
     the lock.
@@ -50,38 +50,39 @@ class ByteBudget:
         return bool(self._short)
 
     def add_queue(self, queue: ChunkQueue) -> None:
-        """Count what is in this queue, and what its stream has expanded."""
+        """Count the chunks of this queue, and the decompressed bytes of its stream."""
         with self._lock:
             if queue not in self._queues:
                 self._queues.append(queue)
 
     def add_reservation(self) -> BudgetReservation:
-        """For one more fetcher thread."""
+        """Add a reservation for one more fetcher thread."""
         with self._lock:
             share = BudgetReservation()
             self._shares.append(share)
             return share
 
     def remove_reservation(self, share: BudgetReservation) -> None:
-        """Its fetcher thread has ended."""
+        """Remove the reservation of a fetcher thread that has ended."""
         with self._lock:
             self._shares.remove(share)
             self._short.discard(share)
 
     @property
     def held_bytes(self) -> int:
-        """What is held now, in bytes; requests in flight do not count."""
+        """The bytes that are used now; requests in flight do not count."""
         with self._lock:
             return self._held()
 
     def reserve(self, share: BudgetReservation, chunk_bytes: int, max_bytes: int) -> int:
-        """Reserve room for the answer to one request, at most ``max_bytes`` bytes; 0: there is none, ask again later.
+        """Reserve room for the response to one request, at most ``max_bytes`` bytes; 0: there is no room, try again
+        later.
 
-        ``chunk_bytes``: what one partition may bring.  Room for one chunk is enough to ask.  A fetcher gets at most
-        half of its part of the budget, so the requests of idle brokers leave room for what the others bring.
+        ``chunk_bytes``: the maximum of one partition.  Room for one chunk is enough to send a request.  A fetcher gets
+        at most half of its part of the budget, so the requests to idle brokers leave room for the responses of others.
         """
         with self._lock:
-            # Before the look: a stream that goes on meanwhile wakes the fetcher.
+            # Before the check: a stream that reads on meanwhile wakes the fetcher.
             self._short.add(share)
             share.reserved_bytes = 0
             part = max(1, self.bytes_max // (2 * len(self._shares)))
@@ -94,14 +95,14 @@ class ByteBudget:
             return room
 
     def reserve_over_limit(self, share: BudgetReservation, chunk_bytes: int) -> int:
-        """Room for one chunk although there is none: for a stream that has nothing."""
+        """Reserve room for one chunk although there is none: for a stream that has nothing to read."""
         with self._lock:
             self._short.discard(share)
             share.reserved_bytes = chunk_bytes
             return chunk_bytes
 
     def release(self, share: BudgetReservation) -> None:
-        """No request is in flight, and none is to be made now."""
+        """No request is in flight, and none will be sent now."""
         with self._lock:
             self._short.discard(share)
             share.reserved_bytes = 0
@@ -115,7 +116,7 @@ class ByteBudget:
 
 
 def retained_bytes(record_sets: Iterable[RecordSet]) -> int:
-    """The bytes that these record sets keep in memory: a part of an answer keeps all of it."""
+    """The bytes that these record sets keep in memory: a part of a response keeps the whole response."""
     sizes: dict[int, int] = {}
     for records in record_sets:
         owner = memoryview(records).obj

@@ -2,19 +2,21 @@
 
                        read
    NOT_READY -> READING ----> a record, or a table of records ---> NOT_READY
-       ^   |     |  a time-out, a message that cannot be handed out |
-       |   |     +------------------------------------------------> |
-       |   +-- an exception of a signal handler: the next call opens the chunk again where the program is
+       ^   |     |  a timeout, or a message that cannot be delivered |
+       |   |     +-------------------------------------------------> |
+       |   +-- an exception of a signal handler: the next call opens the chunk again at the
+       program's position
        |
-       +------------> FAILED (for good): the connector could not go on
-       +------------> DONE (for good): the shutdown marker
+       +------------> FAILED (permanently): the connector could not continue
+       +------------> DONE (permanently): the shutdown marker
 
-``RecordDelivery`` reads one record at a time, ``TableDelivery`` one table of rows.  Both say where the program is
-(``unacknowledged_position``) and keep what was read (``_store_decoded``).
+``RecordDelivery`` reads one record at a time, ``TableDelivery`` one table of rows.  Both report
+the position of the program (``unacknowledged_position``) and keep what was read
+(``_store_decoded``).
 
-``_state`` is READING while a chunk is decoded.  If a call finds it so, the call before was interrupted there: the
-decoder, a generator, may have ended, or may have given a record that was lost.  It is made again, and begins at the
-consumed offset.
+``_state`` is READING while a chunk is decoded.  If a call finds this state, the previous call
+was interrupted there: the decoder, a generator, may have ended, or may have yielded a record
+that was lost.  A new decoder then begins at the consumed offset.
 """
 
 from __future__ import annotations
@@ -49,18 +51,18 @@ TWO_THREADS_MESSAGE = (
 )
 
 SIGNAL_HANDLER_MESSAGE = (
-    "a signal handler calls the stream's iterator that it has interrupted: let the handler set a flag, or raise an "
-    "exception, and read on when it has returned"
+    "a signal handler calls the stream's iterator that it has interrupted: make the handler set a flag, or raise an "
+    "exception, and read on after it has returned"
 )
 
 U = TypeVar("U")
-"""What is decoded at a time: a record, or a table of records."""
+"""The unit of decoding: a record, or a table of records."""
 
 log = logging.getLogger("zkconsumer.streams")
 
 
 class IteratorState(Enum):
-    """As in the original's IteratorTemplate; here a record that is kept is its READY, and ``_failure`` its FAILED."""
+    """As in Scala's IteratorTemplate; here a record that is kept corresponds to READY, and ``_failure`` to FAILED."""
 
     NOT_READY = "not ready"
     READING = "reading"
@@ -68,9 +70,10 @@ class IteratorState(Enum):
 
 
 class PoisonMessage(NamedTuple):
-    """A message that cannot be handed out.  ``offset``: where the stream stands; ``next_offset``: where a skip leads.
+    """A message that cannot be delivered.  ``offset``: the stream's position; ``next_offset``: the position after a
+    skip.
 
-    Damage inside a batch concerns all of it, so there may be several messages between the two.
+    Damage inside a batch affects the whole batch, so there may be several messages between the two.
     """
 
     tp: TopicPartition
@@ -82,7 +85,7 @@ class PoisonMessage(NamedTuple):
 class ChunkReader(Generic[U]):
     """The chunks of one stream.
 
-    ``_open``     the chunk that is read and its decoder; only a cache of ``queue.reading``, None: open that one again.
+    ``_open``     the chunk that is read and its decoder; only a cache of ``queue.reading``.  None: open that one again.
     ``_resumable_chunk``   the chunk whose ``RecordSetPosition`` is kept: an interrupted decoder continues near it.
     ``_poison``   set when a message was raised, until it is skipped or its chunk is opened again.
     """
@@ -104,23 +107,23 @@ class ChunkReader(Generic[U]):
 
     @abstractmethod
     def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[U]:
-        """The records of the chunk from this offset on."""
+        """Yield the records of the chunk from this offset on."""
 
     @abstractmethod
     def _store_decoded(self, chunk: FetchedDataChunk, unit: U) -> None:
-        """Keep what was decoded for the hand-out."""
+        """Keep the decoded unit for delivery."""
 
     @abstractmethod
     def _has_decoded(self) -> bool:
-        """Whether a record is kept, of a partition that is still ours; what may not be handed out is forgotten."""
+        """Whether a record of a partition that this member owns is kept; records of other partitions are discarded."""
 
     @abstractmethod
     def clear_current_chunk(self) -> None:
-        """Forget what was decoded ahead; what was not handed out of a partition that is still ours comes again."""
+        """Discard what was decoded ahead; undelivered records of owned partitions are decoded again."""
 
     @abstractmethod
     def unacknowledged_position(self) -> tuple[PartitionTopicInfo, int] | None:
-        """The ownership and the next offset, when the program holds a record of this stream that still counts."""
+        """The ownership and the next offset, if the program has a delivered record of this stream that still counts."""
 
     @abstractmethod
     def _check_no_call_running(self) -> None:
@@ -136,10 +139,13 @@ class ChunkReader(Generic[U]):
         return None if self._poison is None or self._poison[0].is_stale else self._poison[1]
 
     def skip_poison(self) -> PoisonMessage | None:
-        """See ``ConsumerIterator.skip_poison``.  ``_poison`` goes last: interrupted, it may be called again."""
+        """See ``ConsumerIterator.skip_poison``.
+
+        ``_poison`` is reset last, so that an interrupted call can be repeated.
+        """
         self._check_no_call_running()
         if self._poison is None:
-            raise UsageError("there is nothing to skip: no message was raised that cannot be handed out")
+            raise UsageError("there is nothing to skip: no message was reported that cannot be delivered")
         chunk, poison, next_position = self._poison
         info = chunk.info
         if chunk.is_stale:
@@ -149,14 +155,14 @@ class ChunkReader(Generic[U]):
         log.warning("poison-skipped partition=%s from=%d next=%d reason=%r", *place, str(poison.error))
         self._open = None
         if next_position < chunk.complete_bytes:
-            # The chunk is cut, so that a stream which opens it again does not meet the message again.
+            # The chunk is cut, so that a stream which opens it again does not find the message again.
             self._queue.current_chunk = info.current_chunk = chunk.skip_to(next_position)
             info.mark_consumed(poison.next_offset, chunk.resets)
         elif chunk.complete_bytes:
             info.mark_consumed(max(poison.next_offset, chunk.next_offset), chunk.resets)
             self._queue.finish(chunk)
         else:
-            # It was never fetched whole, and the fetcher stands before it too.
+            # It was never fetched whole, and the fetch offset is before it too.
             info.reset(poison.next_offset)
             info.current_chunk = None
             self._queue.finish(chunk)
@@ -168,11 +174,11 @@ class ChunkReader(Generic[U]):
     # --- reading ------------------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Raise this from now on; takes no lock, so that it can be called in a forked child."""
+        """Raise this error from now on; takes no lock, so that it can be called in a forked child."""
         self._failure = error
 
     def _is_ready(self) -> bool:
-        """Whether a record of a partition that is still ours is kept; False: the stream has ended."""
+        """Whether a record of an owned partition is kept; False: the stream has ended."""
         while True:
             state = self._state
             if self._failure is not None:
@@ -210,7 +216,7 @@ class ChunkReader(Generic[U]):
                 chunk.info.mark_consumed(max(chunk.info.consumed_offset, chunk.next_offset), chunk.resets)
             self._queue.finish(chunk)
             self._open = self._resumable_chunk = None
-            # While the stream waits for the next one, nothing here keeps this one in memory.
+            # So that this chunk is not kept in memory while the stream waits for the next one.
             del found, chunk, units
 
     def _open_chunk(self) -> tuple[FetchedDataChunk, Iterator[U]] | None:
@@ -240,13 +246,13 @@ class ChunkReader(Generic[U]):
         return taken, self._decode(taken, self._first_undelivered(taken))
 
     def _wait_for_lease(self, chunk: FetchedDataChunk) -> bool:
-        """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
+        """Wait until records may be delivered; False: the partition has left, or the stream ended, meanwhile."""
         started_ms = SYSTEM_CLOCK.now_ms()
         while not self._lease.is_valid:
             waited_ms = SYSTEM_CLOCK.now_ms() - started_ms
             if self.timeout_ms is not None and waited_ms >= self.timeout_ms:
                 raise ConsumerTimeoutException(
-                    f"ZooKeeper has not answered lately, so nothing was handed out for {waited_ms} ms"
+                    f"ZooKeeper has not answered lately, so no record was delivered for {waited_ms} ms"
                 )
             left_ms = LEASE_POLL_MS if self.timeout_ms is None else self.timeout_ms - waited_ms
             self._queue.wake_up.wait(min(LEASE_POLL_MS, left_ms))
@@ -255,7 +261,8 @@ class ChunkReader(Generic[U]):
         return True
 
     def _poison_error(self, chunk: FetchedDataChunk, error: InvalidMessageException | UnsupportedCodec) -> Exception:
-        """The same error with its place in the log; the chunk is opened again, so that the message is met again."""
+        """Return the error with its place in the log; the chunk is opened again, so that the next call raises it
+        again."""
         self._open = None
         offset = self._first_undelivered(chunk)
         place = vars(error)
@@ -264,7 +271,7 @@ class ChunkReader(Generic[U]):
         if next_position < 0:
             next_offset, next_position = max(next_offset, chunk.next_offset), chunk.complete_bytes
         placed = type(error)(
-            f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() goes on at offset {next_offset}"
+            f"{chunk.info.tp} at offset {offset}: {error}; skip_poison() continues at offset {next_offset}"
         )
         return self._set_poison(chunk, PoisonMessage(chunk.info.tp, offset, next_offset, placed), next_position)
 
@@ -276,8 +283,8 @@ class ChunkReader(Generic[U]):
             "Found a message larger than the maximum fetch size of this consumer on topic "
             f"{tp.topic} partition {tp.partition} at fetch offset {offset}. Increase the "
             "fetch size, or decrease the maximum message size the broker will allow. "
-            f"(It has {head.size_bytes if head else 'some'} bytes, {len(chunk.records)} were asked for at last; "
-            f"skip_poison() goes on at offset {next_offset}.)"
+            f"(It has {head.size_bytes if head else 'some'} bytes, {len(chunk.records)} were requested last; "
+            f"skip_poison() continues at offset {next_offset}.)"
         )
         return self._set_poison(chunk, PoisonMessage(tp, offset, next_offset, error), 0)
 

@@ -1,11 +1,11 @@
-"""What travels from a fetcher to a stream: chunks of raw record sets, through a bounded queue.
+"""Chunks of raw record sets, and the bounded queue through which they pass from a fetcher to a stream.
 
     FetcherThread --offer--> ChunkQueue --take--> ConsumerIterator
                   <- on_space_available -          (one queue a stream; full from ``queued.max.message.chunks`` on)
 
-A chunk is one partition's part of one fetch answer, as it came: nothing is decoded before the stream opens it.
-``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition leaves, ``is_live`` becomes false and
-every chunk of it is void; when it comes back there is a new info, so no old chunk can be taken for a new one.
+A chunk is one partition's part of one Fetch response, unchanged: nothing is decoded before the stream opens it.
+``PartitionTopicInfo`` is one *ownership* of one partition.  When the partition is released, ``is_live`` becomes false,
+and every chunk of it is void.  A later ownership has a new info, so an old chunk is never taken for a new one.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 INVALID_OFFSET = -1
-"""``PartitionTopicInfo.InvalidOffset`` of the original: no position yet, ask the reset policy."""
+"""``PartitionTopicInfo.InvalidOffset`` of the Scala consumer: no position yet, apply the reset policy."""
 
 
 class LastResponseTime:
-    """When the last answer came that a fetcher thread has taken in, in ms of its clock."""
+    """When a fetcher thread last processed a response, in ms of its clock."""
 
     __slots__ = ("at_ms",)
 
@@ -42,26 +42,26 @@ class LastResponseTime:
 
 
 class PartitionTopicInfo(OwnershipState):
-    """One ownership of one partition: where it is read, and what became of it.
+    """One ownership of one partition: its offsets, and whether it is live.
 
-    ``fetch_offset``: the next offset to ask the broker for; while it is negative, the broker is asked where to begin.
-    ``consumed_offset``: the next offset that the program has not moved past.  ``unacknowledged_offset``: the offset of
-    the record that the program works on, or -1.  ``resets`` counts how often the reset policy moved the partition:
-    chunks and records of before the last reset are void.
+    ``fetch_offset``: the next offset to fetch; while it is negative, the broker is asked where to begin.
+    ``consumed_offset``: the offset after the last record that the program has acknowledged.  ``unacknowledged_offset``:
+    the offset of the record that the program is processing, or -1.  ``resets`` counts how often the reset policy moved
+    the partition: chunks and records from before the last reset are void.
 
-    ``unacknowledged_offset`` and ``is_live`` are how the iterating thread and the control thread agree without a lock.
-    The one writes ``unacknowledged_offset`` and then reads ``is_live``; the other writes ``is_live`` and then reads
-    ``unacknowledged_offset``: whatever the order of the four, a record is not handed out, or the control thread knows
-    that it was.  This holds where what a thread writes is seen by the other threads in the order of the writes, as
-    under the GIL; ``zkconsumer.platforms`` refuses interpreters without it.
+    ``unacknowledged_offset`` and ``is_live`` let the iterating thread and the control thread agree without a lock.
+    The iterating thread writes ``unacknowledged_offset`` and then reads ``is_live``; the control thread writes
+    ``is_live`` and then reads ``unacknowledged_offset``.  In every order of these four steps, either the record is not
+    delivered, or the control thread sees that it was.  This requires that other threads see the writes of a thread in
+    their order, as under the GIL; ``zkconsumer.platforms`` rejects interpreters without it.
 
-    ``started_at`` is the offset that ``source`` told when the partition came to its thread; -1: none.
-    ``high_watermark`` is what the broker said in its last answer, at ``last_response_ms``.  ``answers``: the time of
-    the last answer to requests that ask for this partition, whether or not the answer says something of it.  ``tally``
+    ``started_at`` is the offset that ``source`` returned when the partition was assigned to its thread; -1: none.
+    ``high_watermark`` is the one of the broker's last response, at ``last_response_ms``.  ``answers``: the time of
+    the last response to requests with this partition, whether or not the response mentions it.  ``tally``
     counts the messages that the stream has read.
 
-    ``opened`` is the chunk that the stream is reading, and ``kept`` what waited behind it when the partition was
-    stopped: what another stream of this member goes on with.
+    ``opened`` is the chunk that the stream is reading, and ``kept`` the chunks that waited after it when the partition
+    was stopped: another stream of this member continues with them.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class PartitionTopicInfo(OwnershipState):
 
     @property
     def last_response_ms(self) -> int:
-        """When a broker answered last that was asked for this partition; 0: none has."""
+        """When a broker last answered a request with this partition; 0: never."""
         answers = self.last_response
         return self._answered_at_ms if answers is None else answers.at_ms
 
@@ -117,23 +117,24 @@ class PartitionTopicInfo(OwnershipState):
         self._answered_at_ms = at_ms
 
     def attach_response_time(self, answers: LastResponseTime, high_watermark: int) -> None:
-        """Requests ask for it; ``high_watermark``: as the broker has told it to a reader before, or -1."""
+        """Requests contain it from now on; ``high_watermark``: the last one that the broker sent to any reader, or
+        -1."""
         self.last_response = answers
         if self.high_watermark == INVALID_OFFSET:
             self.high_watermark = high_watermark
 
     def detach_response_time(self) -> None:
-        """Requests do not ask for it any more."""
+        """Requests do not contain it any more."""
         self._answered_at_ms = self.last_response_ms
         self.last_response = None
 
     def reset(self, offset: int) -> None:
-        """``resetFetchOffset`` and ``resetConsumeOffset``: go on from here, as the reset policy said."""
+        """``resetFetchOffset`` and ``resetConsumeOffset``: continue at the offset of the reset policy."""
         self.apply_reset(offset)
         self.fetch_offset = offset
 
     def stop(self, on_drained: Callable[[PartitionTopicInfo], None]) -> None:
-        """Hand out nothing more; ``on_drained`` is called (perhaps twice) once nothing is in hand any more."""
+        """Deliver no more records; call ``on_drained`` (perhaps twice) once no delivered record is unacknowledged."""
         self.on_drained = on_drained
         self.is_live = False
         self.unread_chunks = self.queue.remove_chunks_of(self)
@@ -141,21 +142,21 @@ class PartitionTopicInfo(OwnershipState):
             on_drained(self)
 
     def invalidate(self) -> None:
-        """Hand out nothing more, and tell nobody: the partition is not ours."""
+        """Deliver no more records, and call nothing: this member does not own the partition any more."""
         self.is_live = False
         self.on_drained = None
         self.current_chunk = None
         self.unread_chunks = []
 
     def undelivered_chunks(self) -> list[FetchedDataChunk]:
-        """Once it was stopped and nothing is in hand: what the stream has not handed out, in order."""
+        """After ``stop``, with no record unacknowledged: the chunks that the stream has not delivered, in order."""
         chunks = self.unread_chunks if self.current_chunk is None else [self.current_chunk, *self.unread_chunks]
         return [chunk for chunk in chunks if chunk.resets == self.resets]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchedDataChunk:
-    """One partition's record set of one fetch answer, and the offset that was asked for."""
+    """One partition's record set of one Fetch response, and the offset that was requested."""
 
     records: bytes | memoryview
     info: PartitionTopicInfo
@@ -171,12 +172,12 @@ class FetchedDataChunk:
         return not info.is_live or self.resets != info.resets
 
     def skip_to(self, position: int) -> FetchedDataChunk:
-        """The same without its first bytes, which are whole entries."""
+        """The same chunk without its first bytes, which are whole entries."""
         return replace(self, records=self.records[position:], complete_bytes=self.complete_bytes - position)
 
 
 class ShutdownMarker:
-    """Ends a stream for good; ``error`` says why, None when the connector was closed."""
+    """Ends a stream permanently; ``error`` is the reason, None if the connector was closed."""
 
     __slots__ = ("error",)
 
@@ -185,28 +186,28 @@ class ShutdownMarker:
 
 
 class ChunkQueue(QueueState):
-    """A stream's queue: chunks, or the marker behind which nothing comes.
+    """A stream's queue: chunks, or the shutdown marker, after which nothing comes.
 
-    With ``chunks_max`` chunks it is full: fetchers ask for nothing more.  What was asked for before is taken in any
-    case: it is in memory, and a fetcher that waits for its next answer could not hand it over.
+    With ``chunks_max`` chunks it is full, and fetchers request nothing more.  It always accepts chunks that were
+    requested before: they are in memory, and a fetcher that waits for its next response could not deliver them later.
 
     The thread that iterates the stream takes no lock (``take``, ``finish``): an exception of a signal handler may come
-    at any bytecode, and a lock that it left taken would stop the fetchers.  All others change ``_chunks`` under
-    ``_lock``.  Each operation on the deque is one call of C, so a chunk that is removed while another thread replaces
-    the deque may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
+    at any bytecode, and a lock that it left locked would stop the fetchers.  All other threads change ``_chunks`` under
+    ``_lock``.  Each operation on the deque is one call of C.  So if a chunk is removed while another thread replaces
+    the deque, it may at worst be found twice, and the second reading of a chunk begins at the consumed offset.
 
     ``on_space_available`` is called when the queue is not full any more and a fetcher waits for that (``check_space``),
-    or chunks of partitions that leave were removed.
+    or when chunks of partitions that leave were removed.
 
-    ``reading``: the chunk that was taken and is not finished.  It is set before the chunk leaves ``_chunks``, so a
-    chunk of a live partition is always in one of the two.
+    ``reading``: the chunk that was taken and is not finished.  It is set before the chunk is removed from ``_chunks``,
+    so a chunk of a live partition is always in one of the two.
 
-    ``unacknowledged_since_ms``: when the iterating thread handed the program the record that it works on, of whatever
-    partition; None while it has none.  One attribute, so that another thread sees it whole.
+    ``unacknowledged_since_ms``: when the program received the record that it is processing, of any partition; None
+    while it has none.  It is a single attribute, so another thread always reads a consistent value.
 
-    ``expanded_bytes``: what the decompressed bytes occupy that the stream reads, or has read last: the next ones will
-    need about as much.  0 when the stream reads what is not compressed, or waits.  ``budget``: where these bytes and
-    those of the chunks count; None: nothing bounds them.
+    ``expanded_bytes``: the memory of the decompressed bytes that the stream is reading, or has read last: the next ones
+    will need about as much.  0 if the stream reads uncompressed records, or waits.  ``budget``: the limit for these
+    bytes and those of the chunks; None: no limit.
     """
 
     def __init__(self, chunks_max: int) -> None:
@@ -227,11 +228,11 @@ class ChunkQueue(QueueState):
 
     @property
     def free_chunks(self) -> int:
-        """How many more chunks should be asked for; 0: it is full, or has ended."""
+        """How many more chunks should be requested; 0: the queue is full, or has ended."""
         return 0 if self._marker is not None else max(0, self.chunks_max - len(self._chunks))
 
     def check_space(self) -> bool:
-        """Whether a fetcher may ask; False: ``on_space_available`` says when."""
+        """Whether a fetcher may request more; if False, ``on_space_available`` is called later."""
         if self.free_chunks:
             return True
         self._is_awaited = True
@@ -243,12 +244,12 @@ class ChunkQueue(QueueState):
         return not self._chunks and self.current_chunk is None and self._marker is None
 
     def chunks(self) -> list[FetchedDataChunk]:
-        """What is here, and what is being read; a chunk may be named twice."""
+        """The queued chunks and the one being read; a chunk may be in the list twice."""
         reading = self.current_chunk
         return [*self._chunks] if reading is None else [reading, *self._chunks]
 
     def offer(self, chunk: FetchedDataChunk) -> None:
-        """Put a chunk in, full or not; a void chunk is swallowed.  Never blocks."""
+        """Add a chunk, even if the queue is full; a void chunk is discarded.  Never blocks."""
         with self._lock:
             if chunk.is_stale or self._marker is not None:
                 return
@@ -256,10 +257,10 @@ class ChunkQueue(QueueState):
         self.wake_up.set()
 
     def take(self, timeout_ms: int | None) -> FetchedDataChunk | ShutdownMarker | None:
-        """The marker, the chunk that is not finished, or the next chunk; None when nothing came in time.
+        """Return the marker, the unfinished chunk, or the next chunk; None if none arrived in time.
 
-        ``timeout_ms`` None waits for ever.  Chunks of a partition that is leaving are passed over: the thread that
-        stopped it takes them back.  Called by the iterating thread only.
+        ``timeout_ms`` None waits without a limit.  Chunks of a partition that is leaving are skipped: the thread that
+        stopped it removes them.  Called by the iterating thread only.
         """
         started_ms = SYSTEM_CLOCK.now_ms()
         if self.budget is not None and self.budget.has_waiting_fetcher and self.on_space_available is not None:
@@ -285,13 +286,13 @@ class ChunkQueue(QueueState):
         return found
 
     def finish(self, chunk: FetchedDataChunk) -> None:
-        """Everything in the chunk that ``take`` gave last was handed out, or it is void.  May be called twice."""
+        """All records of the chunk that ``take`` returned last were delivered, or it is void.  May be called twice."""
         if not chunk.is_stale:
             chunk.info.current_chunk = None
         self.current_chunk = None
 
     def end(self, marker: ShutdownMarker) -> None:
-        """Empty the queue and put the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
+        """Empty the queue and add the marker: exactly one, whatever the number of topics (KAFKA-1764)."""
         with self._lock:
             self._chunks.clear()
             self._marker = self._marker or marker
@@ -299,14 +300,14 @@ class ChunkQueue(QueueState):
         self.wake_up.set()
 
     def drop_stale(self) -> None:
-        """Forget the chunks of partitions that have left."""
+        """Remove the chunks of partitions that have left."""
         with self._lock:
             self._chunks = deque([chunk for chunk in list(self._chunks) if not chunk.is_stale])
         if self.on_space_available is not None:
             self.on_space_available()
 
     def remove_chunks_of(self, info: PartitionTopicInfo) -> list[FetchedDataChunk]:
-        """What waits here of one ownership, in order; for the thread that has stopped it."""
+        """Remove and return the chunks of one ownership, in order; for the thread that has stopped it."""
         with self._lock:
             chunks = list(self._chunks)
             taken = [chunk for chunk in chunks if chunk.info is info]
@@ -316,7 +317,8 @@ class ChunkQueue(QueueState):
         return taken
 
     def prepend(self, chunks: list[FetchedDataChunk]) -> None:
-        """Put chunks that another stream of this member did not hand out before everything else, full or not."""
+        """Add chunks that another stream of this member did not deliver, before all others, even if the queue is
+        full."""
         with self._lock:
             if self._marker is None:
                 self._chunks.extendleft(reversed(chunks))

@@ -1,7 +1,7 @@
-"""Modern groups as their coordinators tell of them; and whether one of some name is alive, as an old one must ask.
+"""Groups as their coordinators describe them; also used by a ZooKeeper group to check for a group of its own name.
 
-While it has members, only they may commit under that name: commits of old members to Kafka answer error 25, and both
-kinds read everything, because they never see each other (0.9 and later).
+While a coordinator group has members, only they may commit under its name: commits of ZooKeeper members to Kafka get
+error 25, and both kinds of members read everything, because they do not know of each other (0.9 and later).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 DEAD = "Dead"
 EMPTY = "Empty"
 DEAD_STATE_UP_TO = 5
-"""The version of DescribeGroups up to which a group that is not there is told as dead; later ones say error 69."""
+"""The last version of DescribeGroups that reports a missing group as dead; later ones return error 69."""
 
 GROUPS_PER_DESCRIBE = 100
-"""Groups in one DescribeGroups."""
+"""Groups in one DescribeGroups request."""
 
 STATES_WITHOUT_MEMBERS = (DEAD, EMPTY)
 """States of a group without members; ``Empty`` still has offsets."""
@@ -37,11 +37,11 @@ STATES_WITHOUT_MEMBERS = (DEAD, EMPTY)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroupMember:
-    """One modern member, as its coordinator has it.
+    """One member, as its coordinator describes it.
 
-    ``topics`` that it subscribes to and ``partitions`` that it was given are read out of the protocol's own bytes,
-    which a coordinator tells of stable groups only; ``problem`` says what of them cannot be read.  ``user_data``: what
-    its assignor says of it, of any kind; empty where that cannot be read.
+    ``topics`` (subscribed) and ``partitions`` (assigned) are decoded from the protocol's own bytes, which a coordinator
+    returns for stable groups only; ``problem`` is the reason if they cannot be read.  ``user_data``: the data of the
+    member's assignor, of any kind; empty if it cannot be read.
     """
 
     member_id: str
@@ -56,7 +56,7 @@ class CoordinatorGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGroup:
-    """A modern group.  ``members`` is empty when the coordinator does not tell them (KIP-848 groups)."""
+    """A coordinator group.  ``members`` is empty if the coordinator does not return them (KIP-848 groups)."""
 
     state: str
     protocol_type: str = ""
@@ -72,10 +72,10 @@ class CoordinatorGroup:
 def describe_coordinator_group(
     connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int
 ) -> CoordinatorGroup:
-    """How the modern group of this name stands; ``Dead`` when there is none.
+    """The state of the coordinator group of this name; ``Dead`` if there is none.
 
-    ``connection`` is one to the coordinator.  Raises ``BrokerError`` with what it answered (16: another broker
-    coordinates), ``KafkaException`` when it knows no such groups (before 0.9), and what ``Connection.request`` raises.
+    ``connection`` is one to the coordinator.  Raises ``BrokerError`` with its error (16: another broker coordinates),
+    ``KafkaException`` when it does not support groups (before 0.9), and what ``Connection.request`` raises.
     """
     [found] = _described(connection, ranges, [group], timeout_ms)
     if found.group_state == DEAD and ranges.supports(LIST_GROUPS, STATES_FROM):
@@ -86,9 +86,9 @@ def describe_coordinator_group(
 def list_coordinator_groups(
     connection: Connection, ranges: SupportedVersions, timeout_ms: int
 ) -> dict[str, CoordinatorGroup]:
-    """Every group that one broker coordinates, by name; nothing at brokers that know none (before 0.9).
+    """Every group that one broker coordinates, by name; empty for brokers without groups (before 0.9).
 
-    Raises ``BrokerError`` with what it answered, and what ``Connection.request`` raises.
+    Raises ``BrokerError`` with its error, and what ``Connection.request`` raises.
     """
     if not ranges.is_assumed and LIST_GROUPS.key not in ranges.ranges:
         return {}
@@ -97,11 +97,11 @@ def list_coordinator_groups(
         listed = connection.request(LIST_GROUPS, version, ListGroupsRequest(), timeout_ms)
     except BrokerConnectionError as error:
         if ranges.is_assumed and error.reason is ConnectionFailureReason.CLOSED:
-            return {}  # so brokers of 0.8 answer what they do not know
+            return {}  # brokers of 0.8 close the connection at an unknown request
         raise
     if listed.error_code != NONE.code:
         raise BrokerError(error_code(listed.error_code), "ListGroups")
-    # What DescribeGroups does not know (KIP-848) is told as it was listed.
+    # Groups that DescribeGroups does not support (KIP-848) are returned as they were listed.
     groups = {one.group_id: CoordinatorGroup(one.group_state or DEAD, one.protocol_type) for one in listed.groups}
     names = sorted(groups)
     for start in range(0, len(names), GROUPS_PER_DESCRIBE):
@@ -112,7 +112,7 @@ def list_coordinator_groups(
 
 
 def delete_group(connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int) -> ErrorCode:
-    """Forget a group and all that it has stored (brokers from 1.1 on, KIP-229); 68: it has members, 69: there is none.
+    """Delete a group and its offsets (brokers from 1.1 on, KIP-229); error 68: it has members, 69: it does not exist.
 
     ``connection`` is one to the coordinator.  Raises what ``Connection.request`` raises.
     """
@@ -127,7 +127,7 @@ def delete_group(connection: Connection, ranges: SupportedVersions, group: str, 
 def _described(
     connection: Connection, ranges: SupportedVersions, groups: list[str], timeout_ms: int
 ) -> list[DescribedGroup]:
-    """An answer for each, in this order; the highest version in which a group that is not there is ``Dead``."""
+    """A response for each, in this order, in the highest version in which a missing group is ``Dead``."""
     version = 0 if ranges.is_assumed else ranges.pick(DESCRIBE_GROUPS, at_most=DEAD_STATE_UP_TO)
     response = connection.request(DESCRIBE_GROUPS, version, DescribeGroupsRequest(groups=groups), timeout_ms)
     found = {one.group_id: one for one in response.groups}
@@ -163,7 +163,7 @@ def _member_of(protocol_type: str, one: DescribedGroupMember) -> CoordinatorGrou
 
 
 def _listed(connection: Connection, group: str, timeout_ms: int) -> CoordinatorGroup:
-    """Groups of KIP-848 are dead to DescribeGroups, and listed."""
+    """Groups of KIP-848 are dead for DescribeGroups, but ListGroups lists them."""
     response = connection.request(LIST_GROUPS, STATES_FROM, ListGroupsRequest(), timeout_ms)
     if response.error_code != NONE.code:
         raise BrokerError(error_code(response.error_code), "ListGroups")

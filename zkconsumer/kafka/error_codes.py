@@ -1,6 +1,6 @@
 """The error codes of Kafka's protocol, as of release 4.1.  Pure.
 
-A code that is not in the table (a newer broker) is a code all the same: it keeps its number and is not retriable.
+A code that is not in the table (of a newer broker) keeps its number and is not retriable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from zkconsumer.errors import KafkaException
 
-# Code, name, and a letter: "r" the same request may succeed later, "m" it may after the metadata were asked again.
+# Code, name, and a letter: "r" the same request may succeed later, "m" it may succeed after a new Metadata request.
 _TABLE = """
 -1 UNKNOWN_SERVER_ERROR
 0 NONE
@@ -151,7 +151,7 @@ _TABLE = """
 
 
 class ErrorCode(NamedTuple):
-    """One error code.  ``is_stale_metadata``: ask again who leads before trying again (implies retriable)."""
+    """One error code.  ``is_stale_metadata``: request the leaders again before a retry (implies retriable)."""
 
     code: int
     name: str
@@ -170,11 +170,11 @@ def _read(line: str) -> ErrorCode:
 ERROR_CODES: MappingProxyType[int, ErrorCode] = MappingProxyType(
     {row.code: row for row in map(_read, _TABLE.strip().splitlines())}
 )
-"""Code → what is known of it."""
+"""Code → its entry."""
 
 
 def error_code(code: int) -> ErrorCode:
-    """What is known of a code; one that is unknown is named by its number and not retriable."""
+    """The entry of a code; an unknown one is named by its number and is not retriable."""
     return ERROR_CODES.get(code) or ErrorCode(code, f"UNKNOWN_CODE_{code}", False, False)
 
 
@@ -240,7 +240,7 @@ STALE_MEMBER_EPOCH = _named("STALE_MEMBER_EPOCH")
 
 
 class BrokerError(KafkaException):
-    """A broker answered with an error code; ``code`` carries it, the text says for what."""
+    """A broker answered with an error code; ``code`` is the code, the text names the request."""
 
     def __init__(self, code: ErrorCode, what: str) -> None:
         super().__init__(f"{what}: {code}")

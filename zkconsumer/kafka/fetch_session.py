@@ -1,28 +1,28 @@
 """``FetchSession``: the reader's half of a fetch session with one broker (KIP-227; brokers from 1.1, Fetch 7).  Pure.
 
-The broker keeps the list of partitions and what it said of each.  So a request names what changed, and an answer holds
-what is new.
+The broker keeps the list of partitions and what it last sent for each.  So a request contains only changes, and a
+response only news.
 
             full request, epoch 0                              incremental request, epoch n
-    NONE ---------------------------> answer with an id ---> OPEN ---------------------------> answer with the id
+    NONE ---------------------------> response with an id --> OPEN --------------------------> response with the id
       ^                                  | id 0: the broker    ^                                  |  |
       |                                  v keeps no session    '------------ epoch n + 1 ---------'  |
-      '--- id 0, or error 70 (the id is not known) <-------------------------------------------------'
-           any other error, no answer, an answer that cannot be: CLOSING, a full request with the old id and epoch 0,
-           which ends the old session and asks for a new one
+      '--- id 0, or error 70 (unknown id) <----------------------------------------------------------'
+           any other error, no response, an invalid response: CLOSING, a full request with the old id and epoch 0,
+           which ends the old session and requests a new one
 
-Without a session, on a broker that has none to give or before Fetch 7, each request is full.  Java's
-``FetchSessionHandler`` decides alike.
+Without a session (the broker has no slot for one, or Fetch is below 7) each request is full.  Java's
+``FetchSessionHandler`` decides in the same way.
 
-    session.want(tp, row)        ask for this partition with this row
-    session.leave_out(tp)        do not
-    session.next_request()       what the next request says; then exactly one of
-    session.answered(...)        its answer
-    session.failed()             it may or may not have reached the broker
+    session.set_partition(tp, row)     request this partition with this row
+    session.remove_partition(tp)       do not request it
+    session.next_request()             the content of the next request; then exactly one of
+    session.handle_response(...)       its response arrived
+    session.handle_error()             it may or may not have reached the broker
 
-A row is whatever the request says of a partition; rows are compared, and one that is equal is not sent again.  Costs
-follow the partitions that changed, not all.  A session that its reader leaves is dropped by the broker when its place
-is needed, after two minutes (``min.incremental.fetch.session.eviction.ms``).
+A row is the part of the request about a partition.  Rows are compared, and an unchanged one is not sent again.  The
+cost depends on the partitions that changed, not on all.  If the reader stops using a session, the broker removes it
+when it needs the slot, after two minutes (``min.incremental.fetch.session.eviction.ms``).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ EPOCH_MAX = 0x7FFF_FFFF
 SESSION_ERRORS = frozenset(
     error.code for error in (FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR)
 )
-"""What a broker answers to an incremental request when it has another session than the reader, or none."""
+"""A broker's errors for an incremental request if it has another session than the reader, or none."""
 
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSessionRequest(Generic[Row]):
-    """What a request says.  ``forgotten``: partitions that the session shall not have any more."""
+    """The content of a request.  ``forgotten``: partitions to remove from the session."""
 
     session_id: int
     epoch: int
@@ -65,15 +65,15 @@ class FetchSessionRequest(Generic[Row]):
 
     @property
     def is_full(self) -> bool:
-        """Whether ``rows`` is all that is asked for."""
+        """Whether ``rows`` contains all requested partitions."""
         return self.epoch == FULL_EPOCH
 
 
 class FetchSession(Generic[Row]):
     """One reader and one broker; it outlives connections.
 
-    ``partitions``: what is asked for, in the order of full requests.  ``_session_partitions``: what the broker has, if
-    it keeps the session; ``_changed``: where the two may differ.
+    ``partitions``: the requested partitions, in the order of full requests.  ``_session_partitions``: those of the
+    broker, if it keeps the session; ``_changed``: where the two may differ.
     """
 
     def __init__(self) -> None:
@@ -86,33 +86,33 @@ class FetchSession(Generic[Row]):
 
     @property
     def is_open(self) -> bool:
-        """Whether the next request names only what changed."""
+        """Whether the next request contains only changes."""
         return self._epoch != FULL_EPOCH
 
     @property
     def requested(self) -> Mapping[TopicPartition, Row]:
-        """What the last request asks for: its rows, and those that the session has from before."""
+        """What the last request asks for: its rows, and the unchanged rows of the session."""
         return self._session_partitions
 
     def set_partition(self, tp: TopicPartition, row: Row) -> None:
-        """Ask for this partition with this row from now on."""
+        """Request this partition with this row from now on."""
         if self.partitions.get(tp) != row:
             self.partitions[tp] = row
             self._changed[tp] = None
 
     def remove_partition(self, tp: TopicPartition) -> None:
-        """Do not ask for this partition from now on."""
+        """Do not request this partition from now on."""
         if self.partitions.pop(tp, None) is not None:
             self._changed[tp] = None
 
     def move_to_end(self, tp: TopicPartition) -> None:
-        """Name it behind the others in full requests; a broker with a session has an order of its own."""
+        """Put it after the others in full requests; a broker with a session has its own order."""
         row = self.partitions.pop(tp, None)
         if row is not None:
             self.partitions[tp] = row
 
     def next_request(self, partitions_max: int | None = None) -> FetchSessionRequest[Row]:
-        """What the next request says.  ``partitions_max``: a full one names the first so many."""
+        """The content of the next request.  ``partitions_max``: a full one contains at most this many."""
         assert self._asked is None, "one request at a time"
         if self.is_open:
             rows: dict[TopicPartition, Row] = {}
@@ -132,13 +132,13 @@ class FetchSession(Generic[Row]):
         return self._asked
 
     def handle_response(self, error: int, session_id: int, answered: Collection[TopicPartition]) -> ErrorCode | None:
-        """The answer to the last request has come: its error code, its session, and which partitions it is about.
+        """Process the response to the last request: its error code, its session, and its partitions.
 
-        Gives the error when the broker refuses the session of an incremental request: the next request is full, and
-        may be sent at once.  Any other error is for the caller to judge.
+        Returns the error if the broker rejects the session of an incremental request: the next request is then full,
+        and may be sent at once.  The caller handles any other error.
         """
         asked, self._asked = self._asked, None
-        assert asked is not None, "a request was made"
+        assert asked is not None, "a request was sent"
         if error != NONE.code:
             self._close(forget=error == FETCH_SESSION_ID_NOT_FOUND.code)
             return error_code(error) if error in SESSION_ERRORS and not asked.is_full else None
@@ -157,12 +157,12 @@ class FetchSession(Generic[Row]):
         return None
 
     def handle_error(self) -> None:
-        """The last request has no answer: the broker may have taken it in, or not."""
+        """The last request has no response: the broker may have processed it, or not."""
         self._asked = None
         self._close(forget=False)
 
     def _close(self, *, forget: bool) -> None:
-        """The next request is full; unless ``forget``, it names the old session, which ends with it."""
+        """Make the next request full; unless ``forget``, it names the old session, which ends with it."""
         self._epoch = FULL_EPOCH
         if forget:
             self._session_id = NO_SESSION

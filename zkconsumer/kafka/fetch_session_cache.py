@@ -1,11 +1,11 @@
-"""The broker's half of fetch sessions, for the brokers that this repository plays (KIP-227; 1.1, Fetch 7).  Pure.
+"""The broker's half of fetch sessions, for the brokers in this repository (KIP-227; 1.1, Fetch 7).  Pure.
 
-    body of a request --begin--> FetchContext --asked--> partitions to read
-                                      '-------answer---> those of them that the reader must hear of
+    body of a request --new_context--> FetchContext --topics--> partitions to read
+                                           '-build_response---> the rows that the reader needs
 
-As Kafka's ``FetchSession.scala``: a full request (epoch 0) makes a session if there is a place for it, an incremental
-one names what changed since the request before, and its answer holds only partitions with records, an error, another
-high watermark or another log start; those that bring records go behind the others.
+Like Kafka's ``FetchSession.scala``: a full request (epoch 0) creates a session if there is a slot for it.  An
+incremental one contains the changes since the request before, and its response only partitions with records, an error,
+another high watermark or another log start; partitions with records move to the end.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FETCH_SESSION_SLOTS = 1_000
 """``max.incremental.fetch.session.cache.slots``."""
 
 EVICTION_MS = 120_000
-"""``min.incremental.fetch.session.eviction.ms``: how long a session keeps its place without a request."""
+"""``min.incremental.fetch.session.eviction.ms``: how long a session keeps its slot without a request."""
 
 PARTITIONS_MAX = 100_000
-"""In all sessions of a broker together, about 25 MB.  (Kafka's has no such limit.)"""
+"""Limit for all sessions of a broker together, about 25 MB.  (Kafka has no such limit.)"""
 
 TOPIC_IDS_FROM = 13
 UNKNOWN_OFFSET = -1
@@ -51,17 +51,17 @@ FetchPartitionKey: TypeAlias = "tuple[str, bytes, int]"
 
 @dataclass(slots=True)
 class _CachedPartition:
-    """One partition of a session: what is asked for, and what the reader knows."""
+    """One partition of a session: what is requested, and what was last sent to the reader."""
 
     asked: FetchPartition
     high_watermark: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
 
     def must_respond(self, row: FetchPartitionResponse) -> bool:
-        """Whether the reader must hear of this; it counts as told then."""
+        """Whether the response must contain this row; if so, it is recorded as sent."""
         is_new = bool(row.records) or row.high_watermark != self.high_watermark
         is_new |= row.log_start_offset != self.log_start_offset or row.error_code != NONE.code
-        # After an error the reader hears of the partition once more.
+        # After an error the next response contains the partition once more.
         self.high_watermark = row.high_watermark if row.error_code == NONE.code else UNKNOWN_OFFSET
         self.log_start_offset = row.log_start_offset
         return is_new
@@ -75,7 +75,7 @@ class _CachedSession:
     used_at_ms: int = 0
 
     def update(self, body: FetchRequest) -> None:
-        """Take in what an incremental request changes."""
+        """Apply the changes of an incremental request."""
         for key, row in _rows(body):
             if key in self.partitions:
                 self.partitions[key].asked = row
@@ -89,7 +89,7 @@ class _CachedSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """One request: what it asks for, and how it is answered.  ``session``: None, the answer has all of it."""
+    """One request: its partitions, and how it is answered.  ``session`` None: the response contains all partitions."""
 
     partitions: Mapping[FetchPartitionKey, FetchPartition]
     session_id: int = NO_SESSION
@@ -97,14 +97,14 @@ class FetchContext:
 
     @property
     def topics(self) -> list[FetchTopic]:
-        """What is asked for, in order."""
+        """The requested partitions, in order."""
         found: dict[tuple[str, bytes], list[FetchPartition]] = {}
         for (topic, topic_id, _), asked in self.partitions.items():
             found.setdefault((topic, topic_id), []).append(asked)
         return [FetchTopic(topic=name, topic_id=topic_id, partitions=rows) for (name, topic_id), rows in found.items()]
 
     def build_response(self, topics: list[FetchTopicResponse]) -> FetchResponse:
-        """The answer, from the answers for all of ``topics``."""
+        """Build the response from the rows for all of ``topics``."""
         if self.session is None:
             return FetchResponse(session_id=self.session_id, responses=topics)
         partitions, told = self.session.partitions, []
@@ -122,7 +122,7 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """The sessions of one broker.  ``slots_max``: how many it keeps; 0: none."""
+    """The sessions of one broker.  ``slots_max``: the number of slots; 0: none."""
 
     def __init__(self, now_ms: Callable[[], int], slots_max: int = FETCH_SESSION_SLOTS) -> None:
         self._now_ms = now_ms
@@ -134,7 +134,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def new_context(self, body: FetchRequest, version: int) -> FetchContext | ErrorCode:
-        """Take a request in; the error of the whole answer, when it names a session that is not there."""
+        """Process a request; return the error of the whole response if it names a session that does not exist."""
         has_ids = version >= TOPIC_IDS_FROM
         if body.session_epoch in (SESSIONLESS_EPOCH, FULL_EPOCH):
             self._sessions.pop(body.session_id, None)
@@ -166,7 +166,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def drop_all(self) -> None:
-        """Forget all sessions, as a broker that starts again."""
+        """Delete all sessions, like a broker that restarts."""
         self._sessions.clear()
 
     def _new(

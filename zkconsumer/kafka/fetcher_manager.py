@@ -1,15 +1,16 @@
-"""``ConsumerFetcherManager``: finds the leader of every partition and gives it to that broker's fetcher thread.
+"""``ConsumerFetcherManager``: finds the leader of every partition and assigns it to that broker's fetcher thread.
 
     start(infos) --> leaderless --leader finder--> fetcher thread of the leader
                         ^                                 |
                         +------ add_partitions_with_error-+
 
-Partitions whose leader was named a while ago, and is read from by now, go to its thread at once: a rebalance of a
-large group then costs no member a lookup of the brokers and the metadata of the whole topic.  A broker that does not
-lead them any more answers so, and the leader is asked for.  (The original asks each time.)
+A partition goes to a fetcher thread at once if its leader is cached and other partitions are already read from that
+broker.  So a rebalance of a large group costs no member a Metadata request for the whole topic.  A broker that does not
+lead the partition any more answers with an error, and the leader is requested then.  (The Scala consumer requests it
+each time.)
 
-There is nothing to stop but the partitions themselves: an info that is not live any more is dropped by whoever meets
-it.  So a rebalance stops no thread, and what stays is not paused.
+Partitions are stopped one by one, never the threads: each thread drops an info that is not live any more when it
+processes it.  So a rebalance stops no thread, and partitions that stay are read without a pause.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 UNKNOWN_TOPIC_LOG_AFTER_MS = 5_000
-"""How long brokers may not know a topic of which this member has partitions before that is logged: they learn of a new
-topic one after the other, and forget a deleted one before the group does."""
+"""For how long an unknown topic of this member is not logged: brokers learn of a new topic one after the other, and
+remove a deleted one before the group does."""
 PARTITIONS_LISTED_MAX = 3
-"""Partitions without a leader that are named one by one."""
+"""How many partitions without a leader one message names."""
 
 LEADERS_MAX_AGE_MS = 300_000
-"""How long a leader that was named counts as known (``metadata.max.age.ms`` of Kafka's later clients)."""
+"""How long a cached leader is valid (``metadata.max.age.ms`` of Kafka's later clients)."""
 
 IDLE_CHECK_MS = 10_000
-"""How often the leader finder looks for fetcher threads without partitions when it has nothing else to do: a rebalance
-takes partitions away and wakes no leader finder."""
+"""How often an idle leader finder checks for fetcher threads without partitions: a rebalance takes partitions away
+without waking the leader finder."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
@@ -64,17 +65,17 @@ def fetcher_number(tp: TopicPartition, num_fetchers: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _CachedLeaders:
-    """The leaders of a topic's partitions as they were named; one that turned out to lead no more is taken out."""
+    """The leaders of a topic's partitions from the last Metadata; one that turned out to be wrong is removed."""
 
     at_ms: int
     of_partition: dict[int, BrokerAddress] = field(default_factory=dict)
 
 
 class ConsumerFetcherManager:
-    """The threads that read.  Everything public may be called from any thread.
+    """The fetcher threads and the leader finder.  Every public method may be called from any thread.
 
-    ``on_topics_rejected``: called with topics of which brokers say that this user may not read them, or that no topic
-    can have such a name; as often as they say so.
+    ``on_topics_rejected``: called with topics that this user may not read, or whose names are invalid, after every
+    Metadata response that says so.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class ConsumerFetcherManager:
         self._has_immediate_failure = False
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Read these from their fetch offsets on."""
+        """Read these partitions from their fetch offsets on."""
         with self._changed:
             self._add_leaderless(infos)
             if self._finder is None and not self._closed:
@@ -131,7 +132,7 @@ class ConsumerFetcherManager:
                 self._finder = spawn(name, self._find_leaders, self._on_thread_error, wake=self._wake_finder)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """The leader of these is not known, or not any more."""
+        """The leader of these partitions is unknown, or not valid any more."""
         given = list(infos)
         since_ms = self._clock.now_ms() - self._settings.backoff_ms
         with self._changed:
@@ -144,38 +145,38 @@ class ConsumerFetcherManager:
             self._add_leaderless(given)
 
     def _add_leaderless(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """With the lock held."""
+        """Called with the lock held."""
         self._leaderless.update({info.tp: info for info in infos if info.is_live})
         self._changed.notify_all()
 
     def add_queue(self, queue: ChunkQueue) -> None:
-        """Partitions are read into this queue from now on; what it holds counts for ``queued.max.bytes``."""
+        """Read partitions into this queue from now on; its chunks count for ``queued.max.bytes``."""
         queue.on_space_available = self.space_available
         queue.budget = self.budget
         self.budget.add_queue(queue)
 
     def wake(self) -> None:
-        """Partitions have left, or were moved: let every fetcher look again.
+        """Partitions were removed or moved: make every fetcher check its partitions again.
 
-        Takes no lock: the thread that iterates a stream calls it, and an exception there would leave the lock taken.
+        Takes no lock: the thread that iterates a stream calls it, and an exception there would leave the lock locked.
         """
         for fetcher, _ in list(self._fetchers.values()):
             fetcher.wake()
 
     def space_available(self) -> None:
-        """A queue has room again: let every fetcher hand over and ask.  Takes no lock, as ``wake``."""
+        """A queue has room again: make every fetcher deliver chunks and fetch.  Takes no lock, like ``wake``."""
         for fetcher, _ in list(self._fetchers.values()):
             fetcher.space_available()
 
     def leaderless(self) -> set[TopicPartition]:
-        """What is to be read, and waits for a leader."""
+        """The partitions that wait for a leader."""
         with self._changed:
             return {tp for tp, info in self._leaderless.items() if info.is_live}
 
     def failures(self) -> list[str]:
-        """Why partitions are not read now: no broker says who leads them, or a leader does not answer its fetches."""
+        """Why partitions are not read now: they have no known leader, or the leader does not answer Fetch requests."""
         with self._changed:
-            # A broker that leads nothing any more may stay away.
+            # A broker that leads no partition any more may stay unreachable.
             asked = {broker for broker, _ in self._fetchers}
             leaderless = {tp for tp, info in self._leaderless.items() if info.is_live}
             unled = sorted(leaderless & self._logged_leaderless)
@@ -191,13 +192,13 @@ class ConsumerFetcherManager:
         return no_leaders + [f"{broker} does not answer: {why}" for broker, why in sorted(failed.items())]
 
     def min_fetch_rate(self) -> float:
-        """Requests a second of the slowest fetcher thread's broker; 0 when there is none."""
+        """Requests per second to the broker of the slowest fetcher thread; 0 if there is none."""
         with self._changed:
             fetchers = [fetcher for fetcher, _ in self._fetchers.values()]
         return min((fetcher.metrics.request_rate for fetcher in fetchers), default=0.0)
 
     def ask_to_stop(self) -> None:
-        """Let every thread end, without waiting for it; nothing is started any more."""
+        """Ask every thread to end, without waiting for it; start no more threads."""
         with self._changed:
             self._closed = True
             workers = self._workers()
@@ -205,7 +206,7 @@ class ConsumerFetcherManager:
             worker.request_stop()
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the end of every thread that was asked to stop, ``timeout_ms`` in all."""
+        """Wait for the end of every thread that was asked to stop, at most ``timeout_ms`` in total."""
         with self._changed:
             workers = self._workers()
         deadline_ms = self._clock.now_ms() + timeout_ms
@@ -213,12 +214,12 @@ class ConsumerFetcherManager:
         return all(ended)
 
     def close(self, timeout_ms: int) -> bool:
-        """Stop every thread: all are told first, then waited for."""
+        """Stop every thread: first ask all of them to stop, then wait for them."""
         self.ask_to_stop()
         return self.join(timeout_ms)
 
     def _workers(self) -> list[WorkerThread]:
-        """With the lock held."""
+        """Called with the lock held."""
         finder = [] if self._finder is None else [self._finder]
         return [*finder, *self._stopped, *(worker for _, worker in self._fetchers.values())]
 
@@ -238,7 +239,7 @@ class ConsumerFetcherManager:
                 wanted = dict(self._leaderless)
                 again, self._has_immediate_failure = self._has_immediate_failure, False
             if again:
-                # The leader that was found a moment ago cannot be read: asking at once would be asking without end.
+                # The leader that was just found cannot be read: a lookup without a pause would repeat endlessly.
                 stop.wait(self._settings.backoff_ms)
             if wanted and not stop.is_set():
                 leaders = self._fetch_leaders(sorted({tp.topic for tp in wanted}), stop)
@@ -251,7 +252,7 @@ class ConsumerFetcherManager:
                 stop.wait(self._settings.backoff_ms)
 
     def _give_to_known_leaders(self) -> None:
-        """With the lock held."""
+        """Called with the lock held."""
         now_ms = self._clock.now_ms()
         self._cached_leaders = {
             topic: known for topic, known in self._cached_leaders.items() if now_ms - known.at_ms < LEADERS_MAX_AGE_MS
@@ -270,7 +271,7 @@ class ConsumerFetcherManager:
             self._fetchers[key][0].add(infos)
 
     def _fetch_leaders(self, topics: list[str], stop: StopSignal) -> LeaderMetadata | None:
-        """Ask the brokers until one answers; None: none did, or the member cannot go on."""
+        """Ask the brokers until one answers; None: none did, or the member cannot continue."""
         try:
             leaders = self._brokers.execute(
                 lambda connection, ranges, timeout_ms: fetch_leaders(connection, ranges, topics, timeout_ms),
@@ -288,7 +289,7 @@ class ConsumerFetcherManager:
             return None
         self._logged_lookup_failure = ""
         if leaders.topic_errors and self._on_unknown is not None:
-            # Perhaps they were deleted: whoever knows topics from Kafka must look again.
+            # The topics may have been deleted: a member that reads topics from Kafka must refresh them.
             self._on_unknown()
         if leaders.rejected_topics:
             self._on_topics_refused(leaders.rejected_topics)
@@ -296,7 +297,7 @@ class ConsumerFetcherManager:
         return leaders
 
     def _log_unknown(self, leaders: LeaderMetadata) -> None:
-        """Of which topics nothing can be read, and why; again and again while it lasts."""
+        """Log which topics cannot be read, and why; repeated while it lasts."""
         led = {tp.topic for tp in leaders.with_leader}
         unknown = {
             topic: error
@@ -314,10 +315,12 @@ class ConsumerFetcherManager:
             )
 
     def _handle_authentication_error(self, error: AuthenticationException) -> None:
-        """Somebody refuses for good.  As long as nothing was ever read, the settings are wrong: the member ends.
+        """A broker rejects the authentication permanently.  If nothing was ever read, the settings are wrong: the
+        member ends.
 
-        Later it is the brokers that have changed, perhaps one of them and for a moment: it is said and tried again.  So
-        it is with a login once any broker has accepted it: one that has just started may not know its users yet.
+        Later the brokers have changed, perhaps only one of them and for a moment: it is logged and tried again.  The
+        same applies to a login that any broker has accepted once: a broker that has just started may not have its users
+        yet.
         """
         is_login = isinstance(error, SaslAuthenticationException)
         if not self._has_read and not (is_login and self._brokers.has_succeeded):
@@ -345,12 +348,14 @@ class ConsumerFetcherManager:
         self._log_leaderless({tp for tp in wanted if tp in leaders.partitions and tp not in leaders.with_leader})
 
     def _log_leaderless(self, unled: set[TopicPartition]) -> None:
-        """Say once that nobody leads these, and again only after somebody did in between."""
+        """Log these once, and again only after they had a leader in between."""
         fresh = sorted(unled - self._logged_leaderless)
         self._logged_leaderless = unled
         if fresh:
             log.warning(
-                "partitions-without-leader partitions=%d first=%s reason='nobody leads them now'", len(fresh), fresh[0]
+                "partitions-without-leader partitions=%d first=%s reason='they have no leader now'",
+                len(fresh),
+                fresh[0],
             )
 
     def _fetcher(self, key: tuple[BrokerAddress, int]) -> ConsumerFetcherThread:
@@ -388,7 +393,7 @@ class ConsumerFetcherManager:
             worker.request_stop()
 
     def _after_round(self, broker: BrokerAddress, error: Exception | None) -> None:
-        """Say once why a broker cannot be read, and again only after it could in between."""
+        """Log once why a broker cannot be read, and again only after it could be read in between."""
         why = str(error or "")
         if error is None:
             self._has_read = True

@@ -1,25 +1,26 @@
-"""``ConsumerFetcherThread``: one thread a broker (and fetcher number) that reads all its partitions.
+"""``ConsumerFetcherThread``: one thread for each broker (and fetcher number) that reads all its partitions.
 
     partitions that have room --Fetch--> broker --record sets--> chunks --offer--> the streams' queues
              ^                                        |
              '------------ next offsets --------------'
 
 The next request is sent as soon as the headers of the record sets have given the next offsets, before the chunks are
-handed over.  At the end of the logs it is sent a moment later (``fetch.pause.ms``): a round costs as much for one small
-batch as for several.
+put into the queues.  At the end of the logs it is sent a moment later (``fetch.pause.ms``): a round costs as much for
+one small batch as for several.
 
-A full queue stops only its own partitions: it takes what was asked for before (at most two answers' worth), and its
-partitions are left out of the next request, which then waits only shortly at the broker.  (The original blocks the
-whole thread, with a lock held, until the slowest stream has read on.)
+A full queue stops only its own partitions: it still accepts the chunks that were requested before (at most two
+responses' worth), and its partitions are not in the next request, which then waits only shortly at the broker.  (The
+Scala consumer blocks the whole thread, with a lock held, until the slowest stream has read on.)
 
-All fetchers of a connector share a budget of bytes (``byte_budget``).  Without room in it nothing is asked for, but one
-chunk for each stream that has nothing to read: what a slow stream holds never stops another one.
+All fetchers of a connector share a budget of bytes (``byte_budget``).  If it is used up, a fetcher requests only one
+chunk for each stream that has nothing to read, so a slow stream never stops another one.
 
-What happens to one partition never stops the others.
+An error of one partition never stops the others.
 
-A message larger than ``fetch.message.max.bytes`` comes whole from Fetch 3 on (0.10.1).  From older brokers only its
-head comes: it is then asked for once more, with as many bytes as the head says, up to ``LARGE_MESSAGE_BYTES_MAX``; what
-is larger goes to the stream as it is, which raises it, and is not asked for again before the stream has gone past it.
+From Fetch 3 on (0.10.1) a broker returns a message larger than ``fetch.message.max.bytes`` whole.  Older brokers return
+only its beginning.  It is then requested once more, with as many bytes as its header says, up to
+``LARGE_MESSAGE_BYTES_MAX``.  If it is larger than that, its beginning is put into the queue, the stream raises an error
+for it, and it is not requested again before the stream has skipped it.
 """
 
 from __future__ import annotations
@@ -83,40 +84,40 @@ if TYPE_CHECKING:
     from zkconsumer.wire.primitives import RecordSet
 
 FULL_QUEUE_WAIT_MS = 20
-"""How long a request may wait at the broker while some partition is left out because its queue is full."""
+"""How long a request may wait at the broker while a partition is omitted because its queue is full."""
 
 MAX_BYTES_FROM = 3
-"""The version of Fetch from which a request carries a limit for the whole answer (0.10.1, KIP-74)."""
+"""The version of Fetch from which a request has a limit for the whole response (0.10.1, KIP-74)."""
 
 IDLE_WAIT_MS = 1_000
-"""How long to wait for a queue to have room, or for a partition, before looking again."""
+"""How long to wait for room in a queue, or for a partition, before the next check."""
 
 BUDGET_WAIT_MS = 100
-"""How long to wait for room in the budget before looking again; a stream that takes its next chunk ends the wait."""
+"""How long to wait for room in the budget before the next check; a stream that takes its next chunk ends the wait."""
 
 PAUSE_BYTES_MAX = 64 * 1024
-"""After an answer with more than so many bytes of records there is no pause: a round costs little against them, and
-what its limit left out may wait at the broker."""
+"""After a response with more than this many bytes of records there is no pause: a round costs little in comparison, and
+records beyond its limit may wait at the broker."""
 
 COPY_BELOW_FRACTION = 4
-"""A record set that is less than this part of its answer is copied out of it when there are several streams: it would
-keep all of it in memory for as long as its stream leaves it in the queue.  One stream reads an answer to its end."""
+"""If there are several streams, a record set that is a smaller part of its response than this is copied, because
+it would keep the whole response in memory while it is in the queue.  A single stream reads a response to its end."""
 
 log = logging.getLogger("zkconsumer.fetcher")
 
 LEADER_MOVED_ERRORS = frozenset(
     str(error) for error in (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER)
 )
-"""What a broker answers about a partition that is led elsewhere now, or was deleted: no trouble by itself."""
+"""A broker's errors for a partition that moved to another leader or was deleted; not logged as warnings."""
 
 LARGE_MESSAGE_BYTES_MAX = RESPONSE_BYTES_MAX
-"""The largest message that is fetched although it is larger than ``fetch.message.max.bytes``: what an answer may be
-longer than was asked for."""
+"""The largest message that is fetched although it is larger than ``fetch.message.max.bytes``: by how much a response
+may exceed the requested size."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """What the configuration says about fetching; bytes and ms."""
+    """The settings for fetching; bytes and ms."""
 
     client_id: str
     partition_max_bytes: int = 1024 * 1024
@@ -132,16 +133,16 @@ class FetchSettings:
     large_message_bytes_max: int = LARGE_MESSAGE_BYTES_MAX
 
     def partitions_max(self, version: int, room: int) -> int:
-        """How many partitions one request may name, so that the answer has at most ``room`` bytes, or one chunk.
+        """How many partitions one request may have, so that the response has at most ``room`` bytes, or one chunk.
 
-        From Fetch 3 on (0.10.1) the broker keeps to it by itself.
+        From Fetch 3 on (0.10.1) the broker itself obeys a limit for the response.
         """
         if version >= MAX_BYTES_FROM:
             return RESPONSE_BYTES_UNLIMITED
         return max(1, room // self.partition_max_bytes)
 
     def response_bytes_max(self, partitions: int) -> int:
-        """The longest answer that is taken: what was asked for, and one message larger than that."""
+        """The longest accepted response: the requested bytes, and one message larger than that."""
         return min(RESPONSE_BYTES_UNLIMITED, partitions * self.partition_max_bytes + RESPONSE_BYTES_MAX)
 
 
@@ -149,8 +150,8 @@ class FetchSettings:
 class _PartitionFetchState:
     """One partition that is read here.
 
-    ``asked_offset``: the offset that the last request asks for; -1: it does not.  ``bytes_max``: how many of its bytes
-    are asked for, when that is not the setting.
+    ``asked_offset``: the offset in the last request; -1: the partition is not in it.  ``bytes_max``: how many of its
+    bytes are requested, if it differs from the setting.
     """
 
     info: PartitionTopicInfo
@@ -160,7 +161,7 @@ class _PartitionFetchState:
 
 @dataclass(slots=True)
 class _QueuePartitions:
-    """The partitions here whose chunks go into one queue.  ``is_full``: they are left out of requests."""
+    """The partitions here whose chunks go into one queue.  ``is_full``: they are not requested."""
 
     partitions: dict[TopicPartition, _PartitionFetchState]
     is_full: bool = False
@@ -168,7 +169,7 @@ class _QueuePartitions:
 
 @dataclass(frozen=True, slots=True)
 class _InFlightFetch:
-    """A request without its answer."""
+    """A request without a response."""
 
     pending: PendingRequest[FetchResponseBody]
     timeout_ms: int
@@ -177,16 +178,16 @@ class _InFlightFetch:
 
 
 class ConsumerFetcherThread:
-    """Reads the partitions that one broker leads.  Everything public may be called from any thread.
+    """Reads the partitions that one broker leads.  Every public method may be called from any thread.
 
-    A round: receive an answer, move the fetch offsets behind the records in it, send the next request, and then hand
-    the chunks over.  So the broker works while the streams are fed.  What a round costs depends on the partitions that
-    it is about, not on all that are read here: what is to be asked for (``_fetchable``) is kept, and corrected for
+    A round: receive a response, advance the fetch offsets beyond its records, send the next request, and then put the
+    chunks into the queues.  So the broker works while the streams receive chunks.  The cost of a round depends on its
+    partitions, not on all partitions of this thread: the set to request (``_fetchable``) is kept, and updated for
     partitions that may have changed (``_to_recheck``, and those of queues that became full or have room again).
-    Brokers from 1.1 on keep it too, as a fetch session: then requests and answers hold what changed.
+    Brokers from 1.1 on keep this set too, as a fetch session: then requests and responses contain only changes.
 
-    Only the thread itself uses what has no other comment.  ``_partitions`` is changed by it alone and under ``_lock``,
-    and ``_added`` by anyone under ``_lock``; ``_has_changes`` is set by anyone, after the change that it is about.
+    Attributes without another comment are used only by the thread itself.  ``_partitions`` is changed by it alone and
+    under ``_lock``, and ``_added`` by any thread under ``_lock``; any thread sets ``_has_changes`` after its change.
     """
 
     def __init__(
@@ -221,32 +222,32 @@ class ConsumerFetcherThread:
         self._queues: dict[ChunkQueue, _QueuePartitions] = {}
         self._to_recheck: dict[TopicPartition, _PartitionFetchState] = {}
         self._fetchable: dict[TopicPartition, _PartitionFetchState] = {}
-        """What to ask for.  All of it is placed, and has room in its queue."""
+        """The partitions to request.  All of them are in a queue's partitions, and their queue has room."""
         self._changed: dict[TopicPartition, None] = {}
-        """Where ``_session`` may say otherwise than ``_fetchable``."""
+        """Partitions whose row in ``_session`` may differ from ``_fetchable``."""
         self._session: FetchSession[bytes] = FetchSession()
         self._version = -1
-        """Of Fetch: how the rows in ``_session`` are encoded."""
+        """The version of Fetch in which the rows in ``_session`` are encoded."""
         self._encode_row = partition_encoder(0)
         self._last_response = LastResponseTime()
         self._first_requested: list[_PartitionFetchState] = []
-        """What the next answer is the first one for."""
+        """Partitions for which the next response is the first one."""
         self._high_watermarks: dict[TopicPartition, int] = {}
-        """Of what the session has, as told last: a broker does not tell it again to another ownership."""
+        """The last high watermarks of the session's partitions: a broker does not repeat them to a later ownership."""
         self._without_offset: dict[TopicPartition, _PartitionFetchState] = {}
-        """What would be wanted, but for its offset."""
+        """Partitions that would be requested but have no fetch offset."""
         self._paused_until: dict[TopicPartition, int] = {}
         self._too_large_at: dict[TopicPartition, int] = {}
         self._raised_fetch_size: dict[TopicPartition, _PartitionFetchState] = {}
-        """What has more ``bytes_max`` than others.  Only the first is asked for, so that the answer keeps to its
+        """Partitions with a raised ``bytes_max``.  Only the first one is requested, so that the response keeps to its
         limit."""
         self._logged_errors: dict[TopicPartition, str] = {}
         self._errors_to_log: dict[str, list[TopicPartition]] = {}
         self._budget = budget
         self._reservation = budget.add_reservation()
-        """Its ``waiting`` is what was received and is not in its queue yet, in order."""
+        """Its ``pending_chunks`` are the received chunks that are not in their queue yet, in order."""
         self._waits_for_budget = False
-        """There is something to ask for, and no room in the budget."""
+        """There are partitions to request, but no room in the budget."""
         self._in_flight: _InFlightFetch | None = None
         self._connection: Connection | None = None
         self._ranges: SupportedVersions | None = None
@@ -254,13 +255,13 @@ class ConsumerFetcherThread:
     # --- from outside -------------------------------------------------------------------------------------------
 
     def add(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Read these too, from their fetch offsets on."""
+        """Read these partitions too, from their fetch offsets on."""
         with self._lock:
             self._added += infos
         self.wake()
 
     def wake(self) -> None:
-        """A partition has left, or was moved.  Takes no lock: the thread that iterates a stream calls it."""
+        """A partition was removed, or moved.  Takes no lock: the thread that iterates a stream calls it."""
         self._has_changes = True
         self._wake_up.set()
 
@@ -269,7 +270,7 @@ class ConsumerFetcherThread:
         self._wake_up.set()
 
     def interrupt(self) -> None:
-        """End a blocked read at once: the thread is being stopped."""
+        """End a blocked read at once, because the thread must stop."""
         connection = self._connection
         if connection is not None:
             connection.close()
@@ -277,7 +278,7 @@ class ConsumerFetcherThread:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to read here."""
+        """Whether this thread has no partitions left."""
         with self._lock:
             infos = [*self._added, *(reading.info for reading in self._partitions.values())]
         return not any(info.is_live for info in infos)
@@ -301,7 +302,7 @@ class ConsumerFetcherThread:
                     self._forget(tp)
 
     def _round(self, stop: StopSignal) -> bool:
-        """Take one answer, and ask for the next; False: there is nothing to ask for."""
+        """Receive one response, and send the next request; False: there is nothing to request."""
         try:
             if self._in_flight is None and not self._send_fetch(stop):
                 return False
@@ -326,7 +327,7 @@ class ConsumerFetcherThread:
         return True
 
     def _idle_ms(self) -> int:
-        """How long to wait for ``wake``: until the pause of some partition is over."""
+        """How long to wait for ``wake``: until the pause of the first partition ends."""
         pauses = self._paused_until.values()
         next_ms = min(pauses) - self._clock.now_ms() if pauses else IDLE_WAIT_MS
         return max(1, min(BUDGET_WAIT_MS if self._waits_for_budget else IDLE_WAIT_MS, next_ms))
@@ -334,12 +335,13 @@ class ConsumerFetcherThread:
     # --- what to ask for ----------------------------------------------------------------------------------------
 
     def _update_fetchable(self) -> bool:
-        """Bring ``_fetchable`` and ``_without_offset`` up to date; False: there is nothing to ask for."""
+        """Update ``_fetchable`` and ``_without_offset``; False: there is nothing to request."""
         if self._has_changes:
             self._apply_changes()
         full = {queue for queue in self._queues if not queue.check_space()}
         if len(full) == len(self._queues):
-            # What is wanted stays as it is: with one stream it would be left out and come back at every other look.
+            # ``_fetchable`` stays unchanged: with one stream its partitions would be removed and added at every other
+            # check.
             return False
         for queue, group in self._queues.items():
             is_full = queue in full
@@ -367,7 +369,7 @@ class ConsumerFetcherThread:
         self._to_recheck[tp] = self._partitions[tp]
 
     def _update_partition(self, tp: TopicPartition, reading: _PartitionFetchState) -> None:
-        """Whether to ask for this partition."""
+        """Decide whether to request this partition."""
         if self._partitions.get(tp) is not reading:
             return
         self._changed[tp] = None
@@ -382,7 +384,7 @@ class ConsumerFetcherThread:
         _set_membership_in(self._fetchable, tp, reading, is_in=not is_left_out and is_placed)
 
     def _apply_changes(self) -> None:
-        """Take in what was added, and forget what has left."""
+        """Add the new partitions, and remove those that have left."""
         self._has_changes = False
         with self._lock:
             added, self._added = self._added, []
@@ -395,7 +397,7 @@ class ConsumerFetcherThread:
                     self._queues.setdefault(info.queue, _QueuePartitions({})).partitions[info.tp] = reading
 
     def _forget(self, tp: TopicPartition) -> None:
-        """Read this partition no more; with the lock held."""
+        """Stop reading this partition; called with the lock held."""
         reading = self._partitions.pop(tp, None)
         if reading is None:
             return
@@ -412,13 +414,13 @@ class ConsumerFetcherThread:
     # --- requests -----------------------------------------------------------------------------------------------
 
     def _send_fetch(self, stop: StopSignal) -> bool:
-        """Send the next request, if there is something to ask for."""
+        """Send the next request, if there is something to request."""
         self._waits_for_budget = False
         if not self._update_fetchable():
             self._budget.release(self._reservation)
             return False
         if self._without_offset:
-            # This waits for an answer of its own.
+            # This sends a request and waits for its response.
             self._enqueue_chunks()
             connection, ranges = self._connected(stop)
             self._reset(connection, ranges, list(self._without_offset.values()))
@@ -449,7 +451,7 @@ class ConsumerFetcherThread:
         return True
 
     def _reserve_bytes(self) -> int:
-        """How many bytes the next answer may bring; 0: there is nothing to ask for, or no room for it."""
+        """How many bytes the next response may have; 0: there is nothing to request, or no room for it."""
         settings, budget = self._settings, self._budget
         if not self._fetchable:
             budget.release(self._reservation)
@@ -466,7 +468,7 @@ class ConsumerFetcherThread:
         for queue in busy:
             group = self._queues[queue]
             if not group.is_full:
-                # Until the next look.
+                # Until the next check.
                 group.is_full = True
                 self._to_recheck.update(group.partitions)
         self._update_changed()
@@ -476,7 +478,7 @@ class ConsumerFetcherThread:
         return budget.reserve_over_limit(self._reservation, min(settings.partition_max_bytes, settings.max_bytes))
 
     def _encode_changes(self, version: int) -> None:
-        """Bring ``_session`` up to date."""
+        """Update ``_session``."""
         changed, self._changed = self._changed, {}
         if version != self._version:
             self._version, self._encode_row = version, partition_encoder(version)
@@ -499,13 +501,13 @@ class ConsumerFetcherThread:
     # --- answers ------------------------------------------------------------------------------------------------
 
     def _handle_response(self) -> bool:
-        """Wait for the answer to the request in flight, and take it in; its chunks are in
-        ``_reservation.pending_chunks`` then.
+        """Wait for the response to the request in flight, and process it; then its chunks are in
+        ``_reservation.pending_chunks``.
 
-        Gives whether it brought a few records, and left nothing to read.
+        Returns whether it had only a few records, and left none to read.
         """
         in_flight = self._in_flight
-        assert in_flight is not None, "something was asked for"
+        assert in_flight is not None, "a request was sent"
         connection, _ = self._open_connection()
         answer = connection.receive(
             in_flight.pending, in_flight.timeout_ms, response_bytes_max=in_flight.response_bytes_max
@@ -538,7 +540,7 @@ class ConsumerFetcherThread:
             reading = self._partitions[tp]
             info = reading.info
             if info.fetch_offset != reading.asked_offset:
-                # The program went past a message meanwhile.
+                # The program skipped a message meanwhile.
                 self._mark_changed(tp)
             elif info.is_live:
                 self._process_partition(reading, row, outcome)
@@ -555,7 +557,7 @@ class ConsumerFetcherThread:
     def _process_partition(
         self, reading: _PartitionFetchState, row: FetchedPartition, outcome: _ResponseSummary
     ) -> None:
-        """One partition of an answer."""
+        """Process one partition of a response."""
         info = reading.info
         if row.error_code == OFFSET_OUT_OF_RANGE.code:
             outcome.out_of_range.append(reading)
@@ -563,7 +565,7 @@ class ConsumerFetcherThread:
             self._handle_partition_error(info, error_code(row.error_code))
             outcome.leaderless.append(info)
         elif row.error_code != NONE.code or row.records is None:
-            self._pause(info, f"{error_code(row.error_code)}: the broker gave no record set; {NULL_RECORDS_ADVICE}")
+            self._pause(info, f"{error_code(row.error_code)}: the broker returned no record set; {NULL_RECORDS_ADVICE}")
         else:
             info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
             if row.records:
@@ -594,7 +596,7 @@ class ConsumerFetcherThread:
         if found.entries:
             info.fetch_offset = next_offset
         else:
-            # Too large at any size: the stream raises it, and asking again would bring the same piece.
+            # Larger than any allowed size: the stream raises it, and another request would return the same part.
             self._too_large_at[info.tp] = offset
         self._mark_changed(info.tp)
         outcome.has_more |= next_offset < row.high_watermark
@@ -602,15 +604,15 @@ class ConsumerFetcherThread:
         self._reservation.pending_chunks.append(chunk)
 
     def _enqueue_chunks(self) -> None:
-        """Put what was received into the queues."""
+        """Put the received chunks into the queues."""
         waiting = self._reservation.pending_chunks
         while waiting:
             chunk = waiting[0]
             chunk.info.queue.offer(chunk)
-            waiting.popleft()  # now: the budget sees each chunk in one of the two
+            waiting.popleft()  # now: the budget must see each chunk in one of the two
 
     def _raise_fetch_size(self, reading: _PartitionFetchState, records: RecordSet) -> bool:
-        """Ask for this partition with more bytes, as its next message needs; False: that would be too many."""
+        """Request more bytes of this partition, as its next message needs them; False: they would be too many."""
         tp, limit = reading.info.tp, self._settings.large_message_bytes_max
         size = reading.bytes_max or self._settings.partition_max_bytes
         head = read_entry_header(records)
@@ -624,7 +626,7 @@ class ConsumerFetcherThread:
         return True
 
     def _restore_fetch_size(self, tp: TopicPartition) -> None:
-        """Its large message was read, or it has left: it is the turn of the next such partition."""
+        """Its large message was read, or the partition has left: the next such partition may be requested."""
         reading = self._raised_fetch_size.pop(tp, None)
         if reading is not None:
             reading.bytes_max = None
@@ -632,7 +634,7 @@ class ConsumerFetcherThread:
                 self._mark_changed(other)
 
     def _reset(self, connection: Connection, ranges: SupportedVersions, readings: list[_PartitionFetchState]) -> None:
-        """Ask the leader where the log begins or ends, and go on from there (``auto.offset.reset``)."""
+        """Request the start or the end of the log from the leader, and continue there (``auto.offset.reset``)."""
         policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
         infos = [reading.info for reading in readings]
         times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
@@ -651,11 +653,9 @@ class ConsumerFetcherThread:
             self._release_partitions(leaderless)
 
     def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedPartition]) -> None:
-        """Partitions that were asked for move to the end of the order, and those with records to its very end.
+        """Move the requested partitions to the end of the order, and those with records to its very end.
 
-        So limits do not leave out the same partitions each time.
-
-        Without a session only: with one the broker does so.
+        So limits do not omit the same partitions each time.  Only without a session: with one the broker does this.
         """
         if len(self._fetchable) > len(rows):
             for tp in asked:
@@ -665,7 +665,7 @@ class ConsumerFetcherThread:
                 self._session.move_to_end(tp)
 
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
-        """This partition alone waits a while; the others go on."""
+        """Only this partition waits; the others continue."""
         self._note_error(info, why)
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
         self._mark_changed(info.tp)
@@ -676,7 +676,7 @@ class ConsumerFetcherThread:
             self._on_topics_refused({info.tp.topic: error})
 
     def _note_error(self, info: PartitionTopicInfo, why: str) -> None:
-        """One line a reason and answer, however many partitions it concerns."""
+        """Log one line for each reason and response, however many partitions it concerns."""
         if self._logged_errors.get(info.tp) != why:
             self._logged_errors[info.tp] = why
             self._errors_to_log.setdefault(why, []).append(info.tp)
@@ -694,8 +694,8 @@ class ConsumerFetcherThread:
                 self._on_trouble(self.broker, tuple(partitions), why)
 
     def _release_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Give these to the leader finder."""
-        self._enqueue_chunks()  # before another thread goes on with them
+        """Return these partitions to the leader finder."""
+        self._enqueue_chunks()  # before another thread continues with them
         given = set(infos)
         with self._lock:
             for info in given:
@@ -718,13 +718,13 @@ class ConsumerFetcherThread:
                 receive_buffer_bytes=settings.receive_buffer_bytes,
             )
             if stop.is_set():
-                # Whoever set it may have come before there was a connection to close.
+                # The stop may have come before there was a connection to close.
                 raise ConnectorClosed("the fetcher is being stopped")
             self._ranges = negotiate(self._connection, settings.socket_timeout_ms)
         return self._connection, self._ranges
 
     def _open_connection(self) -> tuple[Connection, SupportedVersions]:
-        assert self._connection is not None, "a request is in flight on an open connection only"
+        assert self._connection is not None, "a request needs an open connection"
         assert self._ranges is not None, "they come with the connection"
         return self._connection, self._ranges
 
@@ -740,7 +740,7 @@ class ConsumerFetcherThread:
 def _set_membership_in(
     into: dict[TopicPartition, _PartitionFetchState], tp: TopicPartition, reading: _PartitionFetchState, *, is_in: bool
 ) -> None:
-    """See that it is in there, or not."""
+    """Add the item to the set, or remove it."""
     if is_in:
         into[tp] = reading
     else:
@@ -749,7 +749,7 @@ def _set_membership_in(
 
 @dataclass(slots=True)
 class _ResponseSummary:
-    """What came of an answer.  ``complete_bytes``: of whole entries, by topic.  ``has_more``: there is more."""
+    """The result of a response.  ``complete_bytes``: of whole entries, by topic.  ``has_more``: the log has more."""
 
     complete_bytes: dict[str, int] = field(default_factory=dict)
     out_of_range: list[_PartitionFetchState] = field(default_factory=list)
@@ -758,6 +758,6 @@ class _ResponseSummary:
 
 
 NULL_RECORDS_ADVICE = (
-    "error 76 means records compressed with zstd on a broker or a Fetch version that cannot give them: "
+    "error 76 means records compressed with zstd on a broker or a Fetch version that does not support it: "
     "check compression.type of the topic"
 )

@@ -1,11 +1,11 @@
-"""How far a group has read, as Kafka's own offset store has it: questions and commits over a connection.
+"""The offsets of a group in Kafka's own store: requests and commits over a connection.
 
-Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
-version was.  The store is kept by the group's *coordinator* (Kafka 0.8.2 and later): ask any broker who that is, then
-ask it.  Nothing is tried again here: ``COORDINATOR_MOVED_ERRORS`` and ``COORDINATOR_LOADING_ERRORS`` say which errors
-call for what.
+Each function sends one request in the best version that both sides support, and returns one result that does not
+depend on the version.  The group's *coordinator* keeps the store (Kafka 0.8.2 and later): find it through any broker,
+then send the requests to it.  Nothing is retried here: ``COORDINATOR_MOVED_ERRORS`` and ``COORDINATOR_LOADING_ERRORS``
+group the errors by how the caller retries.
 
-Offsets in ZooKeeper are none of this: those are znodes (``zkconsumer.zk``), or version 0 of the same requests, which
+Offsets in ZooKeeper are not handled here: they are znodes (``zkconsumer.zk``), or version 0 of the same requests, which
 ``zkconsumer.simple_consumer`` can send.
 """
 
@@ -54,24 +54,24 @@ from zkconsumer.wire.schemas.offset_fetch import (
 )
 
 KAFKA_STORE_FROM = 1
-"""The version of OffsetCommit and OffsetFetch from which they mean Kafka's own store; 0 means ZooKeeper."""
+"""The version of OffsetCommit and OffsetFetch from which they use Kafka's own store; 0 means ZooKeeper."""
 
 NO_OFFSET = -1
 
 COORDINATOR_MOVED_ERRORS = frozenset({NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE})
-"""Errors after which the coordinator is looked for again."""
+"""Errors after which the client finds the coordinator again."""
 
 COORDINATOR_LOADING_ERRORS = frozenset({COORDINATOR_LOAD_IN_PROGRESS})
-"""Errors after which the same coordinator is asked again, a little later."""
+"""Errors after which the client repeats the request to the same coordinator, a little later."""
 
 _GROUP_ERRORS = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {GROUP_AUTHORIZATION_FAILED}
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What is stored for a partition: the offset of the next record to read, and a note of the group's own.
+    """The committed offset of a partition: the offset of the next record to read, and the group's own metadata.
 
-    ``leader_epoch``: of the record before it, −1 where unknown; kept by brokers from 2.1 on.  ``commit_timestamp_ms``:
-    from when on the time counts for which it is kept, −1 for now; only OffsetCommit v1 can say another.
+    ``leader_epoch``: of the record before it, −1 if unknown; stored by brokers from 2.1 on.  ``commit_timestamp_ms``:
+    the start of the offset's retention, −1 for now; only OffsetCommit v1 can send another time.
     """
 
     offset: int
@@ -81,7 +81,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class CommittingMember(NamedTuple):
-    """Who commits: a member of the group in one generation; the defaults are somebody who is no member.
+    """The committing client: a member of the group in one generation; the defaults mean a client that is no member.
 
     ``instance_id``: of a static member, at brokers from 2.3 on.
     """
@@ -94,14 +94,14 @@ class CommittingMember(NamedTuple):
 NON_MEMBER = CommittingMember()
 
 FetchedOffset: TypeAlias = OffsetAndMetadata | ErrorCode | None
-"""What is stored for one partition; None: nothing; or why it was not told."""
+"""The stored offset of one partition; None: there is none; or the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResult:
-    """An answer to ``fetch_offsets``.
+    """The result of ``fetch_offsets``.
 
-    ``error``: of the whole group, ``NONE`` if there is none; beside one, ``partitions`` is empty.
+    ``error``: of the whole group, ``NONE`` if there is none; with an error, ``partitions`` is empty.
     """
 
     error: ErrorCode
@@ -111,11 +111,11 @@ class OffsetFetchResult:
 def find_coordinator(
     connection: Connection, ranges: SupportedVersions, group: str, timeout_ms: int
 ) -> BrokerAddress | ErrorCode:
-    """Which broker keeps the group's offsets, or why there is none.
+    """The broker that keeps the group's offsets, or the error.
 
-    Error 15 is normal for the first question ever asked of a cluster: the broker makes the topic of the offsets then.
-    Raises ``KafkaException`` for a broker that knows no coordinators (before 0.8.2), and what ``Connection.request``
-    raises; a broker of 0.8.1, which cannot be asked what it knows, closes the connection.
+    Error 15 is normal for the first such request in a cluster: the broker then creates the topic of the offsets.
+    Raises ``KafkaException`` for a broker without coordinators (before 0.8.2), and what ``Connection.request``
+    raises; a broker of 0.8.1, which does not support ApiVersions, closes the connection.
     """
     version = ranges.pick(FIND_COORDINATOR)
     response = connection.request(FIND_COORDINATOR, version, find_coordinator_request(version, group), timeout_ms)
@@ -123,14 +123,14 @@ def find_coordinator(
 
 
 def find_coordinator_request(version: int, group: str) -> FindCoordinatorRequest:
-    """The question in a version."""
+    """The request in this version."""
     if version < COORDINATORS_BATCHED_FROM:
         return FindCoordinatorRequest(key=group)
     return FindCoordinatorRequest(coordinator_keys=[group])
 
 
 def parse_find_coordinator(response: FindCoordinatorResponse, version: int, group: str) -> BrokerAddress | ErrorCode:
-    """The coordinator in an answer, or the error instead.  ``RemoteProtocolError``: it is about other groups."""
+    """The coordinator in a response, or the error.  ``RemoteProtocolError``: it is about other groups."""
     if version < COORDINATORS_BATCHED_FROM:
         error, address = response.error_code, BrokerAddress(response.node_id, response.host, response.port)
     else:
@@ -148,12 +148,12 @@ def fetch_offsets(
     partitions: Collection[TopicPartition] | None,
     timeout_ms: int,
 ) -> OffsetFetchResult:
-    """What the group has stored for these partitions (None: for all that it has; needs a broker from 0.10.2 on).
+    """The stored offsets of the group for these partitions (None: all; requires a broker from 0.10.2 on).
 
-    Many are asked for in several questions, ``timeout_ms`` for each: one long answer takes a broker twice the time.
-    ``connection`` is one to the coordinator; any other broker answers the group error 16.  Raises
-    ``RemoteProtocolError`` when a partition is missing in the answer, ``KafkaException`` when the broker is too old,
-    and what ``Connection.request`` raises.
+    Many partitions are split into several requests, with ``timeout_ms`` for each: one long response takes a broker
+    twice the time.  ``connection`` is one to the coordinator; any other broker answers with error 16 for the group.
+    Raises ``RemoteProtocolError`` when a partition is missing in the response, ``KafkaException`` when the broker is
+    too old, and what ``Connection.request`` raises.
     """
     at_least = ALL_TOPICS_IS_NULL_FROM if partitions is None else KAFKA_STORE_FROM
     version = ranges.pick(OFFSET_FETCH, at_least=at_least)
@@ -163,7 +163,7 @@ def fetch_offsets(
     of_the_group = NONE
     for response in send_pipelined(connection, OFFSET_FETCH, version, questions, timeout_ms):
         error, rows = parse_offset_fetch(response, version, group)
-        if error == NONE:  # before version 2 it stands in every partition
+        if error == NONE:  # before version 2 the error is in every partition
             codes = {row.error_code for row in rows.values()}
             error = next((one for one in _GROUP_ERRORS if one.code in codes), NONE)
         of_the_group = error if of_the_group == NONE else of_the_group
@@ -177,7 +177,7 @@ def fetch_offsets(
 
 
 def offset_fetch_request(version: int, group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequest:
-    """The question in a version, of whichever store it means; None: all that the group has stored."""
+    """The request in this version, for either store; None: all offsets of the group."""
     topics = None
     if partitions is not None:
         rows = partitions_by_topic(partitions).items()
@@ -190,7 +190,7 @@ def offset_fetch_request(version: int, group: str, partitions: Collection[TopicP
 def parse_offset_fetch(
     response: OffsetFetchResponse, version: int, group: str
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetFetchPartitionResponse]]:
-    """The error of the group and what stands of each partition.  ``RemoteProtocolError``: it is about other groups."""
+    """The error of the group and the offset of each partition.  ``RemoteProtocolError``: it is about other groups."""
     error, topics = response.error_code, response.topics
     if version >= BATCHED_FROM:
         found = next((one for one in response.groups if one.group_id == group), None)
@@ -202,8 +202,8 @@ def parse_offset_fetch(
 
 
 def _fetched_offset(row: OffsetFetchPartitionResponse) -> FetchedOffset:
-    # Brokers of 0.8.2 say error 3 of a partition that they have not learnt of yet, right after a restart too: there may
-    # be an offset all the same.
+    # Brokers of 0.8.2 answer error 3 for a partition that they have not learned of yet, also right after a restart:
+    # there may still be an offset.
     if row.error_code != NONE.code:
         return error_code(row.error_code)
     if row.committed_offset == NO_OFFSET:
@@ -220,17 +220,17 @@ def commit_offsets(
     committer: CommittingMember = NON_MEMBER,
     retention_ms: int = BROKER_RETENTION,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Store these offsets; what became of each.
+    """Store these offsets; return the result for each.
 
-    Error 25 for all of them: a modern group of this name is alive, and only its members may commit; or the committer
-    is none of them any more.  22 and 27: it is not in this generation.  12: the note is longer than the broker allows
-    (4096 characters as shipped).  3: there is no such topic.  28: too much for one commit.  Errors of the whole group
-    (``COORDINATOR_MOVED_ERRORS``, ``COORDINATOR_LOADING_ERRORS``) stand beside every partition.  Raises as
-    ``fetch_offsets`` does; after an error of the connection nobody knows whether they were stored.
+    Error 25 for all of them: a coordinator group of this name has members, and only they may commit; or the committing
+    client is not a member any more.  22 and 27: it is not in this generation.  12: the metadata is longer than the
+    broker allows (4096 characters by default).  3: the topic does not exist.  28: the commit is too large.  Errors of
+    the whole group (``COORDINATOR_MOVED_ERRORS``, ``COORDINATOR_LOADING_ERRORS``) are returned for every partition.
+    Raises as ``fetch_offsets`` does; after an error of the connection it is unknown whether they were stored.
 
-    ``retention_ms``: how long brokers before 2.1 keep the offsets, from this commit on; as shipped, what the broker is
-    set to.  Later brokers are not sent it, so they keep the offsets as long as the group has members: with an explicit
-    end, an offset that is older is lost in the first moment in which the group has none (KIP-211, ``expiry``).
+    ``retention_ms``: how long brokers before 2.1 keep the offsets from this commit on; by default the broker's setting.
+    It is not sent to later brokers, so they keep the offsets as long as the group has members: with an explicit
+    expiry, an older offset is lost in the first moment in which the group has no members (KIP-211, ``expiry``).
     """
     version = _commit_version(ranges, retention_ms)
     body = OffsetCommitRequest(
@@ -256,7 +256,7 @@ def _commit_version(ranges: SupportedVersions, retention_ms: int) -> int:
 
 
 def offset_commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[OffsetCommitTopic]:
-    """The offsets of a commit."""
+    """The topics of an OffsetCommit request."""
     rows: dict[str, list[OffsetCommitPartition]] = {}
     for tp, stored in offsets.items():
         row = OffsetCommitPartition(
@@ -271,7 +271,7 @@ def offset_commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) ->
 
 
 def parse_offset_commit(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition."""
+    """The result for each partition."""
     return {
         TopicPartition(topic.name, row.partition_index): error_code(row.error_code)
         for topic in response.topics
@@ -286,11 +286,11 @@ def delete_offsets(
     partitions: Collection[TopicPartition],
     timeout_ms: int,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Forget what is stored for these partitions (brokers from 2.4 on, KIP-496); what became of each.
+    """Delete the stored offsets of these partitions (brokers from 2.4 on, KIP-496); return the result for each.
 
-    86: a live member subscribes to the topic.  3: there is no such partition, so what is stored for it stays until it
-    expires.  Errors of the whole group stand beside every partition; 69, no such group, among them: nothing is stored.
-    Raises as ``commit_offsets`` does.
+    86: a live member subscribes to the topic.  3: the partition does not exist, so its stored offset stays until it
+    expires.  Errors of the whole group are returned for every partition, also 69, the group does not exist: nothing is
+    stored.  Raises as ``commit_offsets`` does.
     """
     version = ranges.pick(OFFSET_DELETE)
     topics = [

@@ -1,7 +1,7 @@
-"""Who leads what, and where a partition begins and ends: questions over a connection.
+"""The leaders of partitions, and the start and end of their logs: requests over a connection.
 
-Each function asks one thing in the best version that both sides speak, and gives one plain answer, whatever the
-version was.
+Each function sends one request in the best version that both sides support, and returns one result that does not
+depend on the version.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from zkconsumer.wire.schemas.metadata import (
 )
 
 NO_AUTO_CREATION_FROM = 4
-"""The Metadata version from which a request can forbid the broker to create what it asks for (0.11)."""
+"""The Metadata version from which a request can forbid the broker to create the named topics (0.11)."""
 
 ALL_TOPICS_IS_NULL_FROM = 1
-"""The Metadata version from which an empty list of topics means none of them, and null all."""
+"""The Metadata version from which an empty list of topics means none, and null means all."""
 
 CLUSTER_ID_FROM = 2
-"""The Metadata version from which a broker names its cluster (0.10.1)."""
+"""The Metadata version from which a broker returns its cluster id (0.10.1)."""
 
 NO_OFFSET = -1
 
 FINAL_TOPIC_ERRORS = frozenset({TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION})
-"""What brokers answer about a topic that this user may not see, and about a name that no topic can have."""
+"""The errors for a topic that this user may not see, and for an invalid topic name."""
 
 LeaderOrError: TypeAlias = BrokerAddress | ErrorCode
-"""The broker that leads a partition, or why there is none."""
+"""The broker that leads a partition, or the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderMetadata:
-    """An answer to Metadata.
+    """The result of a Metadata request.
 
-    ``brokers``: id → address, of the live ones.  ``partitions``: who leads each partition of the topics that exist.
-    ``topics``: what is wrong with the others.  ``refused``: those of them that this user may not see, or whose names no
-    topic can have; to ask again is of no use.
+    ``brokers``: id → address, of the live ones.  ``partitions``: the leader of each partition of the existing topics.
+    ``topics``: the errors of the others.  ``refused``: those of them that this user may not see, or whose names are
+    invalid; a repeated request is useless.
     """
 
     brokers: Mapping[int, BrokerAddress]
@@ -80,11 +80,11 @@ class LeaderMetadata:
 def fetch_leaders(
     connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
 ) -> LeaderMetadata:
-    """Who leads the partitions of ``topics`` (None: of all topics).
+    """The leaders of the partitions of ``topics`` (None: of all topics).
 
-    A partition counts as led when the answer names a live leader, whatever error stands beside it (error 9 does, for a
-    replica that is down), as in the original.  No topic is created by asking, save by a broker before 0.11 that creates
-    topics by itself: ask for topics that exist.  Raises what ``Connection.request`` raises.
+    A partition has a leader if the response names a live one, whatever error it also contains (error 9 for a replica
+    that is down), as in the Scala consumer.  The request creates no topic, except at a broker before 0.11 with
+    automatic topic creation: name only existing topics.  Raises what ``Connection.request`` raises.
     """
     version = ranges.pick(METADATA)
     asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
@@ -106,7 +106,7 @@ def _leader_metadata(response: MetadataResponse, wanted: set[str] | None, versio
             topics[topic.name] = error_code(topic.error_code)
         for partition in topic.partitions:
             partitions[TopicPartition(topic.name, partition.partition_index)] = _leader_or_error(partition, brokers)
-    # A broker before 0.11 that may create topics answers 29 also for one that does not exist and may not be created.
+    # A broker before 0.11 with topic creation also answers 29 for a topic that does not exist and may not be created.
     final = (
         FINAL_TOPIC_ERRORS if version >= NO_AUTO_CREATION_FROM else FINAL_TOPIC_ERRORS - {TOPIC_AUTHORIZATION_FAILED}
     )
@@ -125,9 +125,9 @@ def _leader_or_error(partition: MetadataPartition, brokers: Mapping[int, BrokerA
 
 
 def fetch_cluster_id(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> str | None:
-    """The id of the broker's cluster; None: it tells none, as no broker before 0.10.1 does (KIP-78).
+    """The id of the broker's cluster; None: it returns none, like every broker before 0.10.1 (KIP-78).
 
-    No topic is asked for.  Raises what ``Connection.request`` raises.
+    The request names no topic.  Raises what ``Connection.request`` raises.
     """
     version = ranges.pick(METADATA)
     if version < CLUSTER_ID_FROM:
@@ -138,37 +138,37 @@ def fetch_cluster_id(connection: Connection, ranges: SupportedVersions, timeout_
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as Kafka tells of it.
+    """A topic as Kafka describes it.
 
-    ``partitions``: their numbers, ascending.  ``topic_id``: another one when the topic was deleted and made anew (from
-    2.8 on; before, always the same).  ``error``: None when all is well; ``is_unknown``: there is no such topic.
+    ``partitions``: their numbers, ascending.  ``topic_id``: changes when the topic is deleted and created again (from
+    2.8 on; before, always the same).  ``error``: None if there is none; ``is_unknown``: the topic does not exist.
     """
 
     partitions: tuple[int, ...]
     topic_id: bytes
     error: ErrorCode | None = None
     racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """Partition -> where it has replicas, live or not, as far as brokers have racks (``broker.rack``, 0.10)."""
+    """Partition -> the racks of its replicas, live or not, if brokers have racks (``broker.rack``, 0.10)."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the broker knows no topic of this name."""
+        """Whether the broker has no topic of this name."""
         return self.error == UNKNOWN_TOPIC_OR_PARTITION
 
     @property
     def final_error(self) -> ErrorCode | None:
-        """Why to ask again is of no use, if it is (see ``FINAL_TOPIC_ERRORS``)."""
+        """The error after which a repeated request is useless, if there is one (see ``FINAL_TOPIC_ERRORS``)."""
         return self.error if self.error in FINAL_TOPIC_ERRORS else None
 
 
 def fetch_topics(
     connection: Connection, ranges: SupportedVersions, topics: Collection[str] | None, timeout_ms: int
 ) -> tuple[Mapping[str, TopicDescription], Sequence[BrokerAddress]]:
-    """What partitions ``topics`` have (None: all topics), and the live brokers.
+    """The partitions of ``topics`` (None: of all topics), and the live brokers.
 
-    No topic is created by asking: brokers before 0.11 cannot be told so, and are asked for all topics instead.  Raises
-    what ``Connection.request`` raises, and ``RemoteProtocolError`` for an answer without brokers, which is that of a
-    broker that has just started and knows nothing yet.
+    The request creates no topic: brokers before 0.11 cannot be forbidden to, and are asked for all topics instead.
+    Raises what ``Connection.request`` raises, and ``RemoteProtocolError`` for a response without brokers, which comes
+    from a broker that has just started and has no metadata yet.
     """
     version = ranges.pick(METADATA)
     if version < NO_AUTO_CREATION_FROM:
@@ -209,8 +209,8 @@ def list_offset_of(
     """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
 
     For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
-    segment last written at or before it (v0); −1 where there is none.  Raises ``BrokerError`` with the code that the
-    leader answered (6: it does not lead the partition any more), and what ``Connection.request`` raises.
+    segment last written at or before it (v0); −1 if there is none.  Raises ``BrokerError`` with the leader's error code
+    (6: it does not lead the partition any more), and what ``Connection.request`` raises.
     """
     offset = list_offsets(connection, ranges, {tp: time}, timeout_ms)[tp]
     if isinstance(offset, ErrorCode):
@@ -221,14 +221,14 @@ def list_offset_of(
 def list_offsets(
     connection: Connection, ranges: SupportedVersions, times: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, int | ErrorCode]:
-    """``list_offset`` of many partitions that one broker leads, in one request; an error stays with its partition."""
+    """``list_offset_of`` for many partitions of one leader, in one request; each partition has its own error."""
     version = ranges.pick(LIST_OFFSETS)
     response = connection.request(LIST_OFFSETS, version, list_offsets_request(times), timeout_ms)
     return parse_list_offsets(response, version, times)
 
 
 def list_offsets_request(times: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
-    """The question of ``list_offsets``, for who sends several before the first answer."""
+    """The request of ``list_offsets``, for callers that send several before the first response."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for tp, time in times.items():
         partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=time)
@@ -239,7 +239,10 @@ def list_offsets_request(times: Mapping[TopicPartition, int]) -> ListOffsetsRequ
 def parse_list_offsets(
     response: ListOffsetsResponse, version: int, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | ErrorCode]:
-    """What ``list_offsets`` gives, from an answer in this version.  Raises ``RemoteProtocolError`` if it is none."""
+    """The result of ``list_offsets`` from a response in this version.
+
+    Raises ``RemoteProtocolError`` if it is invalid.
+    """
     answered = {
         TopicPartition(topic.name, partition.partition_index): partition
         for topic in response.topics

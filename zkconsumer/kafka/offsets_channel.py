@@ -1,16 +1,15 @@
 """``OffsetsChannel``: fetches and commits a group's offsets at its coordinator, on a thread of its own.
 
-    fetch, commit --> queue --> one thread: look the coordinator up --> ask it --> done(result)
+    fetch, commit --> queue --> one thread: find the coordinator --> send the request --> done(result)
                                   ^  |                                   |
-                                  |  +-- no coordinator: pause, again    +-- it moved, or broke: look again
+                                  |  +-- no coordinator: pause, again    +-- it moved, or broke: find it again
                                   +------ pause <------ it is loading ---+
 
-(The original: ``offsetsChannel``, ``ensureOffsetManagerConnected``.  It looks for a coordinator without end, also in
-its constructor and while shutting down.)  Here every job has a limit, and ``cancel`` and ``ask_to_stop`` interrupt
-whatever the thread is blocked in.
+(In the Scala consumer: ``offsetsChannel``, ``ensureOffsetManagerConnected``.  It searches for a coordinator without
+a limit, also in its constructor and while it shuts down.)  Here every job has a limit, and ``cancel`` and
+``ask_to_stop`` interrupt any blocking call of the thread.
 
-Looking the coordinator up is not an attempt; sending a request is.  What the coordinator did not tell is never taken
-for "no offset".
+A search for the coordinator is not an attempt; sending a request is.  A missing answer never counts as "no offset".
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 JOBS_MAX = 64
-"""How many jobs may wait; a member has two at most, so more is a bug of ours."""
+"""How many jobs may wait; a member has two at most, so more is a bug."""
 
 PreCommitCheck: TypeAlias = "Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, KafkaCommitResult]]"
-"""Called immediately before a commit is sent, on the channel's thread: what must not be sent, and why."""
+"""Called immediately before a commit is sent, on the channel's thread; returns what must not be sent, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchOutcome:
-    """``offsets``: -1 where nothing is stored.  ``failed``: why the others were not told."""
+    """``offsets``: -1 if nothing is stored.  ``failed``: why the others are unknown."""
 
     offsets: Mapping[TopicPartition, int]
     failed: Mapping[TopicPartition, str]
@@ -66,9 +65,9 @@ class OffsetFetchOutcome:
 
 @dataclass(slots=True, eq=False)
 class OffsetsChannelJob:
-    """Something that the channel was asked to do; a ``RetryBudget`` while it is done.
+    """A job of the channel; also the ``RetryBudget`` while it runs.
 
-    ``possibly_written``: what of a commit may have been written, though nobody answered so.
+    ``possibly_written``: the part of a commit that may have been written although no response confirmed it.
     """
 
     channel: OffsetsChannel
@@ -79,17 +78,18 @@ class OffsetsChannelJob:
     possibly_written: set[TopicPartition] = field(default_factory=set)
 
     def remaining_ms(self) -> int:
-        """How long it may still take.  Raises what ends it."""
+        """The time that is left.  Raises an exception when the job must end."""
         return self.channel.remaining_ms(self)
 
     def pause(self, why: str) -> None:
-        """``offsets.channel.backoff.ms``, or less if the job ends before."""
+        """Wait ``offsets.channel.backoff.ms``, or less if the job ends before."""
         self.last_error = why
         self.channel.pause(self)
 
 
 class OffsetsChannel:
-    """Everything public may be called from any thread; ``done`` is called on the channel's, unless cancelled before."""
+    """Every public method may be called from any thread; ``done`` is called on the channel's, unless it was
+    cancelled."""
 
     def __init__(
         self,
@@ -105,19 +105,19 @@ class OffsetsChannel:
         self._clock = clock
         self._on_thread_error = on_thread_error
         self._changed = threading.Condition()
-        # Under the lock: what waits, what is being done, and whether all must end.
+        # Under the lock: the waiting jobs, the running job, and whether the thread must end.
         self._jobs: deque[OffsetsChannelJob] = deque()
         self._job: OffsetsChannelJob | None = None
         self._is_closed = False
         self._worker: WorkerThread | None = None
         self._lookup = OffsetsCoordinatorClient(settings, connect, find_brokers)
 
-    # --- what is asked of it ------------------------------------------------------------------------------------
+    # --- called by members --------------------------------------------------------------------------------------
 
     def fetch(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, done: Callable[[OffsetFetchOutcome], None]
     ) -> OffsetsChannelJob:
-        """What the group has stored for these partitions, as far as that can be learnt in time."""
+        """Fetch the group's stored offsets of these partitions, as far as possible in time."""
 
         def run(job: OffsetsChannelJob) -> Callable[[], None]:
             fetched = self._fetch_with_retry(job, partitions)
@@ -132,7 +132,7 @@ class OffsetsChannel:
         check: PreCommitCheck,
         done: Callable[[Mapping[TopicPartition, KafkaCommitResult]], None],
     ) -> OffsetsChannelJob:
-        """Store these offsets, in so many attempts at most, each of ``offsets.channel.socket.timeout.ms``."""
+        """Commit these offsets, with at most this many attempts of ``offsets.channel.socket.timeout.ms`` each."""
         settings = self._settings
         timeout_ms = attempts * (2 * settings.socket_timeout_ms + settings.backoff_ms)
 
@@ -143,7 +143,7 @@ class OffsetsChannel:
         return self._enqueue(OffsetsChannelJob(self, run, self._clock.now_ms() + timeout_ms))
 
     def cancel(self, job: OffsetsChannelJob) -> None:
-        """Send nothing of this job from now on, and call nobody when it ends."""
+        """Send nothing of this job from now on, and do not call ``done`` when it ends."""
         with self._changed:
             job.is_cancelled = True
             if job in self._jobs:
@@ -154,7 +154,7 @@ class OffsetsChannel:
             self._lookup.interrupt()
 
     def ask_to_stop(self) -> None:
-        """Let the thread end, without waiting for it; what waits is dropped."""
+        """Ask the thread to end, without waiting for it; waiting jobs are dropped."""
         with self._changed:
             self._is_closed = True
             worker = self._worker
@@ -169,7 +169,7 @@ class OffsetsChannel:
 
     def _enqueue(self, job: OffsetsChannelJob) -> OffsetsChannelJob:
         with self._changed:
-            assert len(self._jobs) < JOBS_MAX, "whoever asks waits for the answer"
+            assert len(self._jobs) < JOBS_MAX, "a caller waits for each result"
             if not self._is_closed:
                 self._jobs.append(job)
                 self._changed.notify_all()
@@ -200,7 +200,7 @@ class OffsetsChannel:
                 self._lookup.disconnect()
                 with self._changed:
                     if not (job.is_cancelled or self._is_closed):
-                        # The connection was closed for the sake of the job before, just when that had ended.
+                        # The connection was closed to cancel the previous job, just after that job had ended.
                         self._jobs.appendleft(job)
             finally:
                 with self._changed:
@@ -255,7 +255,7 @@ class OffsetsChannel:
         return OffsetFetchOutcome(offsets, {tp: words or why for tp, words in failed.items()}, unsupported)
 
     def _fetch_once(self, job: OffsetsChannelJob, partitions: Sequence[TopicPartition]) -> OffsetFetchResult | None:
-        """One request; None: the coordinator has to be asked again."""
+        """Send one request; None: the coordinator must be asked again."""
         coordinator = self._lookup.connect(job)
         timeout_ms = min(self._settings.socket_timeout_ms, job.remaining_ms())
         try:
@@ -299,14 +299,15 @@ class OffsetsChannel:
             results |= dict.fromkeys(left, KafkaCommitResult(WriteOutcome.FAILED, str(end), is_permanent=True))
         except GroupRejectedError as end:
             results |= dict.fromkeys(left, commit_result(end.code))
-        # What failed in the end may have been written by an attempt before.
+        # An earlier attempt may have written what failed in the end.
         failed = [tp for tp in job.possibly_written if results[tp].outcome is WriteOutcome.FAILED]
         return results | {tp: replace(results[tp], outcome=WriteOutcome.UNKNOWN) for tp in failed}
 
     def _commit_once(
         self, job: OffsetsChannelJob, offsets: Mapping[TopicPartition, int], check: PreCommitCheck
     ) -> dict[TopicPartition, KafkaCommitResult]:
-        """One request, of what the check lets pass.  Between its look and the request nothing else happens."""
+        """Send one request, with the offsets that the check allows; nothing happens between the check and the
+        request."""
         coordinator = self._lookup.connect(job)
         results = dict(check(offsets))
         job.remaining_ms()
@@ -317,7 +318,7 @@ class OffsetsChannel:
         try:
             answers = commit_offsets(coordinator.connection, coordinator.ranges, self._settings.group, sent, timeout_ms)
         except ConnectorClosed:
-            job.possibly_written |= sent.keys()  # it may be begun again, see _run
+            job.possibly_written |= sent.keys()  # it may be started again, see _run
             raise
         except BROKER_ERRORS as error:
             self._lookup.disconnect()
@@ -328,7 +329,8 @@ class OffsetsChannel:
 
 
 def _offset_of(stored: OffsetAndMetadata | None) -> int:
-    """An answer as an offset; -1: nothing is stored, or what is stored is no offset (the original commits -1)."""
+    """The offset of a response; -1: nothing is stored, or an invalid offset is stored (the Scala consumer commits
+    -1)."""
     return -1 if stored is None else max(stored.offset, -1)
 
 

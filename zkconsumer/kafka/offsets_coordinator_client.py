@@ -1,9 +1,9 @@
-"""``OffsetsCoordinatorClient``: finds the broker that keeps a group's offsets, and holds the conversation with it.
+"""``OffsetsCoordinatorClient``: finds the broker that keeps a group's offsets, and keeps a connection to it.
 
-    any broker --FindCoordinator--> the coordinator --negotiate--> Coordinator (address, connection, versions)
+    any broker --FindCoordinator--> the coordinator --negotiate--> CoordinatorConnection (address, connection, versions)
 
-One thread looks and talks; ``interrupt`` may come from any other, and ends whatever that one is blocked in.  How long
-it may take, and how to wait, is the ``RetryBudget``'s: the original looks without end, and without a pause between its
+One thread uses it; ``interrupt`` may be called from any other, and ends its blocked call.  The ``RetryBudget`` sets the
+time limit and the pauses: the Scala consumer searches without a limit, and without a pause between its
 rounds.
 """
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
 
 LOOKUP_TIMEOUT_MS = 3_000
-"""How long one broker may take to say who the coordinator is; the original's fixed time-out of this channel."""
+"""How long one broker may take to answer FindCoordinator; the fixed timeout of this channel in the Scala consumer."""
 
 LOOKUP_TIMEOUT_MS_MIN = 250
-"""The least that each broker gets when the time is divided among them."""
+"""The minimum for each broker when the time is divided among them."""
 
 LOG_FROM_ROUND = 2
-"""From which round of a job on trouble is told: the first group that ever commits finds no coordinator, because the
-brokers make the topic of the offsets only then."""
+"""From which round of a job on a failure is logged: the first commit of a cluster finds no coordinator, because the
+brokers create the topic of the offsets only then."""
 
 UNSUPPORTED_MESSAGE = (
     "offsets.storage=kafka needs brokers from 0.8.2 on, and none of the {} brokers of this cluster knows "
@@ -47,18 +47,21 @@ log = logging.getLogger("zkconsumer.offsets")
 
 
 class RetryBudget(Protocol):
-    """Whoever looks now."""
+    """The limits of the running job."""
 
     def remaining_ms(self) -> int:
-        """How long it may still take; raises what ends it."""
+        """The time that is left; raises an exception when the job must end."""
 
     def pause(self, why: str) -> None:
-        """Wait before the next try; ``why`` is told if there is none.  Raises what ends it."""
+        """Wait before the next attempt; ``why`` is reported if there is none.
+
+        Raises an exception when the job must end.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsChannelSettings:
-    """How a group's coordinator is asked; times in ms."""
+    """The settings of requests to a group's coordinator; times in ms."""
 
     group: str
     client_id: str
@@ -67,15 +70,15 @@ class OffsetsChannelSettings:
 
 
 class DeadlineExceededError(Exception):
-    """The turn's time is over; the text says what stood in its way last."""
+    """The job's time is over; the text has the last error."""
 
 
 class CoordinatorUnsupportedError(Exception):
-    """No broker of the cluster knows what a coordinator is."""
+    """No broker of the cluster supports coordinators."""
 
 
 class GroupRejectedError(Exception):
-    """The coordinator refuses the whole group, and will go on doing so."""
+    """The coordinator rejects the whole group permanently."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(describe_error(code))
@@ -84,7 +87,7 @@ class GroupRejectedError(Exception):
 
 @dataclass(slots=True)
 class CoordinatorConnection:
-    """An open conversation with the coordinator."""
+    """An open connection to the coordinator."""
 
     address: BrokerAddress
     connection: Connection
@@ -92,7 +95,7 @@ class CoordinatorConnection:
 
 
 class OffsetsCoordinatorClient:
-    """The conversation with the coordinator, as long as there is one."""
+    """The connection to the coordinator, while there is one."""
 
     def __init__(
         self,
@@ -105,23 +108,23 @@ class OffsetsCoordinatorClient:
         self._find_brokers = find_brokers
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        """Under the lock: what the thread may be blocked in."""
+        """Under the lock: the connection in which the thread may be blocked."""
         self._coordinator: CoordinatorConnection | None = None
         self._unresponsive: set[BrokerAddress] = set()
         self._logged_coordinator: BrokerAddress | None = None
         self._logged_failure = ""
 
     def interrupt(self) -> None:
-        """End whatever the thread is blocked in; from any thread."""
+        """End the thread's blocked call; from any thread."""
         with self._lock:
             connection = self._connection
         if connection is not None:
             connection.close()
 
     def connect(self, budget: RetryBudget) -> CoordinatorConnection:
-        """The conversation with the coordinator; looks for it as long as the turn lasts.
+        """Return the connection to the coordinator; search for it within the job's time.
 
-        One that the broker has ended meanwhile (it went down, or nothing was said for long) costs no attempt.
+        A connection that the broker has closed meanwhile (it stopped, or the connection was idle) costs no attempt.
         """
         if self._coordinator is not None and is_closed_by_peer(self._coordinator.connection):
             self.disconnect()
@@ -133,7 +136,7 @@ class OffsetsCoordinatorClient:
             except UnavailableError as error:
                 budget.pause(f"the brokers cannot be looked up: {error}")
                 continue
-            # Whoever did not answer the last time is asked last.
+            # A broker that did not answer the last time is asked last.
             brokers.sort(key=lambda broker: (broker in self._unresponsive, random.random()))
             last_error = self._find_coordinator(budget, brokers)
             if self._coordinator is None:
@@ -144,11 +147,11 @@ class OffsetsCoordinatorClient:
         return self._coordinator
 
     def _find_coordinator(self, budget: RetryBudget, brokers: Sequence[BrokerAddress]) -> str:
-        """Ask one broker after the other who the coordinator is, and connect to that; why not, if that failed."""
+        """Ask one broker after the other for the coordinator, and connect to it; return the error if that failed."""
         last_error = "no broker is registered in ZooKeeper (/brokers/ids)"
         too_old = 0
         for number, broker in enumerate(brokers):
-            # One that swallows packets must leave time for the others.
+            # A broker that drops packets must leave time for the others.
             share_ms = max(LOOKUP_TIMEOUT_MS_MIN, budget.remaining_ms() // (len(brokers) - number))
             try:
                 found = self._find_coordinator_from(budget, broker, min(LOOKUP_TIMEOUT_MS, share_ms))
@@ -174,7 +177,7 @@ class OffsetsCoordinatorClient:
     def _find_coordinator_from(
         self, budget: RetryBudget, broker: BrokerAddress, timeout_ms: int
     ) -> BrokerAddress | ErrorCode | None:
-        """Who the coordinator is; None when the broker does not know such a question (0.8.0, 0.8.1)."""
+        """Return the coordinator; None if the broker does not support the request (0.8.0, 0.8.1)."""
         for _ in range(2):
             connection = self._open(budget, broker, timeout_ms)
             ranges = negotiate(connection, timeout_ms)
@@ -182,8 +185,8 @@ class OffsetsCoordinatorClient:
             try:
                 found = find_coordinator(connection, ranges, self._settings.group, timeout_ms)
             except BrokerConnectionError as error:
-                # Before 0.8.2 a broker closes the connection on a question that it does not know; so does one that
-                # is just going down: it is asked twice.
+                # Before 0.8.2 a broker closes the connection at an unknown request; so does a broker that is stopping.
+                # So it is asked twice.
                 if not ranges.is_assumed or error.reason is not ConnectionFailureReason.CLOSED:
                     raise
                 self.disconnect()
@@ -194,7 +197,7 @@ class OffsetsCoordinatorClient:
         return None
 
     def _connect_to(self, budget: RetryBudget, found: BrokerAddress, asked: BrokerAddress) -> str:
-        """Connect to the coordinator, unless it is the one that was asked."""
+        """Connect to the coordinator, reusing the connection if it is the broker that was asked."""
         if self._coordinator is None:
             timeout_ms = min(self._settings.socket_timeout_ms, budget.remaining_ms())
             try:
@@ -216,12 +219,12 @@ class OffsetsCoordinatorClient:
         )
         with self._lock:
             self._connection = connection
-        # Whoever cancelled it may have come before there was a connection to close.
+        # The cancel may have come before there was a connection to close.
         budget.remaining_ms()
         return connection
 
     def disconnect(self) -> None:
-        """End the conversation: the coordinator is looked for anew."""
+        """Close the connection: the coordinator is searched for again."""
         with self._lock:
             connection, self._connection = self._connection, None
         self._coordinator = None
@@ -236,7 +239,7 @@ class OffsetsCoordinatorClient:
 
 
 def is_closed_by_peer(connection: Connection) -> bool:
-    """Whether the other side has ended a conversation in which no answer is due."""
+    """Whether the other side has closed a connection on which no response is pending."""
     try:
         return connection.has_response(0)
     except (*BROKER_ERRORS, ConnectorClosed):

@@ -1,8 +1,8 @@
-"""Many partitions asked for in several questions, each sent while the answer to the one before is taken apart.
+"""Splits many partitions into several requests, each sent while the response to the previous one is parsed.
 
-A broker works on one question of a connection at a time, and reads the next when it has sent its answer.  So a question
-that is asked ahead must be small enough to lie in the broker's socket meanwhile: else it would wait for us to read, and
-we for it.
+A broker processes one request of a connection at a time, and reads the next one after it has sent its response.  So a
+pipelined request must be small enough to fit into the broker's socket buffer: otherwise both sides would wait for the
+other to read.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 PARTITIONS_BYTES_MAX = 16 * 1024
-"""Of the partitions in one question: a sixth of a broker's socket (``socket.receive.buffer.bytes`` as shipped)."""
+"""Bytes of the partitions in one request: a sixth of a broker's socket buffer (default
+``socket.receive.buffer.bytes``)."""
 
 TOPIC_OVERHEAD_BYTES = 6
 PARTITION_OVERHEAD_BYTES = 4
-"""What stands in a question for each, besides the name."""
+"""Bytes in a request for each, besides the name."""
 
 REQUESTS_IN_FLIGHT_MAX = 2
-"""Questions that have no answer yet."""
+"""Requests without a response."""
 
 
 def split_partitions(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    """Cut into questions, in their order; at least one.  Those of one topic should stand together."""
+    """Split into requests, in their order; at least one.  Partitions of one topic should be adjacent."""
     some: list[TopicPartition] = []
     size = 0
     topic: str | None = None
@@ -50,7 +51,7 @@ def split_partitions(partitions: Collection[TopicPartition]) -> Iterator[list[To
 def send_pipelined(
     connection: Connection, api: Api[Q, R], version: int, questions: Iterable[Q], timeout_ms: int
 ) -> Iterator[R]:
-    """The answers, in the order of the questions; ``timeout_ms`` for each.  All of them must be taken.
+    """Yield the responses, in the order of the requests; ``timeout_ms`` for each.  The caller must take all of them.
 
     Raises what ``Connection.send`` and ``receive`` raise.
     """

@@ -3,8 +3,8 @@
     table --fields, numbers, headers--> buffers --__arrow_c_array__--> pyarrow, polars, DuckDB ...
     records, without the compiled modules ----'
 
-Nothing is made before it is asked for.  The buffers have the layout of Arrow's binary arrays: all values one after the
-other, and where each ends.
+Each buffer is built when it is first used.  The buffers have the layout of Arrow's binary arrays: all values one
+after the other, and the end of each.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 ARROW_MODULE = extensions.load("zkconsumer.base._arrow")
 
 RECORD_BATCH_RECORDS_MAX = 10_000
-"""Records of a batch at most, unless the program says otherwise."""
+"""Default for the maximum number of records in a batch."""
 
 RECORD_BATCH_BYTES_MAX = 1024 * 1024
-"""Bytes of the keys and values of a batch at most, unless the program says otherwise; one record may be larger."""
+"""Default for the maximum bytes of the keys and values in a batch; a single record may be larger."""
 
 
 class ByteColumnBuffers(NamedTuple):
-    """Byte fields one after the other: where each ends behind a 0 (int32), the bytes, one bit for each that is not null
-    (None: none is null), and how many are null."""
+    """Byte fields one after the other: a 0 and the end of each (int32), the bytes, one bit for each that is not null
+    (None: none is null), and the number of nulls."""
 
     ends: bytes
     data: bytes
@@ -44,7 +44,7 @@ class ByteColumnBuffers(NamedTuple):
 
 
 class BatchColumns(Protocol):
-    """Where the columns of a batch come from."""
+    """The source of the columns of a batch."""
 
     def __len__(self) -> int: ...
 
@@ -56,14 +56,14 @@ class BatchColumns(Protocol):
     def values(self) -> ByteColumnBuffers: ...
 
     def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
-        """Where the headers of each record end behind a 0 (int32); names; values."""
+        """A 0 and the end of the headers of each record (int32); names; values."""
 
     def records(self, low: int, high: int) -> list[Record]:
         """Some of the records as objects."""
 
 
 class TableColumns:
-    """The rows of a table (``wire.tables``)."""
+    """The rows of a table (``wire.record_tables``)."""
 
     def __init__(self, data: Any, rows: bytes, count: int) -> None:
         self._data, self._rows, self._count = data, rows, count
@@ -108,7 +108,7 @@ class TableColumns:
 
 
 class RecordColumns:
-    """Records that were read one by one."""
+    """Records that were decoded one by one."""
 
     def __init__(self, records: list[Record]) -> None:
         self._records = records
@@ -166,8 +166,8 @@ def _headers_of(ends: bytes, names: Any, values: Any) -> list[tuple[tuple[str, b
 class ByteColumn(Sequence["bytes | None"]):
     """Byte fields of many records: ``column[i]`` is bytes, or None for null.
 
-    ``data`` has the bytes of all fields one after the other (null fields have none), ``bounds`` one int32 more than
-    there are fields: field ``i`` is ``data[bounds[i]:bounds[i + 1]]``.  ``null_count``: how many are null.
+    ``data`` has the bytes of all fields one after the other (null fields have none).  ``bounds`` has one int32 more
+    than there are fields: field ``i`` is ``data[bounds[i]:bounds[i + 1]]``.  ``null_count``: the number of nulls.
     """
 
     def __init__(self, gathered: ByteColumnBuffers) -> None:
@@ -202,9 +202,9 @@ class ByteColumn(Sequence["bytes | None"]):
 class RecordBatch(Sequence[Any]):
     """Records of one partition, in order of offset; at least one.  ``batch[i]`` is a ``MessageAndMetadata``.
 
-    A batch is handed out as a whole.  It counts as consumed when the program asks the stream for more, and
-    ``done_through`` says before that how far the program is: a commit covers as much, and a partition that is taken
-    away waits for the rest as it waits for one message (``rebalance.drain.timeout.ms``).
+    A batch is delivered as a whole.  It counts as consumed when the program asks the stream for more.  Before that,
+    ``acknowledge_through`` sets how far the program is: a commit covers that part, and a partition that is revoked
+    waits for the rest as it waits for one message (``rebalance.drain.timeout.ms``).
 
     ``topic``, ``partition``; ``first_offset``, ``last_offset``.  ``offsets``, ``timestamps`` (ms since 1970, -1 in
     message format 0): int64 buffers.  ``timestamp_types``: int32 (0 producer, 1 log append, -1 none).  ``keys``,
@@ -298,14 +298,14 @@ class RecordBatch(Sequence[Any]):
 
     @property
     def is_owned(self) -> bool:
-        """Whether the partition still belongs to this stream.  If not, another member reads these records too, unless
+        """Whether this stream still owns the partition.  If not, another member reads these records too, unless
         the program goes on with them before ``rebalance.drain.timeout.ms`` has passed."""
         return self._info.is_live and self._info.resets == self._resets
 
     def acknowledge_through(self, offset: int) -> None:
-        """The program is done with the records up to this offset; a commit covers them from now on.
+        """Acknowledge the records up to this offset; a commit covers them from now on.
 
-        Has no effect once the program has asked the stream for more.  Raises ``ValueError`` for an offset outside of
+        Has no effect after the program has asked the stream for more.  Raises ``ValueError`` for an offset outside of
         the batch.
         """
         if not self.first_offset <= offset <= self.last_offset:
@@ -315,7 +315,7 @@ class RecordBatch(Sequence[Any]):
     # --- Arrow ------------------------------------------------------------------------------------------------------
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        """Arrow's PyCapsule interface; ``requested_schema`` is not looked at, as the interface allows."""
+        """Arrow's PyCapsule interface; ``requested_schema`` is ignored, as the interface allows."""
         if ARROW_MODULE is None:
             return self._pyarrow_capsules()
         found: tuple[Any, Any] = ARROW_MODULE.capsules(self._node())
@@ -354,7 +354,7 @@ class RecordBatch(Sequence[Any]):
 
 
 def _utf8_names(names: ByteColumnBuffers) -> ByteColumnBuffers:
-    """The same as UTF-8, with what is none replaced, as the Java client reads it."""
+    """The same as UTF-8, with invalid bytes replaced, as the Java client reads them."""
     if names.data.isascii():
         return names
     column = ByteColumn(names)
@@ -378,7 +378,7 @@ def _timestamp_validity(types: memoryview[int]) -> tuple[bytes | None, int]:
 
 
 def _pyarrow_array(pa: Any, node: tuple[Any, ...]) -> Any:
-    """The same array by pyarrow."""
+    """The same array, made with pyarrow."""
     form, _, _, length, nulls, buffers, children = node
     made = [None if each is None else pa.py_buffer(each) for each in buffers]
     inside = [_pyarrow_array(pa, child) for child in children]

@@ -1,36 +1,36 @@
-"""``RecordDelivery``: decides which record a stream gives next, and when that record counts as consumed.
+"""``RecordDelivery``: decides which record a stream returns next, and when that record counts as consumed.
 
 The contract
 ------------
 An exception may come between any two bytecodes of the iterating thread: Ctrl-C, a signal handler that raises, also
-while the thread waits.  (An implementation in C keeps the same contract.)  Then each record is in one of two states:
+while the thread waits.  (The implementation in C keeps the same contract.)  Then each record is in one of two states:
 
-*undelivered*  The next call gives it.  It is not counted as consumed, and its partition can leave at once.
-*delivered*    The program has it, and it counts as consumed when the iterating thread comes back for more
+*undelivered*  The next call returns it.  It is not counted as consumed, and its partition can leave at once.
+*delivered*    The program has it, and it counts as consumed when the iterating thread asks for the next record
                (``next``, ``has_next``, ``peek``), or as ``close`` and ``commit_offsets`` describe.
 
 How the record changes from one state to the other
 --------------------------------------------------
     read          ``_next`` = (chunk, record)              ``_next`` keeps the record until it counts as consumed
-    offer         ``message_slot`` = [message]             first: from here on ``_prepared`` means "undelivered"
+    prepare       ``message_slot`` = [message]             first: from here on ``_prepared`` means "undelivered"
                   ``_prepared`` = ``_next``
                   ``info.unacknowledged_offset`` = offset  ``begin_delivery``: agrees with ``stop``, see ``chunks``
                   the lease is checked
                   ``queue.unacknowledged_since_ms``        for ``max.poll.interval.ms``; None again when the record is
-                                                           withdrawn, given back or consumed
+                                                           cancelled, undelivered or consumed
     deliver       ``message_slot.pop()``                   in C, inside of ``map.__next__`` of ``ConsumerIterator``: the
                                                            one step in which the record becomes delivered; no bytecode
                                                            of ours follows it
-    come back     ``info.acknowledge()``, ``_next`` = None, ``_prepared`` = None
+    acknowledge   ``info.acknowledge()``, ``_next`` = None, ``_prepared`` = None
 
 So, with ``_prepared`` set, the record is undelivered while ``message_slot`` is not empty, and delivered otherwise.
-Each step is one store, and each sequence may be run again from its beginning: what an exception interrupts, the next
-call (or ``close``) settles.  ``_cancel_prepared`` undoes an offer, and runs already while the exception passes, so that
-a partition which leaves need not wait for the program to call again.
+Each step is one store, and each sequence may be run again from its beginning: if an exception interrupts it, the next
+call (or ``close``) completes it.  ``_cancel_prepared`` undoes a prepare step, and already runs while the exception
+propagates, so that a partition which leaves need not wait for the program to call again.
 
-What remains is CPython's own: after the builtin ``next(iterator)``, as after every call of a function in C, CPython
-handles signals before the program's next bytecode, and an exception there drops the result; no iterator learns of it.
-A ``for`` statement and the method ``iterator.next()`` have no such place.
+One gap belongs to CPython itself: after the builtin ``next(iterator)``, as after every call of a function in C, CPython
+handles signals before the program's next bytecode.  An exception there drops the result, and no iterator can notice it.
+A ``for`` statement and the method ``iterator.next()`` have no such gap.
 """
 
 from __future__ import annotations
@@ -71,21 +71,21 @@ _caller_thread = _CallerThread()
 
 
 def calling_thread() -> int:
-    """A number for the calling thread that no other ever gets; the system gives those of ended threads again."""
+    """A unique number of the calling thread; the operating system reuses the ids of ended threads."""
     return _caller_thread.number
 
 
 class RecordDelivery(ChunkReader[Record]):
-    """The state of one stream's iterator.  Iterating over it gives ``SLOT_INDEX`` each time a message is in
+    """The state of one stream's iterator.  Iterating over it yields ``SLOT_INDEX`` each time a message is in
     ``message_slot``.
 
     ``make(topic, partition, record, key_decoder, value_decoder)`` makes the message.
 
-    ``_next``     the record that comes next.  Of a batch, None: it is read again if it was not delivered.
-    ``_prepared``  the record in ``message_slot``, or in the program's hands; of a batch, its last record.
-    ``_done``     the last record of a batch, and the offset up to which the program is done with it.
+    ``_next``     the record that comes next.  None for a batch: it is read again if it was not delivered.
+    ``_prepared``  the record in ``message_slot``, or delivered to the program; of a batch, its last record.
+    ``_done``     the last record of a batch, and the offset up to which the program has acknowledged it.
     ``_calling_thread``   the number of the thread whose call runs.  An exception at the end of a call may leave it
-                  set, so ``_check_thread`` looks for the running call before it refuses another one.
+                  set, so ``_check_thread`` checks whether that call still runs before it rejects another one.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class RecordDelivery(ChunkReader[Record]):
         wrap: Callable[[Any], Any] | None = None,
         gather: Callable[[FetchedDataChunk, Record], tuple[RecordBatch, Record]] | None = None,
     ) -> int:
-        """Put the next message, or what ``wrap`` makes of it, into ``message_slot``; gives ``SLOT_INDEX``, its index.
+        """Put the next message, or the result of ``wrap``, into ``message_slot``; returns ``SLOT_INDEX``, its index.
 
-        ``gather`` makes a batch that begins with the record, and gives its last record as well.
+        ``gather`` makes a batch that begins with the record, and returns its last record as well.
         """
         number = _caller_thread.number
         if self._calling_thread:
@@ -161,7 +161,7 @@ class RecordDelivery(ChunkReader[Record]):
                     self._calling_thread = NO_THREAD
                     return SLOT_INDEX
                 self._queue.unacknowledged_since_ms = None
-                chunk.info.undeliver()  # a signal handler closed the connector just now, which withdrew the offer
+                chunk.info.undeliver()  # a signal handler closed the connector just now, which cancelled it
         except BaseException:
             self._cancel_prepared()
             self._calling_thread = NO_THREAD
@@ -173,7 +173,7 @@ class RecordDelivery(ChunkReader[Record]):
         self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any],
         chunk: FetchedDataChunk, record: Record,
     ) -> tuple[RecordBatch, Record]:  # fmt: skip
-        """A batch that begins with this record, and its last record."""
+        """Return a batch that begins with this record, and its last record."""
         records = self._batch_records(chunk, record, max_records, max_bytes)
         info, last, resets = chunk.info, records[-1], chunk.resets
 
@@ -187,12 +187,12 @@ class RecordDelivery(ChunkReader[Record]):
         return RecordBatch(info.tp.topic, info.tp.partition, fields, info, make_message, done_through), last
 
     def _batch_records(self, chunk: FetchedDataChunk, first: Record, max_records: int, max_bytes: int) -> list[Record]:
-        """The records of a batch.  The chunk is opened again for the next batch, so that an interruption loses none."""
+        """Return the records of a batch.  The next batch opens the chunk again, so that an interruption loses none."""
         found, self._open, self._next, self._resumable_chunk = self._open, None, None, None
         records, size = [first], _size_of(first)
         if found is None:
             return records
-        with contextlib.suppress(InvalidMessageException, UnsupportedCodec):  # the next call meets it again
+        with contextlib.suppress(InvalidMessageException, UnsupportedCodec):  # the next call raises it
             for record in itertools.islice(found[1], max_records - 1):
                 size += _size_of(record)
                 if size > max_bytes:
@@ -202,7 +202,8 @@ class RecordDelivery(ChunkReader[Record]):
         return records
 
     def peek(self, with_message: bool) -> Any:
-        """The message that ``offer`` would give (True, unless it is wanted); None: the stream has ended."""
+        """Return the message that ``prepare_next`` would deliver (True, if it is not wanted); None: the stream has
+        ended."""
         number = _caller_thread.number
         if self._calling_thread:
             self._check_thread(number)
@@ -218,24 +219,24 @@ class RecordDelivery(ChunkReader[Record]):
             self._calling_thread = NO_THREAD
 
     def _message(self, info: PartitionTopicInfo, record: Record) -> Any:
-        """What a program gets of this record."""
+        """Make the message of this record."""
         return self._make(info.tp.topic, info.tp.partition, record, self._key_decoder, self._value_decoder)
 
     def batches(
         self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
     ) -> Iterator[RecordBatch]:
-        """An iterator over batches; it and the iterator over messages go on where the other one is."""
+        """An iterator over batches; it and the iterator over messages continue at the same position."""
         return map(self.message_slot.pop, _BatchSource(self, max_records, max_bytes, make_message))
 
-    # --- the record in hand -------------------------------------------------------------------------------------
+    # --- the delivered record -----------------------------------------------------------------------------------
 
     @property
     def delivered(self) -> tuple[FetchedDataChunk, Record] | None:
-        """The record that the program has, and has not come back from."""
+        """The record that was delivered and is not acknowledged."""
         return None if self.message_slot else self._prepared
 
     def acknowledge(self) -> None:
-        """Count the record in hand as consumed."""
+        """Count the delivered record as consumed."""
         if self.message_slot:
             self._cancel_prepared()
         elif self._prepared is not None:
@@ -246,7 +247,8 @@ class RecordDelivery(ChunkReader[Record]):
             self._prepared = None
 
     def undeliver(self) -> None:
-        """Count the record in hand as not consumed; the next call gives it again, if its partition is still ours."""
+        """Count the delivered record as not consumed; the next call returns it again, if this member owns its
+        partition."""
         if self.message_slot:
             self._cancel_prepared()
         elif self._prepared is not None:
@@ -262,7 +264,10 @@ class RecordDelivery(ChunkReader[Record]):
         return found[0].info, done if record is found[1] else found[1].offset + 1
 
     def _cancel_prepared(self) -> None:
-        """Undo an offer that was not taken out of ``message_slot``.  The order matters: see the head of this file."""
+        """Undo a prepare step whose message is still in ``message_slot``.
+
+        The order matters: see the head of this file.
+        """
         if self.message_slot:
             self._queue.unacknowledged_since_ms = None
             if self._prepared is not None:
@@ -298,7 +303,8 @@ class RecordDelivery(ChunkReader[Record]):
             self._check_thread(_caller_thread.number)
 
     def _check_thread(self, number: int) -> None:
-        """Raise ``UsageError`` if another call is running; an exception may have ended that of ``_calling_thread``."""
+        """Raise ``UsageError`` if another call is running; an exception may have ended the call of
+        ``_calling_thread``."""
         here = sys._getframe(1)
         for top in sys._current_frames().values():
             frame: FrameType | None = top
@@ -310,7 +316,7 @@ class RecordDelivery(ChunkReader[Record]):
 
 
 _ITERATOR_CALLS = frozenset({RecordDelivery.prepare_next.__code__, RecordDelivery.peek.__code__})
-"""What runs while a thread is inside of an iterator."""
+"""The functions that run while a thread is inside of an iterator."""
 
 if TYPE_CHECKING:
 
@@ -324,7 +330,7 @@ else:
 
 
 class _MessageSource:
-    """Has the delivery put what ``wrap`` makes of each message into its outbox."""
+    """Makes the delivery put the result of ``wrap`` for each message into its slot."""
 
     def __init__(self, delivery: RecordDelivery, wrap: Callable[[Any], Any]) -> None:
         self._delivery = delivery
@@ -338,7 +344,7 @@ class _MessageSource:
 
 
 class _BatchSource:
-    """Has the delivery put one batch after the other into its outbox."""
+    """Makes the delivery put one batch after the other into its slot."""
 
     def __init__(
         self, delivery: RecordDelivery, max_records: int, max_bytes: int, make: Callable[[str, int, Record], Any]
@@ -358,8 +364,8 @@ def _size_of(record: Record) -> int:
 
 
 class RecordIterator(TypedMap[M]):
-    """An iterator whose ``__next__`` runs in C: ``outbox.pop(LAST)``, after ``delivery.offer`` has put a message there,
-    or what ``wrap`` makes of it."""
+    """An iterator whose ``__next__`` runs in C: ``message_slot.pop(SLOT_INDEX)``, after ``prepare_next`` has put a
+    message there, or the result of ``wrap``."""
 
     delivery: RecordDelivery
 
@@ -371,7 +377,7 @@ class RecordIterator(TypedMap[M]):
         return made
 
     def next(self) -> M:
-        """``__next__`` without the place where CPython itself can drop the result: see the head of this file."""
+        """``__next__`` without the gap in which CPython itself can drop the result: see the head of this file."""
         before = self.delivery.delivered
         try:
             return self.__next__()

@@ -1,8 +1,8 @@
-"""What brokers of each release speak, and in what they differ, as a table: for those that this repository plays.  Pure.
+"""The API versions and the behaviour of brokers of each release, as a table, for the brokers in this repository.  Pure.
 
-The versions are those that real brokers of the release answer to ApiVersions (before 0.10 none can be asked: those that
-it understands), of the APIs that a broker here has; every difference was seen on a real one.  Who plays less takes
-``BrokerRelease.narrowed``.  In what their coordinators differ stands in ``bridge.coordinator.behaviour``.
+The versions are those of real brokers' ApiVersions responses (before 0.10: those that the broker accepts), of the APIs
+that a broker here has; every difference was seen on a real broker.  ``BrokerRelease.restricted_to`` makes a broker with
+fewer APIs.  The differences of their coordinators are in ``bridge.coordinator.behaviour``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from zkconsumer.wire.schemas import (
 )
 
 MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -3, -4, -5
-"""Times of ListOffsets that mean something else: the record with the highest timestamp, and two of tiered storage."""
+"""Special times of ListOffsets: the record with the highest timestamp, and two of tiered storage."""
 
 
 class IntroducedIn(NamedTuple):
-    """The release of brokers and the version of an API that something came with."""
+    """The release of brokers and the version of an API that introduced something."""
 
     release: tuple[int, ...]
     version: int
@@ -78,95 +78,98 @@ class BrokerRelease:
 
     @property
     def has_api_versions(self) -> bool:
-        """Whether the broker can be asked what it speaks (0.10.0, KIP-35)."""
+        """Whether the broker supports ApiVersions (0.10.0, KIP-35)."""
         return API_VERSIONS.key in self.ranges
 
     @property
     def reports_api_versions_range(self) -> bool:
-        """A refused ApiVersions still says which versions of ApiVersions are known (2.4, KIP-511)."""
+        """Whether a rejected ApiVersions response contains the supported versions of ApiVersions (2.4, KIP-511)."""
         return self.version >= (2, 4)
 
     @property
     def accepts_newer_versions(self) -> bool:
-        """A version above the range is read and answered in the layout of the highest one, if it can be read so."""
+        """Whether a request above the range is read and answered in the highest version, if it can be read so."""
         return self.version < (0, 10)
 
     @property
     def ignores_invalid_frames(self) -> bool:
-        """What cannot be read is passed over in silence; other releases close the connection on it."""
+        """Whether an invalid frame is ignored silently; other releases close the connection."""
         return (0, 9) <= self.version < (0, 10)
 
     @property
     def requires_client_id(self) -> bool:
-        """A request about a group without a client id ends the connection."""
+        """Whether a request about a group without a client id ends the connection."""
         return (0, 9) <= self.version < (0, 10)
 
     @property
     def supports_invalid_record_error(self) -> bool:
-        """Error 87 tells a record that is sound and not allowed from one that is damaged (2.4, KIP-467)."""
+        """Whether error 87 separates a valid record that is not allowed from a damaged one (2.4, KIP-467)."""
         return self.version >= (2, 4)
 
     @property
     def disconnects_on_invalid_batches(self) -> bool:
-        """Produce v3 and later with anything but one batch of format 2 cannot be read at all (until 2.4)."""
+        """Whether Produce v3 and later cannot be read with anything but one batch of format 2 (until 2.4)."""
         return self.version < (2, 4)
 
     @property
     def unknown_producer_error(self) -> ErrorCode | None:
-        """A producer that is not known any more is out of order (0.11), told so (1.0), and goes on (2.5, KIP-360)."""
+        """The error for an unknown producer: out of order (0.11), unknown producer (1.0), none (2.5, KIP-360)."""
         if self.version >= (2, 5):
             return None
         return UNKNOWN_PRODUCER_ID if self.version >= (1,) else OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @property
     def converts_lazily(self) -> bool:
-        """An answer in an older format is as long as the stored bytes: cut there, or filled up with a false entry."""
+        """Whether a response in an older format has the length of the stored bytes: cut, or filled up with a false
+        entry."""
         return self.version >= (2,)
 
     @property
     def omits_unconvertible_entry(self) -> bool:
-        """A first entry that does not fit, and would have to be converted, is left out; older ones send its head."""
+        """Whether a first entry that does not fit, and needs conversion, is omitted; older brokers send its
+        beginning."""
         return self.version >= (2, 1)
 
     @property
     def returns_last_stable_offset(self) -> bool:
-        """Also to readers that do not ask for committed records only; older ones say −1."""
+        """Whether readers without ``read_committed`` receive it too; older brokers return −1."""
         return self.version >= (2, 1)
 
     @property
     def supports_group_members(self) -> bool:
-        """Groups have members, and while some are there nobody else may commit (0.9)."""
+        """Whether groups have members, and only they may commit while there are any (0.9)."""
         return self.version >= (0, 9)
 
     @property
     def checks_topics_of_commits(self) -> bool:
-        """A commit in Kafka's own store for a topic that does not exist is refused; 0.8.2 keeps it."""
+        """Whether a commit in Kafka's own store for a topic that does not exist is rejected; 0.8.2 stores it."""
         return self.version >= (0, 9)
 
     @property
     def checks_partitions_of_commits(self) -> bool:
-        """A commit for a partition that does not exist is refused; older ones look at the topic only."""
+        """Whether a commit for a partition that does not exist is rejected; older brokers check only the topic."""
         return self.version >= (2,)
 
     @property
     def checks_partitions_of_fetches(self) -> bool:
-        """OffsetFetch v1 answers error 3 for partitions that do not exist; later ones say that nothing is stored."""
+        """Whether OffsetFetch v1 answers error 3 for partitions that do not exist; later brokers return "nothing
+        stored"."""
         return self.version < (0, 9)
 
     def is_special_timestamp(self, time_ms: int) -> bool:
-        """Whether a time of ListOffsets below −2 is no time to the broker, but one of ``SPECIAL_TIMESTAMPS``."""
+        """Whether a time of ListOffsets below −2 is one of ``SPECIAL_TIMESTAMPS`` to the broker."""
         return time_ms in SPECIAL_TIMESTAMPS and self.version >= SPECIAL_TIMESTAMPS[time_ms].release
 
     def rejects_timestamp(self, time_ms: int, version: int) -> bool:
-        """Whether ListOffsets of this version is too old for what the time means to the broker (35)."""
+        """Whether this version of ListOffsets is too old for the special time (error 35)."""
         return self.is_special_timestamp(time_ms) and version < SPECIAL_TIMESTAMPS[time_ms].version
 
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
-        """The versions of an API; None: it is not known."""
+        """The versions of an API; None: it is not supported."""
         return self.ranges.get(api.key)
 
     def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> BrokerRelease:
-        """The same release with only these APIs, each up to the version beside it."""
+        """The same release with only these APIs, each up to the given version."""
         spans = {api.key: (self.ranges[api.key], highest) for api, highest in apis.items() if api.key in self.ranges}
         ranges = {key: VersionRange(span.lowest, min(span.highest, highest)) for key, (span, highest) in spans.items()}
         return replace(self, ranges=MappingProxyType(ranges))

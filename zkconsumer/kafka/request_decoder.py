@@ -1,6 +1,6 @@
-"""Whether a frame is a request that a broker of some release reads, and what becomes of it if not.  Pure.
+"""Decides whether a broker of a release can read a frame as a request, and what it does if not.  Pure.
 
-For the brokers that this repository plays, fake ones and the development broker.
+For the brokers in this repository: the fake ones and the development broker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _GROUP_APIS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """A request; ``version`` is the one in whose layout it was read, and is answered."""
+    """A request; ``version`` is the version in which it was read, and is answered."""
 
     api: Api[Any, Any]
     version: int
@@ -57,13 +57,13 @@ class DecodedRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedVersionResponse:
-    """The answer's frame, without looking at the body."""
+    """The frame of the response; the body was not read."""
 
     frame: bytes
 
 
 class InvalidFrameAction(Enum):
-    """What becomes of a frame that is no request for this release."""
+    """What a broker does with a frame that is not a request for this release."""
 
     CLOSE_CONNECTION = "the connection ends"
     IGNORE = "nothing is said, and the next frame is looked at (0.9)"
@@ -73,7 +73,7 @@ DecodeResult: TypeAlias = DecodedRequest | UnsupportedVersionResponse | InvalidF
 
 
 def decode_frame(frame: bytes, release: BrokerRelease) -> DecodeResult:
-    """What to do with a frame (without its size)."""
+    """Decide what to do with a frame (without its size)."""
     unreadable = InvalidFrameAction.IGNORE if release.ignores_invalid_frames else InvalidFrameAction.CLOSE_CONNECTION
     try:
         header = decode_request_header(frame)
@@ -101,7 +101,7 @@ def decode_frame(frame: bytes, release: BrokerRelease) -> DecodeResult:
 
 
 def api_versions_response(release: BrokerRelease) -> ApiVersionsResponse:
-    """What the release speaks, as far as it is here."""
+    """The supported versions of the release, as far as they are implemented here."""
     rows = [
         ApiVersion(api_key=key, min_version=known.lowest, max_version=known.highest)
         for key, known in sorted(release.ranges.items())
@@ -110,7 +110,7 @@ def api_versions_response(release: BrokerRelease) -> ApiVersionsResponse:
 
 
 def api_versions_error_response(release: BrokerRelease) -> ApiVersionsResponse:
-    """The answer to a version of ApiVersions that the release does not know; goes out in the layout of version 0."""
+    """The response to an ApiVersions version that the release does not support; in the layout of version 0."""
     rows = [row for row in api_versions_response(release).api_keys if row.api_key == API_VERSIONS.key]
     return ApiVersionsResponse(
         error_code=UNSUPPORTED_VERSION.code, api_keys=rows if release.reports_api_versions_range else []

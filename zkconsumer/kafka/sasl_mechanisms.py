@@ -1,11 +1,11 @@
-"""What each SASL mechanism says: the first message, an answer to every challenge, and whether the broker is believed.
+"""The SASL mechanisms: the first message, the response to every challenge, and whether the broker has proved itself.
 
-Nothing here sends: ``login`` carries the messages.  A mechanism is made anew for every login.
+Nothing here sends messages: ``sasl_transport`` does.  Every login has a new mechanism object.
 
-    PLAIN          user and password, as they are: only under TLS, or on a network that nobody reads
-    SCRAM-SHA-…    a proof of the password; the broker proves that it knows it as well (RFC 5802)
-    OAUTHBEARER    a token that the program gets (RFC 7628)
-    GSSAPI         Kerberos (RFC 4752); needs the package gssapi
+    PLAIN          user and password in plain text: only under TLS, or on a network where no other party can read
+    SCRAM-SHA-…    a proof of the password; the broker also proves that it has the password (RFC 5802)
+    OAUTHBEARER    a token that the program supplies (RFC 7628)
+    GSSAPI         Kerberos (RFC 4752); requires the package gssapi
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from zkconsumer.errors import InvalidConfigException, RemoteProtocolError, SaslA
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 SCRAM_ITERATIONS_MAX = 100_000
-"""How often a broker may make us hash the password; brokers take 4096 to 16384."""
+"""The maximum number of hash iterations that a broker may demand; brokers accept 4096 to 16384."""
 
 BROKER_MESSAGE_CHARS_MAX = 300
-"""How much of a broker's own explanation is quoted."""
+"""How many characters of a broker's own error text are quoted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Who we are; secrets are shown nowhere.  ``oauth_token`` is called for each login."""
+    """The credentials; secrets are never shown.  ``oauth_token`` is called for each login."""
 
     mechanism: str
     username: str = ""
@@ -38,7 +38,7 @@ class SaslSettings:
     oauth_token: Callable[[], str] | None = field(default=None, repr=False)
 
     def new_mechanism(self, host: str) -> KafkaSaslMechanism:
-        """A mechanism for one login at this broker.  ``InvalidConfigException``: something that it needs is missing."""
+        """A mechanism for one login at this broker.  ``InvalidConfigException``: a required part is missing."""
         match self.mechanism:
             case "PLAIN":
                 return PlainMechanism(self.username, self.password)
@@ -48,13 +48,13 @@ class SaslSettings:
                 return OAuthBearer(self.oauth_token)
             case "GSSAPI":
                 return KafkaGssapi(self.kerberos_service, host)
-        raise InvalidConfigException(f"sasl.mechanism={self.mechanism} is not known")
+        raise InvalidConfigException(f"sasl.mechanism={self.mechanism} is not supported")
 
     def check(self) -> None:
-        """Raise ``InvalidConfigException`` now for what would stop every login."""
+        """Raise ``InvalidConfigException`` for errors that would stop every login."""
         if self.mechanism == "OAUTHBEARER" and self.oauth_token is None:
             raise InvalidConfigException(
-                "sasl.mechanism=OAUTHBEARER: somebody must get the tokens; give the connector oauth_token=, a "
+                "sasl.mechanism=OAUTHBEARER needs a source of tokens: give the connector oauth_token=, a "
                 "function without arguments that returns one (the command line cannot)"
             )
         if self.mechanism == "GSSAPI":
@@ -65,22 +65,22 @@ class KafkaSaslMechanism(Protocol):
     """One login."""
 
     def initial_response(self) -> bytes:
-        """What we say before the broker says anything."""
+        """The first message of the client."""
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        """What we say to a challenge; None: the broker has proved itself, and nothing is left to say.
+        """The client's response to a challenge; None: the broker has proved itself, and the login is complete.
 
-        Raises ``SaslAuthenticationException`` when the broker refuses, or has not proved itself, and
-        ``RemoteProtocolError`` for what the mechanism does not allow.
+        Raises ``SaslAuthenticationException`` when the broker rejects the login, or has not proved itself, and
+        ``RemoteProtocolError`` for a message that the mechanism does not allow.
         """
 
     @property
     def is_complete(self) -> bool:
-        """Whether the broker has proved all that it must; a broker that stops before that is not believed."""
+        """Whether the broker has proved itself; a login that the broker ends before that fails."""
 
     @property
     def final_message_unanswered(self) -> bool:
-        """Whether our last message needs no answer where messages are bare; with SaslAuthenticate each has one."""
+        """Whether the last message has no response when messages are raw; with SaslAuthenticate each one has."""
 
 
 class PlainMechanism:
@@ -97,7 +97,7 @@ class PlainMechanism:
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise RemoteProtocolError("SASL PLAIN: the broker asks something more, and PLAIN has only one message")
+            raise RemoteProtocolError("SASL PLAIN: the broker sent a challenge, but PLAIN has only one message")
         return None
 
 
@@ -147,7 +147,7 @@ class Scram:
 
 
 class OAuthBearer:
-    """RFC 7628; a refusal is a challenge with the reason, to which a lone 0x01 must be answered."""
+    """RFC 7628; a rejection is a challenge with the reason, and the client must respond with a single 0x01."""
 
     is_complete = True
     final_message_unanswered = False
@@ -161,18 +161,18 @@ class OAuthBearer:
         try:
             token = self._oauth_token()
         except Exception as error:
-            # The program's own function: whatever it raises is told.
+            # The program's own function: any exception of it is reported.
             raise SaslAuthenticationException(
                 f"OAUTHBEARER: oauth_token failed: {type(error).__name__}; see the cause"
             ) from error
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
             raise SaslAuthenticationException(
-                "OAUTHBEARER: oauth_token gave no token: a text of visible ASCII characters is needed"
+                "OAUTHBEARER: oauth_token returned no token: return a text of visible ASCII characters"
             )
         return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
-        # The broker closes, or refuses in words, once it has this; the reason is in the challenge already.
+        # After this the broker closes the connection, or sends an error; the reason is already in the challenge.
         return b"\x01" if challenge else None
 
 
@@ -202,13 +202,13 @@ class KafkaGssapi:
     def evaluate_challenge(self, challenge: bytes) -> bytes | None:
         if self.is_complete:
             if challenge:
-                raise RemoteProtocolError("GSSAPI: the broker says something after the end")
+                raise RemoteProtocolError("GSSAPI: the broker sent a message after the end")
             return None
         try:
             return self._client.answer(challenge)
         except SecurityLayerRequired as error:
             raise RemoteProtocolError(
-                "GSSAPI: the broker insists on a security layer of Kerberos, which Kafka does not have"
+                "GSSAPI: the broker requires a security layer of Kerberos, which Kafka does not have"
             ) from error
         except KerberosError as error:
             raise self._refused(error) from error
@@ -216,8 +216,7 @@ class KafkaGssapi:
     def _refused(self, error: Exception) -> SaslAuthenticationException:
         return SaslAuthenticationException(
             f"GSSAPI: no login as a client of {self._where}: {printable_text(str(error))}; is there a ticket (klist), "
-            "and is "
-            "sasl.kerberos.service.name the service that the broker runs as?"
+            "and is sasl.kerberos.service.name the service name of the broker?"
         )
 
 
@@ -232,6 +231,6 @@ def _check_gssapi() -> None:
 
 
 def printable_text(words: str) -> str:
-    """What a broker says for people, made fit for one line."""
+    """Make a broker's error text fit on one line."""
     shown = "".join(char if char.isprintable() else " " for char in words[:BROKER_MESSAGE_CHARS_MAX])
     return f"{shown}…" if len(words) > BROKER_MESSAGE_CHARS_MAX else shown

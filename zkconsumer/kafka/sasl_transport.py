@@ -1,11 +1,11 @@
-"""SASL as a layer over a transport: logs in when it opens, and again before the broker's patience ends.
+"""SASL as a layer over a transport: logs in when it opens, and again before the login expires.
 
     ApiVersions v0 --> SaslHandshake v1 --> SaslAuthenticate, as often as the mechanism needs     Kafka 1.0 and later
-                  '--> SaslHandshake v0 --> the mechanism's messages, bare behind their length     0.10 and 0.11
+                  '--> SaslHandshake v0 --> the mechanism's raw messages after their length        0.10 and 0.11
     closed (GSSAPI only): a new connection, and the mechanism's messages at once                   0.9
 
-ApiVersions comes first because it is all that a broker tells before a login, and a broker closes the connection on a
-SaslHandshake of a version that it does not know.
+ApiVersions is sent first because it is the only request that a broker answers before a login, and a broker closes the
+connection on a SaslHandshake of an unknown version.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 LOGIN_TIMEOUT_MS = 10_000
-"""How long a login may take once the connection is up, also when ``socket.timeout.ms`` is longer."""
+"""How long a login may take after the TCP connect, also if ``socket.timeout.ms`` is longer."""
 
 LOGIN_BYTES_MAX = 512 * 1024
 """The longest message of a login, as in brokers (``sasl.server.max.receive.size``)."""
@@ -55,14 +55,14 @@ CHALLENGES_MAX = 20
 """How many challenges one login may have; Kerberos needs about four."""
 
 RENEW_AT_FRACTION = 0.85
-"""After which part of a login's lifetime it is renewed, as in Kafka's Java clients (KIP-368)."""
+"""The part of a login's lifetime after which it is renewed, as in Kafka's Java clients (KIP-368)."""
 
 
 class SaslTransport:
     """A ``Transport`` that logs in over another one, which it owns.
 
-    Besides what the one below raises: ``AuthenticationException`` for what the broker refuses, and
-    ``RemoteProtocolError`` for what no broker says.
+    Besides the exceptions of the transport below: ``AuthenticationException`` when the broker rejects the login, and
+    ``RemoteProtocolError`` for bytes that no broker sends.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SaslTransport:
             except TimeoutError:
                 raise HandshakeTimeoutError("the renewal of the SASL login") from None
 
-    # --- passed on ----------------------------------------------------------------------------------------------
+    # --- delegated ----------------------------------------------------------------------------------------------
 
     def send_all(self, data: bytes, deadline_ms: int) -> None:
         """See ``Transport``."""
@@ -140,7 +140,7 @@ class SaslTransport:
         lowest, highest = ranges.get(SASL_HANDSHAKE.key, (0, -1))
         version = min(highest, 1 if SASL_AUTHENTICATE.key in ranges else 0)
         if version < lowest:
-            raise self._login_error(f"it has no SaslHandshake that is known here (v{lowest} to v{highest})")
+            raise self._login_error(f"it has no SaslHandshake version that is supported here (v{lowest} to v{highest})")
         self._handshake(version, deadline_ms)
         if version == 0:
             self._exchange_raw(mechanism, deadline_ms)
@@ -153,7 +153,7 @@ class SaslTransport:
         self._inner.release()
         self._inner = self._make_below()
         if self._is_aborted:
-            # Whoever aborted may have reached only the transport of before.
+            # The abort may have reached only the previous transport.
             raise ConnectionAbortedError("the transport was aborted")
         self._inner.open(deadline_ms)
 
@@ -183,10 +183,10 @@ class SaslTransport:
                 raise self._login_error(f"SaslHandshake was answered {code}")
 
     def _exchange(self, mechanism: KafkaSaslMechanism, version: int, deadline_ms: int) -> int:
-        """SaslAuthenticate until both sides are content; gives the lifetime of the login, 0 for ever."""
+        """Exchange SaslAuthenticate messages until the login is complete; returns its lifetime, 0 for unlimited."""
         message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
-            assert message is not None, "asked again only with something to say"
+            assert message is not None, "the loop continues only with a message"
             request = SaslAuthenticateRequest(auth_bytes=message)
             response = self._request(SASL_AUTHENTICATE, version, request, deadline_ms)
             if response.error_code != NONE.code:
@@ -197,10 +197,10 @@ class SaslTransport:
         raise self._too_many_challenges()
 
     def _exchange_raw(self, mechanism: KafkaSaslMechanism, deadline_ms: int) -> None:
-        """The mechanism's messages without Kafka's protocol around them; a refusal is a closed connection."""
+        """Exchange the mechanism's raw messages; a rejection is a closed connection."""
         message = self._next_message(mechanism, None)
         for _ in range(CHALLENGES_MAX):
-            assert message is not None, "asked again only with something to say"
+            assert message is not None, "the loop continues only with a message"
             self._inner.send_all(len(message).to_bytes(SIZE_BYTES, "big") + message, deadline_ms)
             if mechanism.final_message_unanswered and mechanism.is_complete:
                 return
@@ -211,7 +211,7 @@ class SaslTransport:
                     raise
                 raise SaslAuthenticationException(
                     f"{self._where}: the broker closed the connection during the {self._settings.mechanism} login, "
-                    "which before Kafka 1.0 is all that it says to a wrong user or password; its log has the reason"
+                    "which is how brokers before Kafka 1.0 reject a wrong user or password; its log has the reason"
                 ) from error
             message = self._next_message(mechanism, challenge)
             if message is None:
@@ -219,7 +219,7 @@ class SaslTransport:
         raise self._too_many_challenges()
 
     def _next_message(self, mechanism: KafkaSaslMechanism, challenge: bytes | None) -> bytes | None:
-        """What the mechanism says to a challenge, or first of all; None when the login is complete."""
+        """The mechanism's response to a challenge, or its first message; None when the login is complete."""
         try:
             message = mechanism.initial_response() if challenge is None else mechanism.evaluate_challenge(challenge)
         except AuthenticationException as error:
@@ -227,7 +227,7 @@ class SaslTransport:
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self._where}: {error}") from error
         if message is None and not mechanism.is_complete:
-            raise self._login_error("it ended the login before it had proved who it is")
+            raise self._login_error("the broker ended the login before it had proved its identity")
         return message
 
     def _authentication_error(self, code: int, words: str) -> AuthenticationException:
@@ -258,7 +258,9 @@ class SaslTransport:
         data = self._frame(api.name, deadline_ms)
         answered = correlation_id_of(data)
         if answered != self._correlation_id:
-            raise RemoteProtocolError(f"{self._where}: {api.name} was answered with another request's number")
+            raise RemoteProtocolError(
+                f"{self._where}: {api.name} was answered with the correlation id of another request"
+            )
         return decode_response(api, version, data)[1]
 
     def _frame(self, what: str, deadline_ms: int) -> memoryview:

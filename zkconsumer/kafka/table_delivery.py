@@ -1,12 +1,12 @@
-"""``TableDelivery``: the hand-out of records by the compiled modules, one table of rows after the other.
+"""``TableDelivery``: delivers records with the compiled modules, one table of rows after the other.
 
-    chunk --wire.tables--> table --load--> base._delivery --Iterator.__next__--> message, message, ...
-                             ^                  |
-                             '---- _refill -----'   once a table; also waits, and raises
+    chunk --wire.record_tables--> table --load--> base._delivery --Iterator.__next__--> message, message, ...
+                                    ^                  |
+                                    '---- _refill -----'   once a table; also waits, and raises
 
-The contract is that of ``delivery``; ``_delivery.c`` has the order of the steps.  Here is what needs no speed: chunks,
-poison messages and waiting (``ChunkReader``).  Where one of the two compiled modules is missing, ``AVAILABLE`` is false
-and ``RecordDelivery`` takes the place of this class.
+The contract is in ``record_delivery``; ``_delivery.c`` has the order of the steps.  This file has the parts that need
+no speed: chunks, poison messages and waiting (``ChunkReader``).  If one of the two compiled modules is missing,
+``AVAILABLE`` is false and ``RecordDelivery`` replaces this class.
 
 An exception of a signal handler can come here, between two bytecodes, and while C code calls Python code.  The compiled
 part runs no Python code between the moment in which a record counts as delivered and the return to the program.
@@ -38,20 +38,20 @@ AVAILABLE = COMPILED_DELIVERY is not None and compiled.RECORD_DECODER is not Non
 """Whether this module can be used."""
 
 TABLE_ROWS = 1024
-"""Rows of one table: 48 KB, which stay in a core's cache with the bytes of small records."""
+"""Rows of one table: 48 KB, which fit into a core's cache together with the bytes of small records."""
 
 BATCH_ROWS_MAX = 16 * 1024
 """Rows of one table for batches."""
 
 BATCH_JOINED_BYTES_MAX = 512 * 1024
-"""Of a table for batches that is made of several compressed entries."""
+"""Rows of a table for batches that contains several compressed entries."""
 
 M = TypeVar("M")
 
 if AVAILABLE:
 
     class TableDelivery(_delivery.Delivery, ChunkReader[RecordTable]):
-        """The state of one stream's iterator; see ``_delivery.Delivery`` for what is compiled of it.
+        """The state of one stream's iterator; see ``_delivery.Delivery`` for the compiled part.
 
         ``_chunk``: the chunk that the loaded table belongs to.
         """
@@ -77,7 +77,7 @@ if AVAILABLE:
         def batches(
             self, max_records: int, max_bytes: int, make_message: Callable[[str, int, Record], Any]
         ) -> Iterator[RecordBatch]:
-            """An iterator over batches; it and the iterator over messages go on where the other one is."""
+            """An iterator over batches; it and the iterator over messages continue at the same position."""
             rows = min(max_records, BATCH_ROWS_MAX)
             if rows * ROW.size > len(self._rows):
                 self._rows = bytearray(rows * ROW.size)  # from the next chunk on
@@ -110,7 +110,7 @@ if AVAILABLE:
             return self._is_ready()
 
         def _await_lease(self) -> bool:
-            """Wait until records may be handed out; False: the partition has left, or the stream ended, meanwhile."""
+            """Wait until records may be delivered; False: the partition has left, or the stream ended, meanwhile."""
             return self._chunk is not None and self._wait_for_lease(self._chunk)
 
         def _raise_concurrent_use(self, is_same_thread: bool) -> NoReturn:
@@ -157,7 +157,7 @@ if AVAILABLE:
                 self._raise_concurrent_use(self.inside == _delivery.calling_thread())
 
     class TableIterator(_delivery.Iterator, Generic[M]):
-        """An iterator over the messages of a delivery, or over what ``wrap`` makes of them."""
+        """An iterator over the messages of a delivery, or over the results of ``wrap`` for them."""
 
         delivery: TableDelivery
 
@@ -167,7 +167,7 @@ if AVAILABLE:
             return made
 
         def next(self) -> M:
-            """``__next__`` without the place where CPython itself can drop the result: see ``delivery``."""
+            """``__next__`` without the gap in which CPython itself can drop the result: see ``record_delivery``."""
             before = self.delivery.deliveries
             try:
                 found: M = self.__next__()

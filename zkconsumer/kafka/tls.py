@@ -2,8 +2,8 @@
 
     caller --plain bytes--> TlsTransport --records--> the transport below (a socket, or a test's memory)
 
-OpenSSL works on two buffers in memory here and touches no socket, so that a deadline, an ``abort`` from another thread
-and ``wait`` mean exactly what they mean without TLS: a socket that can be read may hold nothing but a session ticket.
+OpenSSL works on two memory buffers here and not on the socket.  So a deadline, an ``abort`` from another thread
+and ``wait`` have the same meaning as without TLS: a readable socket may contain only a session ticket.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TLS_READ_BYTES = 64 * 1024
-"""How much is taken from the transport below at a time; a TLS record has at most 16 KiB."""
+"""How much is read from the transport below at a time; a TLS record has at most 16 KiB."""
 
 TLS_LARGE_READ_BYTES = 512 * 1024
-"""The same while a large answer is awaited; the memory for it stays with the connection."""
+"""The same while a large response is expected; the memory for it stays with the connection."""
 
 HANDSHAKE_TIMEOUT_MS = 10_000
-"""How long the handshake may take once the connection is up, also when ``socket.timeout.ms`` is longer."""
+"""How long the handshake may take after the TCP connect, also if ``socket.timeout.ms`` is longer."""
 
 RECORD_BYTES_MAX = 18 * 1024
-"""The longest TLS record, what encryption adds included (RFC 5246; TLS 1.3 has shorter ones)."""
+"""The longest TLS record, including the overhead of encryption (RFC 5246; TLS 1.3 has shorter ones)."""
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _DER_SEQUENCE = b"\x30"
 
-# X509_V_ERR_…: what OpenSSL holds against a certificate.
+# X509_V_ERR_…: OpenSSL's reasons to reject a certificate.
 _NOT_YET_VALID, _EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 9, 10, 62, 64
 _UNKNOWN_AUTHORITY = frozenset({2, 18, 19, 20, 21})
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files are PEM; ``ca_file`` None: the system's authorities.  Passwords are shown nowhere."""
+    """Files are PEM; ``ca_file`` None: the system's certificate authorities.  Passwords are never shown."""
 
     ca_file: str | None = None
     certificate_file: str | None = None
@@ -60,7 +60,7 @@ class TlsSettings:
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
 
     def context(self) -> ssl.SSLContext:
-        """What OpenSSL needs to know; raises ``InvalidConfigException`` for files that cannot be used."""
+        """The OpenSSL context; raises ``InvalidConfigException`` for files that cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.checks_host
         context.verify_mode = ssl.CERT_REQUIRED
@@ -70,16 +70,16 @@ class TlsSettings:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
             _check_pem(self.ca_file, "the authorities' certificates", TRUST_ADVICE)
-            _load(lambda: context.load_verify_locations(self.ca_file), self.ca_file, "holds no certificate in PEM")
+            _load(lambda: context.load_verify_locations(self.ca_file), self.ca_file, "contains no certificate in PEM")
         if self.certificate_file is not None:
             for file in dict.fromkeys((self.certificate_file, self.key_file or self.certificate_file)):
                 _check_pem(file, "our certificate and key", KEY_ADVICE)
-            # Never None: OpenSSL would ask for the password on the terminal.
+            # Never None: OpenSSL would prompt for the password on the terminal.
             password = self.key_password or ""
             _load(
                 lambda: context.load_cert_chain(str(self.certificate_file), self.key_file, password),
                 self.key_file or self.certificate_file,
-                "holds no private key in PEM that fits the certificate and that ssl.key.password opens",
+                "contains no private key in PEM that matches the certificate and that ssl.key.password decrypts",
             )
         return context
 
@@ -93,7 +93,7 @@ KEY_ADVICE = {
     "openssl pkcs12 -in keystore.p12 -nodes -out keystore.pem",
     "PKCS12": "openssl pkcs12 -in {file} -nodes -out keystore.pem",
 }
-"""The command that turns a file of Java's into one that is read here."""
+"""The command that converts a Java keystore to PEM."""
 
 
 def _check_pem(file: str, what: str, advice: dict[str, str]) -> None:
@@ -106,7 +106,7 @@ def _check_pem(file: str, what: str, advice: dict[str, str]) -> None:
     if kind:
         name = {"JKS": "a Java keystore (JKS)", "PKCS12": "a PKCS #12 file"}[kind]
         command = advice[kind].format(file=shlex.quote(file))
-        raise InvalidConfigException(f"{file}: is {name}, and only PEM is read here; convert it once with: {command}")
+        raise InvalidConfigException(f"{file}: is {name}, but only PEM is supported; convert it once with: {command}")
 
 
 def _load(action: Callable[[], object], file: str, what: str) -> None:
@@ -120,8 +120,8 @@ def _load(action: Callable[[], object], file: str, what: str) -> None:
 class TlsTransport:
     """A ``Transport`` that speaks TLS over another one, which it owns.
 
-    Besides ``OSError``, ``open`` and the receiving calls raise ``SslAuthenticationException``: one side refuses the
-    other, and trying again would be of no use.
+    Besides ``OSError``, ``open`` and the receiving calls raise ``SslAuthenticationException``: one side rejects the
+    other, and a retry is useless.
     """
 
     def __init__(self, below: Transport, context: ssl.SSLContext, host: str, port: int, clock: Clock) -> None:
@@ -138,7 +138,7 @@ class TlsTransport:
         self._start: bytes | None = None
 
     def open(self, deadline_ms: int) -> None:
-        """Connect and shake hands, in ``HANDSHAKE_TIMEOUT_MS`` at most."""
+        """Connect and do the handshake, in ``HANDSHAKE_TIMEOUT_MS`` at most."""
         self._below.open(deadline_ms)
         tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._host)
         deadline_ms = min(deadline_ms, self._clock.now_ms() + HANDSHAKE_TIMEOUT_MS)
@@ -163,7 +163,7 @@ class TlsTransport:
         return True
 
     def _send_alert(self) -> None:
-        """Tell the other side why (an alert), as far as it goes without waiting."""
+        """Send the reason to the other side (an alert), as far as possible without waiting."""
         alert = self._outgoing.read()
         if alert:
             try:
@@ -180,7 +180,7 @@ class TlsTransport:
             self._flush(deadline_ms)
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the front of ``view``; 0: the other side ended."""
+        """Fill the beginning of ``view``; 0: the other side ended."""
         if self._plain:
             piece, self._plain = self._plain[: len(view)], self._plain[len(view) :]
             view[: len(piece)] = piece
@@ -188,33 +188,33 @@ class TlsTransport:
         tls = self._opened()
         while True:
             try:
-                # With a buffer it gives the number of bytes, which its annotation does not know.
+                # With a buffer it returns the number of bytes, which its type annotation lacks.
                 received: Any = self._call_openssl(partial(tls.read, len(view), view))
                 return int(received)
             except ssl.SSLWantReadError:
                 pass
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return 0
-            # TLS may have something to say by itself, such as new keys.
+            # TLS itself may have bytes to send, such as new keys.
             self._flush(deadline_ms)
             if self._receive_encrypted(deadline_ms) == 0:
                 self._incoming.write_eof()
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the whole of ``view``; gives how many bytes came: fewer, if the other side ended.
+        """Fill the whole of ``view``; returns the number of bytes: fewer, if the other side ended.
 
-        Bytes of TLS are more than the plain bytes in them, so as many as are missing can be waited for at once, less
-        the beginning of one TLS record, which OpenSSL may hold already.
+        TLS adds bytes to the plain bytes, so this can wait for all the missing bytes at once, less the beginning of one
+        TLS record, which OpenSSL may have already.
         """
         filled = 0
         if self._plain:
             filled = self.receive_into(view, deadline_ms)
-        # With a buffer it gives the number of bytes, which its annotation does not know.
+        # With a buffer it returns the number of bytes, which its type annotation lacks.
         read: Any = self._opened().read
         size = len(view)
         while True:
             try:
-                # One TLS record a call, so this loop has nothing else in it.
+                # One TLS record for each call, so this loop does nothing else.
                 while filled < size:
                     received = read(size - filled, view[filled:])
                     if received == 0:  # ``close_notify``: the other side has ended the TLS session
@@ -232,7 +232,7 @@ class TlsTransport:
                 self._incoming.write_eof()
 
     def wait(self, deadline_ms: int) -> bool:
-        """Whether a receive would not have to wait: only whole records count."""
+        """Whether a receive would not block: only complete records count."""
         tls = self._opened()
         while not self._plain:
             try:
@@ -275,9 +275,9 @@ class TlsTransport:
                 raise
 
     def _raise_pending_alert(self) -> None:
-        """The other side has gone; what it said before it went may be a refusal, which is raised.
+        """The other side has closed the connection; raise its last alert, if it was a rejection.
 
-        In TLS 1.3 a server looks at our certificate when our side of the handshake is over already.
+        In TLS 1.3 a server checks our certificate after our side of the handshake has ended.
         """
         while self._tls is not None:
             try:
@@ -291,7 +291,7 @@ class TlsTransport:
                 return
 
     def _receive_encrypted(self, deadline_ms: int, bytes_sure: int = 0) -> int:
-        """Bytes from below for OpenSSL; ``bytes_sure``: how many will come if the other side does not end."""
+        """Read bytes from below for OpenSSL; ``bytes_sure``: how many will arrive unless the other side ends."""
         if bytes_sure > len(self._piece) < TLS_LARGE_READ_BYTES:
             self._piece = memoryview(bytearray(TLS_LARGE_READ_BYTES))
         if bytes_sure > TLS_READ_BYTES:
@@ -312,7 +312,7 @@ class TlsTransport:
             raise self._translate_error(error) from error
 
     def _translate_error(self, error: ssl.SSLError) -> Exception:
-        """Who refuses whom and who must act; an end in the middle stays what it is, a broken connection."""
+        """Which side rejects the other and who must act; an end in the middle stays a broken connection."""
         where = f"{self._host}:{self._port}"
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return HandshakeClosedError("the TLS handshake")
@@ -323,7 +323,7 @@ class TlsTransport:
             return SslAuthenticationException(f"{where}: {_alert_message(reason)}")
         if reason in _NOT_TLS and self._start not in _TLS_STARTS:
             return NotTlsError(
-                f"{where}: what answers there is not TLS ({reason}); is this a PLAINTEXT port? "
+                f"{where}: the port does not use TLS ({reason}); is this a PLAINTEXT port? "
                 "Correct security.protocol, or the port"
             )
         return SslAuthenticationException(
@@ -343,39 +343,39 @@ _NOT_TLS = frozenset(
 
 
 _TLS_STARTS = (b"\x16\x03", b"\x15\x03")
-"""How everything begins that a TLS server says first: a handshake, or an alert."""
+"""The first byte of everything that a TLS server sends first: a handshake, or an alert."""
 
 
 def _certificate_message(error: ssl.SSLCertVerificationError, host: str) -> str:
     why = error.verify_message
     match error.verify_code:
         case code if code == _EXPIRED:
-            return f"the broker's certificate has expired ({why}); it must be renewed there (or this clock is wrong)"
+            return f"the broker's certificate has expired ({why}); renew it at the broker (or correct this clock)"
         case code if code == _NOT_YET_VALID:
             return f"the broker's certificate is not valid yet ({why}); compare this machine's clock with the broker's"
         case code if code in (_WRONG_HOST, _WRONG_ADDRESS):
             return (
-                f"the broker's certificate is not for {host} ({why}); connect by a name that stands in it, have one "
-                "made with this name, or, if any broker of this authority may answer, set "
+                f"the broker's certificate is not for {host} ({why}); connect by a name that it contains, create one "
+                "with this name, or, if any broker of this authority may answer, set "
                 "ssl.endpoint.identification.algorithm to nothing"
             )
         case code if code in _UNKNOWN_AUTHORITY:
             return (
-                f"the broker's certificate is from an authority that is not known here ({why}); put the authority's "
+                f"the broker's certificate is from an unknown authority ({why}); put the authority's "
                 "certificate into ssl.truststore.location (or ssl.ca.location)"
             )
-    return f"the broker's certificate is refused ({why}); see ssl.truststore.location, or renew it there"
+    return f"the broker's certificate is rejected ({why}); see ssl.truststore.location, or renew it at the broker"
 
 
 def _alert_message(reason: str) -> str:
     if "PROTOCOL_VERSION" in reason:
-        return f"the broker speaks none of our versions of TLS ({reason}); see ssl.enabled.protocols on both sides"
+        return f"the broker supports none of our versions of TLS ({reason}); see ssl.enabled.protocols on both sides"
     if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "ACCESS_DENIED" in reason:
         return (
-            f"the broker refuses our certificate, or wants one that we do not give ({reason}); set "
-            "ssl.keystore.location to one that the broker's truststore knows"
+            f"the broker rejects our certificate, or requires one that we do not send ({reason}); set "
+            "ssl.keystore.location to one that is in the broker's truststore"
         )
     return (
-        f"the broker broke the TLS handshake off ({reason}); perhaps it wants a certificate of ours "
+        f"the broker ended the TLS handshake ({reason}); perhaps it requires a certificate of ours "
         "(ssl.keystore.location); its log says why"
     )

@@ -1,13 +1,13 @@
-"""``TopicFinder``: which topics there are, learnt from Kafka's Metadata by a thread of its own.
+"""``TopicFinder``: reads the existing topics from Kafka's Metadata on a thread of its own.
 
-    want(names, done) --known--> done at once, and asked again behind it
-                      '-unknown-> asked now --> done
-    every metadata.max.age.ms, and when a leader is missing: asked again --> on_change, when something changed
+    request_topics(names, done) --known--> done at once, and a request after it
+                                '-unknown-> a request now --> done
+    every metadata.max.age.ms, and when a leader is missing: a request --> on_change, if something changed
 
-ZooKeeper tells of a change by itself; Kafka must be asked.  And one broker's answer is one broker's knowledge: a topic
-that was known and is missing in an answer counts as deleted only after ``MISSING_RESPONSES_MIN`` answers in a row, and
-the partitions of a topic never become fewer, unless it has another id, which a topic has that was deleted and made
-anew.
+ZooKeeper sends a watch event for a change; Kafka must be polled.  And a response contains only what one broker knows.
+So a known topic that is missing in a response counts as deleted only after ``MISSING_RESPONSES_MIN`` responses in
+a row, and the partitions of a topic never become fewer, unless the topic has another id: then it was deleted and
+created again.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
     from zkconsumer.types import BrokerAddress
 
 MISSING_RESPONSES_MIN = 3
-"""How many answers in a row must lack a topic that was known before it counts as deleted."""
+"""A known topic counts as deleted after this number of responses in a row without it."""
 
 RETRY_POLL_MS = 1_000
-"""How soon brokers are asked again when a known topic is missing in an answer, or when none answered."""
+"""The delay of the next request after a response without a known topic, or when no broker answered."""
 
 MISSING_POLL_MS = 2_000
-"""How often brokers are asked, at least, while a topic that somebody wants does not exist."""
+"""The interval of requests, at most, while a requested topic does not exist."""
 
 FRESH_RESPONSE_MS = 1_000
-"""An answer of this age is as good as a new one."""
+"""A response of this age is as good as a new one."""
 
 METADATA_TIMEOUT_MS = 8_000
-"""How long brokers are asked, one after the other, before they are asked anew."""
+"""How long brokers are asked, one after the other, before the round starts again."""
 
 TOPIC_REQUEST_TIMEOUT_MS = 30_000
-"""How long somebody who wants to know waits for brokers that do not answer before he is told so."""
+"""How long a request waits for brokers that do not answer before ``done`` reports it."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
 @dataclass(slots=True)
 class _KnownTopic:
-    """``partitions`` None: there is no such topic.
+    """``partitions`` None: the topic does not exist.
 
-    ``generation`` grows when a topic comes into being again; ``missing_responses``: answers in a row that lacked one
-    that was there; ``former_id``: of the topic in whose place this one came; ``refusal``: why the last answer had
+    ``generation`` grows when a topic is created again; ``missing_responses``: responses in a row without a topic that
+    existed; ``former_id``: of the topic that this one replaced; ``refusal``: the error, if the last response had
     nothing else.
     """
 
@@ -71,7 +71,7 @@ class _KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class _TopicRequest:
-    """Somebody who wants to know these (None: all topics)."""
+    """A caller that waits for these topics (None: all topics)."""
 
     since_ms: int
     names: frozenset[str] | None
@@ -81,7 +81,7 @@ class _TopicRequest:
 class TopicFinder:
     """Every method may be called from any thread; callbacks come on the finder's thread, or at once on the caller's.
 
-    ``watches_racks``: whether it is a change, too, when replicas are on other racks than before.
+    ``watches_racks``: whether a change of the replicas' racks counts as a change.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class TopicFinder:
         self._is_closed = False
         self._has_logged_failure = False
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------
 
     def request_topics(self, names: Iterable[str] | None, done: Callable[[str], None]) -> None:
         """Call ``done("")`` once these topics (None: all) are known, or ``done(why)`` after
         ``TOPIC_REQUEST_TIMEOUT_MS``.
 
-        What is wanted now takes the place of what was wanted before; whoever wanted all topics once is told of every
-        change for good.
+        The present names replace those of earlier calls; after one call for all topics, every later change is
+        reported.
         """
         with self._changed:
             if names is None:
@@ -147,18 +147,18 @@ class TopicFinder:
             done("")
 
     def partitions(self, topic: str) -> tuple[int, ...] | None:
-        """The partitions of a topic, as far as it is known; None: it is missing."""
+        """The partitions of a topic, as far as they are known; None: the topic is missing."""
         with self._changed:
             known = self._known.get(topic)
             return None if known is None else known.partitions
 
     def is_known(self, topic: str) -> bool:
-        """Whether brokers have answered what they know of this topic; one that is missing may not have been asked."""
+        """Whether brokers have answered a request for this topic; a missing topic may not have been requested."""
         with self._changed:
             return topic in self._known
 
     def rejected(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
-        """Those of these topics that brokers refused in their last answer, and why
+        """Those of these topics that brokers rejected in their last response, and the errors
         (``metadata_client.FINAL_TOPIC_ERRORS``).
         """
         with self._changed:
@@ -166,24 +166,24 @@ class TopicFinder:
         return {topic: refusal for topic, refusal in found.items() if refusal is not None}
 
     def racks(self, topic: str) -> Mapping[int, frozenset[str]]:
-        """Partition -> the racks of its replicas, by the latest answer; empty where brokers have none."""
+        """Partition -> the racks of its replicas, from the latest response; empty if brokers have none."""
         with self._changed:
             known = self._known.get(topic)
             return {} if known is None else known.racks
 
     def incarnation(self, topic: str) -> int:
-        """How often a topic has come into being while it was known here."""
+        """How often the topic was created while it was known here."""
         with self._changed:
             known = self._known.get(topic)
             return 0 if known is None else known.incarnation
 
     def all_topics(self) -> tuple[str, ...]:
-        """The names of all topics that are known, sorted."""
+        """The names of all known topics, sorted."""
         with self._changed:
             return tuple(sorted(name for name, known in self._known.items() if known.partitions is not None))
 
     def refresh(self) -> None:
-        """Something does not fit what is known: ask again, soon."""
+        """Something does not match the known topics: send a request soon."""
         with self._changed:
             now_ms = self._clock.now_ms()
             if self._answered_at_ms is None or now_ms - self._answered_at_ms > FRESH_RESPONSE_MS:
@@ -193,7 +193,7 @@ class TopicFinder:
                 self._changed.notify_all()
 
     def _schedule_request(self) -> None:
-        """With the lock held."""
+        """Called with the lock held."""
         self._due_ms = self._clock.now_ms()
         if self._worker is None and not self._is_closed:
             name = f"{self._name}-topic-finder-thread"
@@ -203,7 +203,7 @@ class TopicFinder:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def ask_to_stop(self) -> None:
-        """Let the thread end, without waiting; nobody is answered any more."""
+        """Ask the thread to end, without waiting; no ``done`` is called any more."""
         with self._changed:
             self._is_closed = True
             worker = self._worker
@@ -224,7 +224,7 @@ class TopicFinder:
     def _run(self, stop: StopSignal) -> None:
         while not stop.is_set():
             with self._changed:
-                if stop.is_set():  # whoever set it may have come before there was anybody to wake
+                if stop.is_set():  # it may have been set before there was a thread to wake
                     return
                 wait_ms = None if self._due_ms is None else self._due_ms - self._clock.now_ms()
                 if wait_ms is None or wait_ms > 0:
@@ -266,7 +266,7 @@ class TopicFinder:
             self._waiting += [each for each in waiting if now_ms - each.since_ms < TOPIC_REQUEST_TIMEOUT_MS]
             self._schedule_next(is_answered=False)
             has_answered = self._answered_at_ms is not None
-            # The text names the broker that was asked last, which is another one every time.
+            # The text names the broker that was asked last, which differs each time.
             is_news, self._has_logged_failure = not self._has_logged_failure, True
         if isinstance(error, NoBrokerAvailableError) and error.authentication_error is not None and not has_answered:
             self._on_authentication_error(error.authentication_error)
@@ -277,7 +277,7 @@ class TopicFinder:
                 each.done(str(error))
 
     def _schedule_next(self, *, is_answered: bool) -> None:
-        """When to ask next; with the lock held."""
+        """Set the time of the next request; called with the lock held."""
         pause_ms = self._max_age_ms
         if not is_answered or any(known.missing_responses for known in self._known.values()):
             pause_ms = min(pause_ms, RETRY_POLL_MS)
@@ -286,16 +286,16 @@ class TopicFinder:
         due_ms = self._clock.now_ms() + pause_ms
         self._due_ms = due_ms if self._due_ms is None else min(self._due_ms, due_ms)
 
-    # --- an answer ----------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------
 
     def _apply_response(self, described: Mapping[str, TopicDescription], names: Collection[str] | None) -> bool:
-        """Remember an answer; whether it says something new.  With the lock held."""
+        """Store a response; returns whether something changed.  Called with the lock held."""
         wanted = set(described) | set(self._known) | self._wanted if names is None else set(names)
         has_changed = False
         for name in wanted:
             has_changed |= self._apply_topic(name, described.get(name))
         self._knows_all |= names is None
-        # Of what nobody asks any more nothing says when it changes; what is gone is kept only for those who want it.
+        # Nothing reports a change of topics that are not requested any more; deleted ones are kept only for requests.
         kept = self._wanted | (wanted if names is not None else {n for n, k in self._known.items() if k.partitions})
         self._known = {name: known for name, known in self._known.items() if name in kept or known.missing_responses}
         return has_changed
@@ -316,16 +316,16 @@ class TopicFinder:
                 return True
             return False
         if described.error is not None and not described.partitions:
-            # It exists, but this broker cannot say more of it now.
+            # It exists, but this broker cannot return more about it now.
             return False
         if described.topic_id != NO_UUID and described.topic_id == before.former_id:
-            # This broker has not learnt yet that it was deleted and made anew; a topic's id never comes back.
+            # This broker has not learned yet that it was deleted and created again; a topic's id is never used again.
             return False
         partitions, generation, former_id = described.partitions, before.incarnation, before.former_id
-        # Brokers before 2.8 tell no id.  In a cluster that is being upgraded some do and some do not.
+        # Brokers before 2.8 return no id.  In a cluster that is being upgraded some do and some do not.
         topic_id = before.topic_id if described.topic_id == NO_UUID else described.topic_id
         is_same = topic_id == before.topic_id or before.topic_id in (b"", NO_UUID)
-        racks = described.racks or before.racks  # a broker before 0.10 tells none
+        racks = described.racks or before.racks  # a broker before 0.10 returns none
         if before.partitions is not None and is_same:
             partitions = tuple(sorted({*before.partitions, *partitions}))
             racks = {**before.racks, **described.racks}

@@ -1,10 +1,10 @@
-"""Bytes to a broker and back: the part of a connection that knows sockets.
+"""Bytes to a broker and from it: the part of a connection that uses sockets.
 
-A transport is made closed, so that another thread has something to abort while it still connects.  One thread opens,
-sends, receives and releases it; ``abort`` alone may come from any thread, and makes whatever that one thread is
-blocked in end at once.  Deadlines are ``Clock.now_ms`` times.  Only ``OSError`` leaves (``TimeoutError`` at the
-deadline); ``connection`` translates it.  Layers that prove who is who (``tls``,
-``login``) also raise ``AuthenticationException``.
+A transport is created closed, so that another thread can abort it while it still connects.  One thread opens,
+sends, receives and releases it; only ``abort`` may be called from any thread, and ends the blocked call of that one
+thread at once.  Deadlines are ``Clock.now_ms`` times.  Only ``OSError`` is raised (``TimeoutError`` at the
+deadline); ``broker_connection`` translates it.  Layers with authentication (``tls``, ``sasl_transport``) also raise
+``AuthenticationException``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
 
 
 class HandshakeTimeoutError(TimeoutError):
-    """The connection came up, and then the other side hung; the text says in what."""
+    """The connect succeeded, and then the other side did not answer; the text names the step."""
 
 
 class HandshakeClosedError(ConnectionResetError):
-    """The connection came up, and ended before both sides had agreed; the text says in what."""
+    """The connect succeeded, and the connection ended before the handshake was complete; the text names the step."""
 
 
 class Transport(Protocol):
@@ -44,22 +44,22 @@ class Transport(Protocol):
         """Send everything."""
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the front of ``view`` with what is there, waiting for at least one byte; 0: the other side ended."""
+        """Fill the beginning of ``view`` with available bytes, waiting for at least one; 0: the other side ended."""
 
     def fill(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the whole of ``view``; gives how many bytes came: fewer, if the other side ended."""
+        """Fill the whole of ``view``; returns the number of bytes: fewer, if the other side ended."""
 
     def wait(self, deadline_ms: int) -> bool:
-        """Whether a receive would not have to wait, by then; the end of the stream counts."""
+        """Whether a receive would not block, by then; the end of the stream counts."""
 
     def renew(self, deadline_ms: int) -> None:
-        """Called before a request when no answer is awaited: whatever runs out by itself is renewed."""
+        """Called before a request when no response is pending: renews a login that expires."""
 
     def abort(self) -> None:
-        """Make every call that is blocked, and every later one, end at once; from any thread."""
+        """End every blocked call, and every later one, at once; from any thread."""
 
     def release(self) -> None:
-        """Give the descriptor back; not while another thread is inside a call."""
+        """Close the descriptor; not while another thread is inside a call."""
 
 
 def fill_by_receiving(transport: Transport, view: memoryview, deadline_ms: int) -> int:
@@ -79,14 +79,14 @@ class TransportFactory(Protocol):
 class SocketTransport:
     """TCP, with keep-alive and without Nagle's delay.
 
-    ``abort`` ends a receive or a send at once everywhere, and a connect at once on Linux; a name that resolves slowly
+    ``abort`` ends a receive or a send at once on every system, and a connect at once on Linux; a slow name resolution
     cannot be interrupted (the resolver has no deadline).
 
     Once connected, the socket blocks in the kernel (SO_RCVTIMEO, SO_SNDTIMEO), so that a receive is one system call in
-    which the thread does not need the global interpreter lock.  With a time-out of the ``socket`` module it would be
-    two, and each takes the lock again, which a thread that computes gives up only after ``sys.getswitchinterval``
-    (5 ms).  The main thread alone waits by ``selectors`` first: it runs signal handlers, and a system call that is
-    begun again after each signal would begin its time-out again.
+    which the thread does not need the global interpreter lock.  With a timeout of the ``socket`` module it would be
+    two, and each takes the lock again, which a thread that computes releases only after ``sys.getswitchinterval``
+    (5 ms).  Only the main thread waits with ``selectors`` first: it runs signal handlers, and a system call that is
+    repeated after each signal would start its timeout again.
     """
 
     def __init__(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> None:
@@ -94,12 +94,13 @@ class SocketTransport:
         self._port = port
         self._receive_buffer_bytes = receive_buffer_bytes
         self._clock = clock
-        # Held while the descriptor is shut down or closed: a number that was closed may already be somebody else's.
+        # Held while the descriptor is shut down or closed: the number of a closed one may already belong to another
+        # file.
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_aborted = False
         self._timeouts_ms: dict[int, int] = {}
-        """What the kernel was told last: option -> ms."""
+        """The timeouts that were last set in the kernel: option -> ms."""
 
     def open(self, deadline_ms: int) -> None:
         addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
@@ -121,7 +122,7 @@ class SocketTransport:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._receive_buffer_bytes > 0:
-            # Before connecting: the window that a connection can grow to is agreed in its first packets.
+            # Before connecting: the first packets negotiate the window to which a connection can grow.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         self._refuse_if_aborted()
         sock.settimeout(self._left(deadline_ms))
@@ -169,7 +170,7 @@ class SocketTransport:
         return self._wait(self._opened(), selectors.EVENT_READ, max(0, deadline_ms - self._clock.now_ms()) / 1000)
 
     def renew(self, deadline_ms: int) -> None:
-        """Nothing runs out."""
+        """Nothing expires."""
 
     def abort(self) -> None:
         with self._lock:
@@ -185,9 +186,9 @@ class SocketTransport:
                 sock.close()
 
     def _set_timeout(self, sock: socket.socket, option: int, event: int, deadline_ms: int) -> None:
-        """Let the next call on the socket end at the deadline, or earlier: then it is made again.
+        """Make the next call on the socket end at the deadline, or earlier: then it is repeated.
 
-        What the kernel was told for the call before mostly serves this one too.
+        The timeout that was set for the previous call mostly serves this one too.
         """
         left_s = self._left(deadline_ms)
         if _is_main_thread() and not self._wait(sock, event, left_s):
@@ -216,7 +217,7 @@ class SocketTransport:
             raise ConnectionAbortedError("the transport was aborted")
 
     def _left(self, deadline_ms: int) -> float:
-        """Seconds to the deadline.  Never 0, which would mean "do not wait at all", or "without end"."""
+        """Seconds to the deadline.  Never 0, which would mean "do not wait at all" or "without a limit"."""
         left_ms = deadline_ms - self._clock.now_ms()
         if left_ms <= 0:
             raise TimeoutError

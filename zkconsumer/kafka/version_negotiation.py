@@ -1,4 +1,4 @@
-"""Which version of each API to speak with a broker.
+"""Chooses the version of each API for requests to a broker.
 
     ApiVersions v3 --answered--> its ranges                                            Kafka 0.10.0 and later
       |   |   '--error 35 (v0 layout)--> v0, or the version that it lists              before 2.4
@@ -8,12 +8,12 @@
       '--> ApiVersions v0 --closed--> ListOffsets v0 --answered--> assumed             0.8
                                            '--closed--> no broker, or no PLAINTEXT port
 
-"Assumed" is version 0 of everything, and up to version 1 of what reads and writes a group's offsets (0.8.2 and 0.9
-speak it; 0.8.1 closes the connection); of 0.9 also version 0 of what members of modern groups say.  On a request that
-they do not know, brokers of 0.8 close the connection, as does nearly everything that is no broker at all, and brokers
-of 0.9 say nothing and go on to the next request.  ListOffsets v0 without topics is the question that all of them can
-answer and that changes nothing.  The question harms other clients of a broker of 0.9, so whoever is known to be one is
-not asked (``api_versions_deny_list``).
+"Assumed" is version 0 of everything, and up to version 1 of the requests for a group's offsets (0.8.2 and 0.9 support
+it; 0.8.1 closes the connection); for 0.9 also version 0 of the requests of group members.  At an unknown request,
+brokers of 0.8 close the connection, like nearly everything that is not a broker, and brokers of 0.9 send nothing and
+read the next request.  ListOffsets v0 without topics is the request that all of them can answer and that changes
+nothing.  ApiVersions harms other clients of a broker of 0.9, so it is not sent to a known one
+(``api_versions_deny_list``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NEGOTIATION_BYTES_MAX = 1024 * 1024
 """The longest answer to ApiVersions: 60 APIs and some features take about a kilobyte."""
 
 NO_RESPONSE_MS = 500
-"""How long a broker may be silent on ApiVersions before it is asked something that brokers of 0.9 know."""
+"""How long a broker may be silent after ApiVersions before it gets a request that brokers of 0.9 support."""
 
 _API_VERSIONS_REQUEST = ApiVersionsRequest(
     client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION
@@ -72,15 +72,15 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SupportedVersions:
-    """What a broker speaks: API key → versions.  ``is_assumed``: it could not be asked (before 0.10)."""
+    """What a broker supports: API key → versions.  ``is_assumed``: it has no ApiVersions (before 0.10)."""
 
     ranges: Mapping[int, VersionRange]
     is_assumed: bool = False
 
     def pick(self, api: Api[Any, Any], at_most: int | None = None, at_least: int = 0) -> int:
-        """The highest version that the broker and this program both speak, from ``at_least`` to ``at_most``.
+        """The highest version that the broker and this program both support, from ``at_least`` to ``at_most``.
 
-        Without ``at_most`` it is the API's ``client_highest``: a caller that knows what later versions mean says so.
+        Without ``at_most`` it is the API's ``client_highest``; a caller that can handle later versions passes its own.
 
         ``KafkaException``: there is none; the text has both ranges.
         """
@@ -98,7 +98,7 @@ class SupportedVersions:
         return version
 
     def supports(self, api: Api[Any, Any], version: int) -> bool:
-        """Whether the broker speaks this version."""
+        """Whether the broker supports this version."""
         there = self.ranges.get(api.key)
         return there is not None and there.lowest <= version <= there.highest
 
@@ -112,7 +112,7 @@ ASSUMED_BEFORE_0_10 = SupportedVersions(
     ),
     is_assumed=True,
 )
-"""What brokers from 0.8 to 0.9 speak, none of which can be asked; what concerns groups only from 0.8.2 on."""
+"""The versions of brokers from 0.8 to 0.9, which have no ApiVersions; those about groups only from 0.8.2 on."""
 
 ASSUMED_FOR_0_9 = SupportedVersions(
     MappingProxyType(
@@ -126,16 +126,16 @@ ASSUMED_FOR_0_9 = SupportedVersions(
     ),
     is_assumed=True,
 )
-"""What a broker speaks that cannot be asked, and passed over the question in silence: it knows modern groups."""
+"""The versions of a broker that ignored ApiVersions silently: it supports group members (0.9)."""
 
 
 def negotiate(connection: Connection, timeout_ms: int) -> SupportedVersions:
-    """Ask a broker what it speaks.  The connection stays usable; it may have been opened anew meanwhile.
+    """Ask a broker for its versions.  The connection stays usable; it may have been reopened meanwhile.
 
-    ``timeout_ms`` is for each of at most four questions; a broker of 0.9 costs ``NO_RESPONSE_MS`` more, once in
-    ``api_versions_deny_list.ENTRY_TTL_MS`` for a process, and nothing is asked of it where that is known already.
-    Raises what ``Connection.request`` raises (not reachable, not answering, no broker at all), and ``BrokerError`` when
-    the broker refuses to tell.
+    ``timeout_ms`` is for each of at most four requests; a broker of 0.9 costs ``NO_RESPONSE_MS`` more, once in
+    ``api_versions_deny_list.ENTRY_TTL_MS`` for a process, and a known one is not asked.
+    Raises what ``Connection.request`` raises (not reachable, not answering, not a broker), and ``BrokerError`` when
+    the broker rejects the request.
     """
     if API_VERSIONS_DENY_LIST.contains(connection.host, connection.port):
         return ASSUMED_FOR_0_9
@@ -154,7 +154,7 @@ def negotiate(connection: Connection, timeout_ms: int) -> SupportedVersions:
 
 
 def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsResponse | None:
-    """Ask in our newest version; None: the broker passed over the question, but answered the one after it."""
+    """Ask in our newest version; None: the broker ignored the request, but answered the one after it."""
     asked = connection.send(API_VERSIONS, API_VERSIONS.client_highest, _API_VERSIONS_REQUEST, timeout_ms)
     if connection.has_response(min(NO_RESPONSE_MS, timeout_ms)):
         return connection.receive(asked, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
@@ -164,7 +164,7 @@ def _request_or_probe(connection: Connection, timeout_ms: int) -> ApiVersionsRes
         return None
     response: ApiVersionsResponse = body
     try:
-        # Only slow, then.  It answers the probe as well, or (from 4.0 on) closes the connection on it.
+        # It was only slow.  It answers the probe as well, or (from 4.0 on) closes the connection on it.
         connection.receive(probe, timeout_ms, response_bytes_max=NEGOTIATION_BYTES_MAX)
     except BrokerConnectionError as error:
         if error.reason is not ConnectionFailureReason.CLOSED:
@@ -179,7 +179,7 @@ def _request_api_versions(connection: Connection, version: int, timeout_ms: int)
 
 
 def _version_offered(response: ApiVersionsResponse) -> int:
-    """Brokers from 2.4 on say which versions of ApiVersions they know when they refuse one (KIP-511)."""
+    """Brokers from 2.4 on list their versions of ApiVersions when they reject one (KIP-511)."""
     for api in response.api_keys:
         if api.api_key == API_VERSIONS.key:
             return max(0, min(api.max_version, API_VERSIONS.client_highest))
@@ -194,7 +194,7 @@ def _supported_versions(connection: Connection, response: ApiVersionsResponse) -
 
 
 def _negotiate_legacy(connection: Connection, timeout_ms: int) -> SupportedVersions:
-    """The first connection was closed.  Perhaps only by chance, so the simplest form of the question comes first."""
+    """The first connection was closed, perhaps only by chance, so the simplest form of the request comes first."""
     try:
         return _supported_versions(connection, _request_api_versions(connection, 0, timeout_ms))
     except BrokerConnectionError as error:
@@ -206,7 +206,7 @@ def _negotiate_legacy(connection: Connection, timeout_ms: int) -> SupportedVersi
         if error.reason is not ConnectionFailureReason.CLOSED:
             raise
         raise BrokerUnreachable(
-            f"{connection.host}:{connection.port}: closes the connection on every question; "
+            f"{connection.host}:{connection.port}: closes the connection on every request; "
             "is this port a TLS or SASL port, or something else than a Kafka broker?"
         ) from error
     return ASSUMED_BEFORE_0_10

@@ -1,1 +1,1 @@
-"""For tests, yours included: in-memory ZooKeeper and broker, a manual clock, real local clusters, the checker."""
+"""For your tests and ours: in-memory ZooKeeper and brokers, a manual clock, real local clusters, the checker."""

@@ -1,13 +1,13 @@
-"""A modern consumer of another library as a process of its own, which writes down what it does for ``testing.checker``.
+"""A consumer of another library as a process, which writes an event log for ``testing.checker``.
 
     python -m zkconsumer.testing.coordinator_member_program FILE.properties --library confluent|kafka-python --topic
     clicks
 
-The twin of ``java/ModernMember.java``: the settings have Kafka's names, what is committed is what was processed, at
-every interval, before partitions are given up, and at the end.
+It corresponds to ``java/ModernMember.java``: the settings have Kafka's names.  It commits what it has processed, at
+every interval, before partitions are revoked, and at the end.
 
-Standard input: "stop" (as SIGTERM does: a clean close), "commit".  Its end means that whoever started this is gone: the
-process ends at once.  Exit codes: 0 closed, 3 failed, 137 the end of the input.
+Standard input: "stop" (like SIGTERM: a clean close), "commit".  At the end of the input the starting process has ended,
+and this process ends at once.  Exit codes: 0 closed, 3 failed, 137 the end of the input.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class ClientLibrary(Protocol):
     """What the program needs of a client library."""
 
     def subscribe(self, topics: Sequence[str], diary: CoordinatorMemberEventLog) -> None:
-        """Join; ``diary`` is told of assignments."""
+        """Join; ``diary`` receives assignments."""
 
     def poll(self) -> Iterable[RecordPosition]:
-        """What came within ``POLL_MS``."""
+        """Records that arrived within ``POLL_MS``."""
 
     def commit(self, offsets: dict[PartitionId, int]) -> bool:
-        """Commit; whether that was answered, and well.  Raises what the library raises."""
+        """Commit; returns whether it succeeded.  Raises what the library raises."""
 
     def close(self) -> None:
         """Leave."""
 
 
 class CoordinatorMemberEventLog:
-    """What this member did, line by line, and what it has processed and not committed."""
+    """The events of this member, line by line, and its processed but uncommitted offsets."""
 
     def __init__(self, name: str, writer: HistoryWriter) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class CoordinatorMemberEventLog:
 
     @property
     def owned(self) -> frozenset[PartitionId]:
-        """What it holds, as far as it was told."""
+        """The partitions that it owns, by its assignment events."""
         return frozenset(self._owned)
 
     def now_ms(self) -> int:
@@ -105,7 +105,7 @@ class CoordinatorMemberEventLog:
         self._writer.write(RecordDelivered(self.now_ms(), self.name, *record))
 
     def assigned(self, places: Iterable[PartitionId]) -> None:
-        """These are new."""
+        """These partitions were assigned."""
         for place in places:
             self._owned.add(place)
             self._writer.write(MemberAcquiredPartition(self.now_ms(), self.name, *place))
@@ -115,12 +115,12 @@ class CoordinatorMemberEventLog:
         self.note(f"assigned {len(self._owned)}")
 
     def revoked(self, places: Iterable[PartitionId]) -> None:
-        """These go to somebody else, who waits until this returns."""
+        """These partitions are revoked; their next owner waits until this returns."""
         self.commit(before_release=True)
         self.release(places)
 
     def lost(self, places: Iterable[PartitionId]) -> None:
-        """These may be somebody else's already."""
+        """These partitions may already have another owner."""
         places = list(places)
         self.note(f"lost {len(places)}")
         self._writer.write(Expired(self.now_ms(), self.name))
@@ -134,7 +134,7 @@ class CoordinatorMemberEventLog:
                 self._writer.write(MemberReleasedPartition(self.now_ms(), self.name, *place))
 
     def commit(self, *, before_release: bool = False) -> None:
-        """What was processed; see ``committing``."""
+        """Commit the processed offsets; see ``committing``."""
         assert self.library is not None, "it polls"
         with self.committing(before_release=before_release) as offsets:
             if offsets and not self.library.commit(offsets):
@@ -142,11 +142,12 @@ class CoordinatorMemberEventLog:
 
     @contextmanager
     def committing(self, *, before_release: bool = False) -> Iterator[dict[PartitionId, int]]:
-        """What was processed is committed inside; an error is logged and not raised, as the next attempt may succeed.
+        """Yields the processed offsets to commit; an error is logged and not raised, as the next try may succeed.
 
-        What is left in the dictionary is committed.  ``before_release``: it is the last commit of these partitions.  An
-        error that says that the member was removed is the end of its session then; at any other time the member keeps
-        its partitions until the library calls ``lost``, and older libraries raise the same error in each rebalance.
+        Offsets that remain in the dictionary count as committed.  ``before_release``: this is the last commit of these
+        partitions.  An error that says that the coordinator removed the member then ends the member's session.  At any
+        other time the member keeps its partitions until the library calls ``lost``: older libraries raise the same
+        error in each rebalance.
         """
         offsets = dict(self.processed)
         try:
@@ -308,7 +309,7 @@ LIBRARIES: dict[str, Callable[[dict[str, str]], ClientLibrary]] = {
 
 
 class CoordinatorMemberProgram:
-    """The member: it polls until it is told to stop."""
+    """The member: it polls until it is stopped."""
 
     def __init__(
         self, library: ClientLibrary, diary: CoordinatorMemberEventLog, *, handle_ms: int, commit_ms: int
@@ -322,7 +323,7 @@ class CoordinatorMemberProgram:
         diary.library = library
 
     def run(self, topics: Sequence[str]) -> int:
-        """Join, read until told to stop, leave; gives the exit code."""
+        """Join, read until stopped, leave; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._end())
         spawn("member-input", self._read_commands, lambda *_: self._end())
@@ -374,7 +375,7 @@ class CoordinatorMemberProgram:
 def run_program(
     libraries: Mapping[str, Callable[[dict[str, str]], ClientLibrary]], arguments: Sequence[str] | None
 ) -> int:
-    """The program with these libraries; gives its exit code."""
+    """Run the program with these libraries; returns its exit code."""
     parser = argparse.ArgumentParser(prog="modern_program", description="A modern member that tells what it does.")
     parser.add_argument("file", type=Path, help="the consumer's settings")
     parser.add_argument("--library", choices=[*libraries], required=True)

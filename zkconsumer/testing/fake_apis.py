@@ -1,4 +1,4 @@
-"""What a fake broker answers, API by API.  Every function is called with the cluster's lock held."""
+"""The responses of a fake broker, API by API.  Every function is called with the cluster's lock held."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ACKS = (-1, 0, 1)
 def metadata(
     state: ClusterState, version: int, body: MetadataRequest, faults: Faults, errors: Mapping[str, ErrorCode]
 ) -> MetadataResponse:
-    """The live brokers and the topics that were asked for; ``errors``: by topic, what is answered in their place."""
+    """The live brokers and the requested topics; ``errors``: by topic, the error that replaces the topic."""
     brokers = [
         MetadataBroker(node_id=a.broker_id, host=a.host, port=a.port)
         for a in map(state.addresses.__getitem__, sorted(state.running_brokers))
@@ -92,7 +92,7 @@ def _metadata_topic(state: ClusterState, name: str, may_create: bool, faults: Fa
     if name not in state.topics:
         error = codes.UNKNOWN_TOPIC_OR_PARTITION
         if may_create and state.auto_create_partitions:
-            # As real brokers do: the topic is made, and whoever asked must ask again for its leaders.
+            # As in real brokers: the topic is created, and the client must request Metadata again for its leaders.
             state.add_partitions(name, state.auto_create_partitions)
             error = codes.LEADER_NOT_AVAILABLE
         return MetadataTopic(error_code=error.code, name=name, partitions=[])
@@ -124,7 +124,7 @@ def _metadata_partition(
 
 
 def _led(state: ClusterState, broker_id: int, tp: TopicPartition, epoch: int) -> FakePartition | ErrorCode:
-    """The partition if this broker leads it in the epoch that the client thinks it does."""
+    """The partition, if this broker leads it in the epoch of the client's request."""
     partition = state.partition(tp)
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -143,7 +143,7 @@ def _led(state: ClusterState, broker_id: int, tp: TopicPartition, epoch: int) ->
 def list_offsets(
     state: ClusterState, broker_id: int, release: BrokerRelease, version: int, body: ListOffsetsRequest, faults: Faults
 ) -> ListOffsetsResponse:
-    """Where partitions begin, end, or reach a time."""
+    """The start and the end of partitions, or the offset at a time."""
     topics = []
     for topic in body.topics:
         rows = []
@@ -199,7 +199,7 @@ def _segment_starts(log: FakeLog, asked: ListOffsetsPartition, wall_ms: int) -> 
 
 
 def produce(state: ClusterState, broker_id: int, body: ProduceRequest, faults: Faults) -> ProduceResponse:
-    """Append, and wake whoever waits for records."""
+    """Append, and wake waiting readers."""
     topics = []
     for topic in body.topic_data:
         rows = []
@@ -249,7 +249,7 @@ def fetch(
     *,
     is_final: bool,
 ) -> FetchResponse | None:
-    """The records that are there; None: too few yet, and the client has time (``is_final`` False)."""
+    """The available records; None: too few yet, and the client can wait (``is_final`` False)."""
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context.code, responses=[])
     stored_bytes = 0
@@ -295,7 +295,7 @@ def _fetch_partition(
     how: FakeReadRules,
     fault: PartitionFault | None,
 ) -> tuple[FetchPartitionResponse, int]:
-    """The answer for one partition, and how many bytes of its log that takes."""
+    """The response for one partition, and how many bytes of its log it has."""
     partition = _led(state, broker_id, tp, asked.current_leader_epoch)
     if isinstance(fault, PartitionError):
         partition = codes.error_code(fault.code)
@@ -323,7 +323,7 @@ def _fetch_partition(
 
 
 def newest_magic(fetch_version: int) -> int:
-    """The newest message format that a fetch of this version may be answered with."""
+    """The newest message format in a response of this version."""
     if fetch_version <= 1:
         return 0
     return 1 if fetch_version <= 3 else 2

@@ -1,9 +1,9 @@
 """One broker of a fake cluster: frames in, frames out.
 
-    frame --> FakeBroker.begin --> Work --poll--> Reply        a Fetch may have to wait for records first
-    bytes --> BrokerSession: one client's conversation: cuts frames, answers in order, wakes when something changed
+    frame --> FakeBroker.begin --> PendingFakeResponse --reply--> FakeResponse    a Fetch may wait for records first
+    bytes --> FakeBrokerConnection: one client's connection: splits frames, answers in order, wakes after changes
 
-No sockets and no threads here: whoever moves the bytes (a transport in memory, or the TCP server) waits on the
+There are no sockets and no threads here: the transport (in memory, or the TCP server) waits on the
 cluster's condition in its own thread.
 """
 
@@ -65,7 +65,7 @@ from zkconsumer.wire.schemas.produce import ProduceRequest
 
 @dataclass(frozen=True, slots=True)
 class FakeResponse:
-    """What goes to the client; ``closes_connection``: and then the connection ends."""
+    """The bytes for the client; ``closes_connection``: then the connection ends."""
 
     data: bytes
     closes_connection: bool = False
@@ -73,10 +73,10 @@ class FakeResponse:
 
 @dataclass(slots=True)
 class PendingFakeResponse:
-    """A request on its way to its reply.
+    """A request without a response yet.
 
-    ``poll(is_final)`` gives the answer's frame, or None while the request can wait; it is final from ``deadline_ms``
-    on.  Nothing is polled before ``not_before_ms``, or while a ``Hold`` is in force.
+    ``poll(is_final)`` returns the response frame, or None while the request can wait; it is final from ``deadline_ms``
+    on.  Nothing is polled before ``not_before_ms``, or while a ``Hold`` is active.
     """
 
     poll: Callable[[bool], bytes | None]
@@ -102,7 +102,7 @@ class PendingFakeResponse:
         return FakeResponse(frame)
 
     def wake_at_ms(self, now_ms: int) -> int | None:
-        """When to look again even if nothing changed; None: only a fault that is lifted can make a difference."""
+        """When to poll again even if nothing changed; None: only lifting a fault can change anything."""
         if self._is_held:
             return None
         return self.not_before_ms if now_ms < self.not_before_ms else self.deadline_ms
@@ -113,7 +113,7 @@ class PendingFakeResponse:
 
 
 class FakeBroker:
-    """``release``: which versions it speaks, and how it refuses others."""
+    """``release``: sets the supported versions, and how other versions are rejected."""
 
     def __init__(self, state: ClusterState, broker_id: int, release: BrokerRelease, fetch_sessions_max: int) -> None:
         self.broker_id = broker_id
@@ -122,7 +122,7 @@ class FakeBroker:
         self._state = state
 
     def begin(self, frame: bytes) -> PendingFakeResponse | FakeResponse:
-        """Take a request (without its size)."""
+        """Process a request (without its size)."""
         outcome = decode_frame(frame, self.release)
         match outcome:
             case UnsupportedVersionResponse(refused):
@@ -150,7 +150,7 @@ class FakeBroker:
         )
 
     def _faults(self, request: DecodedRequest, fetch: FetchContext | ErrorCode | None) -> list[ActiveFault]:
-        """The faults that hit this request; those of one partition only if the request is about it."""
+        """The faults that apply to this request; those of one partition only if the request has the partition."""
         hit = []
         for injected in self._state.faults:
             is_of_partition = isinstance(injected.fault, PartitionFault)
@@ -256,7 +256,7 @@ def _names(request: DecodedRequest, fetch: FetchContext | ErrorCode | None, tp: 
 
 
 def _asks_for(request: DecodedRequest, topic: str) -> bool:
-    """Whether the request asks what is known of this topic."""
+    """Whether the request asks for metadata of this topic."""
     body = request.body
     return request.api.key == METADATA.key and (not body.topics or topic in {t.name for t in body.topics})
 
@@ -290,7 +290,7 @@ class FakeBrokerConnection:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing more will come, and everything was taken."""
+        """Whether there is no more output and none to come."""
         return self._has_hung_up and not self._output
 
     @property
@@ -320,7 +320,7 @@ class FakeBrokerConnection:
         self.advance()
 
     def disconnect(self) -> None:
-        """End it; what was not sent yet is lost."""
+        """End the connection; unsent bytes are lost."""
         self._has_hung_up = True
         self._output.clear()
         self._requests.clear()
@@ -328,7 +328,7 @@ class FakeBrokerConnection:
         self._state.changed.notify_all()
 
     def advance(self) -> None:
-        """Answer what can be answered now, in order."""
+        """Answer the requests that can be answered now, in order."""
         if self._broker.broker_id not in self._state.running_brokers and not self._has_hung_up:
             self.disconnect()
         while self.has_pending_request:
@@ -353,7 +353,7 @@ class FakeBrokerConnection:
         return data
 
     def wait(self, deadline_ms: int | None) -> None:
-        """Until something changed, a reply falls due, or the deadline (None: without one) is reached."""
+        """Wait until something changes, a response is due, or the deadline (None: no deadline)."""
         now_ms = self._state.clock.now_ms()
         due_ms = None if self._work is None else self._work.wake_at_ms(now_ms)
         times = [time_ms for time_ms in (deadline_ms, due_ms) if time_ms is not None]

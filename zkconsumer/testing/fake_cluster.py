@@ -1,12 +1,12 @@
-"""A Kafka cluster without servers, for tests: real bytes, logs in memory, a hand on everything that can go wrong.
+"""A Kafka cluster without servers, for tests: real bytes, logs in memory, and injected faults.
 
     cluster = FakeCluster(brokers=2, release="1.1.1")
     cluster.create_topic("clicks", partitions=4)
     cluster.append("clicks", 0, [b"a", b"b"])
     connection = cluster.connect(*cluster.address(1)[1:])      # a Connection; ``cluster.connect`` is a ``Connect``
 
-Nothing listens anywhere: a connection made by ``connect`` hands its frames to the broker in the caller's own thread,
-through the same codec and the same connection code that a socket would use.  ``serve`` opens real ports on 127.0.0.1
+No port is open: a connection made by ``connect`` passes its frames to the broker in the caller's own thread,
+through the same codec and the same connection code as over a socket.  ``serve`` opens real ports on 127.0.0.1
 for programs that need them.
 
 What is emulated: Produce, Fetch (long poll, limits, at least one message from version 3, conversion to older formats,
@@ -52,12 +52,12 @@ class AppendedRange(NamedTuple):
 
 
 class FakeCluster:
-    """``brokers``: how many, with ids from 0, or which ids.  ``release``: of all of them, or by id.
+    """``brokers``: how many, with ids from 0, or a list of ids.  ``release``: of all of them, or by id.
 
-    ``auto_create_partitions``: how many partitions a topic gets that is made by asking for it; 0: none is made.
-    ``zookeeper``: where commits of version 0 go, a ``FakeZooKeeper`` or the like; None: a place of the cluster's own.
-    ``security``: what clients in memory must get past; it may be changed between connections, and ``serve`` is without.
-    ``fetch_sessions_max``: for how many readers a broker keeps a fetch session.  Every method may be called from any
+    ``auto_create_partitions``: how many partitions an automatically created topic gets; 0: no automatic creation.
+    ``zookeeper``: the store of commits of version 0, such as a ``FakeZooKeeper``; None: the cluster's own store.
+    ``security``: the login and TLS for clients in memory; it may be changed between connections; ``serve`` has none.
+    ``fetch_sessions_max``: the number of fetch session slots of a broker.  Every method may be called from any
     thread.
     """
 
@@ -85,7 +85,7 @@ class FakeCluster:
             named = release if isinstance(release, str) else release[broker_id]
             self._brokers[broker_id] = FakeBroker(self._state, broker_id, release_named(named), fetch_sessions_max)
             self._state.magics[broker_id] = self._brokers[broker_id].release.magic
-            # No name and no port that exists, so that nothing real is ever reached by mistake.
+            # A host name and a port that do not exist, so that no real server is ever reached by mistake.
             self._state.addresses[broker_id] = BrokerAddress(broker_id, f"broker-{broker_id}.fake.invalid", 9092)
             self._state.running_brokers.add(broker_id)
 
@@ -100,7 +100,7 @@ class FakeCluster:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
     ) -> Connection:
-        """A ``Connect``: a connection in memory to the broker that has this address, without TLS and SASL."""
+        """A ``ConnectionFactory``: a connection in memory to the broker with this address, without TLS and SASL."""
         return BlockingConnection(
             host,
             port,
@@ -112,12 +112,12 @@ class FakeCluster:
         )
 
     def transport(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
-        """What stands in the place of a socket to the broker that has this address."""
+        """Replaces the socket to the broker with this address."""
         below = MemoryTransport(self._state, lambda: self._listening(host, port), clock)
         return below if self.security is None else SecuredTransport(below, self.security, clock)
 
     def address(self, broker_id: int) -> BrokerAddress:
-        """Where a broker is reached: by ``connect``, and while ``serve`` lasts through TCP."""
+        """The address of a broker for ``connect``, and during ``serve`` for TCP."""
         with self._state.changed:
             return self._state.addresses[broker_id]
 
@@ -129,7 +129,7 @@ class FakeCluster:
 
     @contextmanager
     def serve(self) -> Iterator[FakeCluster]:
-        """Listen on 127.0.0.1, a free port for each broker; addresses and metadata say so for as long as it lasts."""
+        """Listen on 127.0.0.1, a free port for each broker; meanwhile addresses and metadata contain these ports."""
         with self._state.changed:
             before = dict(self._state.addresses)
         try:
@@ -148,7 +148,7 @@ class FakeCluster:
             raise RuntimeError(f"thread {name} of the fake brokers died") from error
 
     def stop_broker(self, broker_id: int) -> None:
-        """Kill a broker: its connections break, new ones are refused, nobody leads what it led."""
+        """Kill a broker: its connections break, new ones are refused, its partitions have no leader."""
         with self._changing():
             self._state.running_brokers.discard(self._known(broker_id))
             self._brokers[broker_id].fetch_sessions.drop_all()
@@ -157,7 +157,7 @@ class FakeCluster:
             server.stop()
 
     def drop_fetch_sessions(self, broker_id: int) -> None:
-        """Let a broker forget its fetch sessions, as when it needs their places for others."""
+        """Make a broker delete its fetch sessions, as when it needs their slots for others."""
         with self._changing():
             self._brokers[self._known(broker_id)].fetch_sessions.drop_all()
 
@@ -172,7 +172,7 @@ class FakeCluster:
     # --- topics ---
 
     def create_topic(self, topic: str, partitions: int = 1, *, leaders: Mapping[int, int | None] | None = None) -> None:
-        """Make a topic.  ``leaders``: partition → broker id or None; the others go round the brokers."""
+        """Create a topic.  ``leaders``: partition → broker id or None; the others are assigned round-robin."""
         if topic in self._state.topics:
             raise UsageError(f"topic {topic} exists already; add_partitions lets it grow")
         self.add_partitions(topic, partitions)
@@ -180,7 +180,7 @@ class FakeCluster:
             self.move_leader(topic, partition, leader)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let a topic grow to so many partitions."""
+        """Add partitions to a topic up to this number."""
         with self._changing():
             self._state.add_partitions(topic, partitions)
 
@@ -190,7 +190,7 @@ class FakeCluster:
             del self._state.topics[topic]
 
     def move_leader(self, topic: str, partition: int, leader: int | None) -> None:
-        """Let another broker lead, in a new epoch; None: nobody."""
+        """Make another broker the leader, in a new epoch; None: no leader."""
         with self._changing():
             moved = self._partition(topic, partition)
             moved.leader = None if leader is None else self._known(leader)
@@ -237,7 +237,7 @@ class FakeCluster:
             self._partition(topic, partition).log.append(records, codec, magic)
 
     def append_raw(self, topic: str, partition: int, data: bytes, next_offset: int) -> None:
-        """Append bytes as they are, damaged ones too; the log ends at ``next_offset`` afterwards."""
+        """Append bytes unchanged, even damaged ones; afterwards the log ends at ``next_offset``."""
         with self._changing():
             self._partition(topic, partition).log.append_raw(data, next_offset)
 
@@ -250,12 +250,12 @@ class FakeCluster:
         return self._read(topic, partition, lambda log: log.end)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Let retention remove what lies below ``offset``; readers that are there get error 1."""
+        """Delete records below ``offset``, like retention; readers at such an offset get error 1."""
         with self._changing():
             self._partition(topic, partition).log.delete_before(offset)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Cut the log's end off at ``offset``, as an unclean election does; readers beyond it get error 1."""
+        """Truncate the log at ``offset``, like an unclean election; readers beyond it get error 1."""
         with self._changing():
             self._partition(topic, partition).log.truncate(offset)
 
@@ -267,22 +267,22 @@ class FakeCluster:
             return coordinator_of(self._state, group)
 
     def move_coordinator(self, group: str, broker_id: int) -> None:
-        """Let another broker coordinate the group; the old one answers error 16 from now on."""
+        """Make another broker the coordinator of the group; the old one answers error 16 from now on."""
         with self._changing():
             self._group(group).moved_to = self._known(broker_id)
 
     def set_coordinator_members(self, group: str, are_there: bool) -> None:
-        """Let modern consumers be members of the group, or leave: while they are there commits answer error 25."""
+        """Add or remove consumers of the coordinator group: while there are any, commits get error 25."""
         with self._changing():
             self._group(group).has_members = are_there
 
     def committed(self, group: str) -> dict[TopicPartition, FakeCommittedOffset]:
-        """What the group has in Kafka's own store."""
+        """The group's offsets in Kafka's own store."""
         with self._state.changed:
             return dict(self._state.groups[group].offsets) if group in self._state.groups else {}
 
     def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-        """Store an offset in Kafka's own store, as some other client would."""
+        """Store an offset in Kafka's own store, like another client."""
         with self._changing():
             self._group(group).offsets[TopicPartition(topic, partition)] = FakeCommittedOffset(offset, metadata)
 
@@ -291,9 +291,9 @@ class FakeCluster:
     def inject(
         self, fault: Fault, *, api: Api[Any, Any] | None = None, broker_id: int | None = None, times: int | None = 1
     ) -> ActiveFault:
-        """Put a fault in force for the next requests (``times`` None: until lifted) of an API to a broker.
+        """Activate a fault for the next requests (``times`` None: until lifted) of an API to a broker.
 
-        A fault of one partition hits the requests that name it; faults that were injected first hit first.
+        A fault of one partition applies to requests with the partition; earlier faults apply first.
         """
         with self._changing():
             injected = ActiveFault(fault, api, broker_id, times)
@@ -301,7 +301,7 @@ class FakeCluster:
             return injected
 
     def lift(self, injected: ActiveFault) -> None:
-        """Take a fault out of force; requests that it holds are answered."""
+        """Deactivate a fault; requests that it holds are answered."""
         with self._changing():
             injected.lift()
             self._state.faults = [other for other in self._state.faults if other is not injected]
@@ -313,7 +313,7 @@ class FakeCluster:
             return list(self._state.requests)
 
     def wait_for_request(self, matches: Callable[[RecordedRequest], bool], timeout_ms: int) -> RecordedRequest:
-        """The first request that matches, now or within the time-out; ``TimeoutError`` otherwise."""
+        """The first matching request, now or within the timeout; ``TimeoutError`` otherwise."""
         deadline_ms = self._state.clock.now_ms() + timeout_ms
         with self._state.changed:
             while True:
@@ -326,7 +326,7 @@ class FakeCluster:
                 self._state.changed.wait(left_ms / 1000)
 
     def wake_waiting_requests(self) -> None:
-        """Make waiting requests look at the clock again: after a clock was moved by hand."""
+        """Make waiting requests check the clock again, after a manual clock was moved."""
         with self._changing():
             pass
 
@@ -359,7 +359,7 @@ class FakeCluster:
             return what(self._partition(topic, partition).log)
 
     def _listening(self, host: str, port: int) -> FakeBroker | None:
-        """With the lock held."""
+        """Called with the lock held."""
         for address in self._state.addresses.values():
             if address[1:] == (host, port) and address.broker_id in self._state.running_brokers:
                 return self._brokers[address.broker_id]

@@ -4,7 +4,7 @@
     world.create_topic("clicks", partitions=4)
     connector = world.connector(group_id="g1")
 
-What a connector does there is what it does on real servers: the same store Protocol, the same bytes on the wire.
+Connectors use the same store Protocol and the same bytes as with real servers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from zkconsumer.zk.store import ZkStore
 
 ADDRESS = "fake.invalid:2181"
-"""What stands in ``zookeeper.connect`` of connectors made here; nothing listens there."""
+"""The ``zookeeper.connect`` of connectors made here; nothing listens there."""
 
 
 class FakeEnvironment:
-    """One ensemble, one cluster.  A context manager: leaving it closes its connectors and stops the delivery thread.
+    """One ensemble, one cluster.  A context manager: its end closes the connectors and stops the delivery thread.
 
-    ``connect``: how connectors reach brokers that are not this cluster's but are registered in its ZooKeeper.
+    ``connect``: how connectors reach brokers that are registered in its ZooKeeper but are not in this cluster.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class FakeEnvironment:
         self.stop()
 
     def stop(self) -> None:
-        """Close every connector made here, the youngest first, and stop the delivery thread."""
+        """Close every connector made here, the newest first, and stop the delivery thread."""
         for connector in reversed(self.connectors):
             connector.close()
         self.zookeeper.stop()
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Make a topic at the brokers and in ZooKeeper; called again with more partitions it grows."""
+        """Create a topic at the brokers and in ZooKeeper; a later call with more partitions adds them."""
         known = parse_topic(self.zookeeper.data(paths.topic(topic)) or b"").partitions
         if known:
             self.cluster.add_partitions(topic, partitions)
@@ -84,14 +84,14 @@ class FakeEnvironment:
         self.zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
 
     def store(self, connect: str, session_timeout_ms: int, *, security: ZkSecurity = NO_SECURITY) -> ZkStore:
-        """A session's store; what ``ZookeeperConsumerConnector`` asks for as ``store``."""
+        """A session's store; pass this as ``store`` to ``ZookeeperConsumerConnector``."""
         chroot = connect.partition("/")[2]
         store = FakeZkStore(self.zookeeper, f"/{chroot}" if chroot else "", session_timeout_ms, security.login)
         self.stores.append(store)
         return store
 
     def connector(self, *, hooks: Hooks | None = None, **settings: Any) -> ZookeeperConsumerConnector:
-        """A connector on this world; ``settings`` as ``ConsumerConfig`` takes them."""
+        """A connector in this environment; ``settings`` as for ``ConsumerConfig``."""
         config = ConsumerConfig(**({"group_id": "g1", "zookeeper_connect": ADDRESS} | settings))
         store = partial(self.store, security=zk_security_of(config))
         connector = ZookeeperConsumerConnector(config, store=store, connect=self.connect, hooks=hooks)
@@ -103,15 +103,16 @@ class FakeEnvironment:
         return next(store for store in self.stores if store is connector.store)
 
     def kill(self, connector: ZookeeperConsumerConnector) -> None:
-        """What kill -9 and the session time-out do: nothing more is read, nothing is said, the nodes vanish.
+        """Like kill -9 and the session timeout: it reads and sends nothing any more, and its ephemeral nodes are
+        deleted.
 
-        The connector must still be closed, for the sake of its threads; it can do nothing any more.
+        The connector must still be closed to end its threads; it can do nothing any more.
         """
         connector.end_streams()
         self.zookeeper.expire(self.store_of(connector), reconnects=False)
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
-        """Who owns what: partition -> thread id."""
+        """The owners: partition -> thread id."""
         return {
             number: parse_owner(data)
             for number in self._partitions(topic)

@@ -1,6 +1,6 @@
-"""What can be made to go wrong on a fake broker.
+"""The faults of a fake broker.
 
-A fault is a value; ``FakeCluster.inject`` puts it in force for some requests, and gives a handle to count and lift it.
+A fault is a value; ``FakeCluster.inject`` activates it for some requests, and returns a handle to count and lift it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkconsumer.wire.schemas import Api
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """Close instead of answering, after so many bytes of the answer (size included)."""
+    """Close the connection instead of answering, after this many bytes of the response (size included)."""
 
     after_bytes: int = 0
 
@@ -28,7 +28,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Answer so many milliseconds late."""
+    """Answer this many milliseconds late."""
 
     delay_ms: int
 
@@ -55,9 +55,9 @@ class PartitionError:
 
 @dataclass(frozen=True, slots=True)
 class TopicError:
-    """Answer this error code for a topic that Metadata is asked for by name: 29 (not authorised), 17 (invalid), 3 ...
+    """Answer this error code for a topic that a Metadata request names: 29 (not authorised), 17 (invalid), 3 ...
 
-    From an answer with all topics it is left out, as real brokers leave out what the user may not describe.
+    A response with all topics omits it, as real brokers omit topics that the user may not describe.
     """
 
     topic: str
@@ -76,8 +76,8 @@ class NullRecords:
 class SlowTieredStorage:
     """Answer a Fetch of one partition with no error, the true high watermark and no record.
 
-    A broker of 3.6 and later answers so when its tiered storage does not deliver in time (KIP-405,
-    ``DelayedRemoteFetch``): for records that exist.  An offset out of range gets error 1 as ever.
+    A broker of 3.6 and later answers so when its tiered storage is too slow (KIP-405,
+    ``DelayedRemoteFetch``): for existing records.  An offset out of range still gets error 1.
     """
 
     tp: TopicPartition
@@ -85,7 +85,7 @@ class SlowTieredStorage:
 
 @dataclass(frozen=True, slots=True)
 class CorruptRecords:
-    """Flip all bits of one byte of the record set that a Fetch of one partition gets."""
+    """Flip all bits of one byte of the record set in the response for one partition."""
 
     tp: TopicPartition
     at: int
@@ -93,9 +93,9 @@ class CorruptRecords:
 
 @dataclass(frozen=True, slots=True)
 class GroupError:
-    """Answer this error code to what is asked about one group: 14 (loading), 15 (nobody), 16 (another broker) ...
+    """Answer this error code to requests about one group: 14 (loading), 15 (no coordinator), 16 (another broker) ...
 
-    It stands where the version of the request has it: for the whole group, or in every partition.
+    It is where the version of the request has it: for the whole group, or in every partition.
     """
 
     group: str
@@ -108,7 +108,7 @@ Fault: TypeAlias = FrameFault | PartitionFault | TopicError | GroupError
 
 
 class ActiveFault:
-    """A fault in force."""
+    """An active fault."""
 
     def __init__(self, fault: Fault, api: Api[Any, Any] | None, broker_id: int | None, times: int | None) -> None:
         self.fault = fault
@@ -120,7 +120,7 @@ class ActiveFault:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it will hit another request; a ``Hold`` keeps holding those that it has hit until it is lifted."""
+        """Whether it applies to another request; a ``Hold`` keeps its requests until it is lifted."""
         return not self._is_lifted and (self._times is None or self.hits < self._times)
 
     @property
@@ -129,9 +129,9 @@ class ActiveFault:
         return self._is_lifted
 
     def lift(self) -> None:
-        """Take it out of force.  (``FakeCluster.lift`` also wakes who waits for it.)"""
+        """Deactivate it.  (``FakeCluster.lift`` also wakes waiting requests.)"""
         self._is_lifted = True
 
     def applies_to(self, api_key: int, broker_id: int) -> bool:
-        """Whether it is meant for a request of this API to this broker."""
+        """Whether it applies to requests of this API to this broker."""
         return self.is_in_force and self._api_key in (None, api_key) and self._broker_id in (None, broker_id)

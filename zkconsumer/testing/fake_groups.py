@@ -1,7 +1,7 @@
-"""What a fake broker answers about groups: coordinators, offsets, modern members.  Called with the cluster's lock held.
+"""A fake broker's group responses: coordinators, offsets, members.  Called with the cluster's lock held.
 
-version 0         the offset znodes of ZooKeeper, by whichever broker is asked
-version 1 and up  the cluster's own store, by the group's coordinator alone
+version 0         the offset znodes of ZooKeeper, at any broker
+version 1 and up  the cluster's own store, only at the group's coordinator
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     from zkconsumer.testing.fake_state import ClusterState
 
 METADATA_CHARS_MAX = 4096
-"""``offset.metadata.max.bytes`` as brokers ship; they count characters."""
+"""Default of ``offset.metadata.max.bytes``; brokers count characters."""
 
 COORDINATOR_MEMBER = DescribedGroupMember(
     member_id="modern-1", client_id="modern", client_host="/127.0.0.1", member_metadata=b"", member_assignment=b""
 )
-"""The one member that a modern group of the fakes has, as DescribeGroups tells it."""
+"""The one member of a coordinator group of the fakes, as in DescribeGroups."""
 
 NO_BROKER = BrokerAddress(-1, "", -1)
 NO_OFFSET = -1
@@ -82,17 +82,17 @@ PartitionErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class Znodes(Protocol):
-    """The part of a ZooKeeper that brokers need for the offsets of version 0; ``FakeZooKeeper`` is one."""
+    """The part of a ZooKeeper that brokers need for offsets of version 0, such as ``FakeZooKeeper``."""
 
     def data(self, path: str) -> bytes | None:
-        """The data of a node, None when it is missing."""
+        """The data of a node, None if it does not exist."""
 
     def ensure(self, path: str, data: bytes = b"") -> None:
-        """Make a node and its parents, or give it this data."""
+        """Create a node and its parents, or set its data."""
 
 
 class ZnodesInMemory:
-    """For a cluster that is given no ZooKeeper."""
+    """For a cluster without a ZooKeeper."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
@@ -115,7 +115,7 @@ class FakeCommittedOffset:
 
 @dataclass(slots=True)
 class FakeCoordinatorGroup:
-    """``moved_to``: who coordinates it, if not the broker that its name says.  ``has_members``: modern ones."""
+    """``moved_to``: the coordinator, if it is not the default one.  ``has_members``: of the coordinator group."""
 
     offsets: dict[TopicPartition, FakeCommittedOffset] = field(default_factory=dict)
     moved_to: int | None = None
@@ -126,7 +126,7 @@ class FakeCoordinatorGroup:
 
 
 def coordinator_of(state: ClusterState, group: str) -> int | None:
-    """The broker that coordinates a group, if it is up.  By its name: which of the brokers is no matter of theirs."""
+    """The broker that coordinates a group, if it is running; chosen by the group's name."""
     known = state.groups.get(group)
     ids = sorted(state.addresses)
     chosen = known.moved_to if known is not None and known.moved_to is not None else None
@@ -138,7 +138,7 @@ def coordinator_of(state: ClusterState, group: str) -> int | None:
 def find_coordinator(
     state: ClusterState, version: int, body: FindCoordinatorRequest, errors: GroupErrors
 ) -> FindCoordinatorResponse:
-    """Who coordinates what was asked for."""
+    """The coordinators of the requested keys."""
     if version >= COORDINATORS_BATCHED_FROM:
         rows = [_coordinator(state, key, body.key_type, errors) for key in body.coordinator_keys]
         return FindCoordinatorResponse(coordinators=rows)
@@ -154,7 +154,7 @@ def find_coordinator(
 
 def _coordinator(state: ClusterState, key: str, key_type: int, errors: GroupErrors) -> Coordinator:
     broker_id = coordinator_of(state, key)
-    # Transactions and share groups are not emulated: nobody coordinates them.
+    # Transactions and share groups are not emulated: they have no coordinator.
     error = errors.get(key) or (codes.NONE if key_type == KEY_TYPE_GROUP else codes.COORDINATOR_NOT_AVAILABLE)
     if error == codes.NONE and broker_id is None:
         error = codes.COORDINATOR_NOT_AVAILABLE
@@ -170,7 +170,7 @@ def _coordinator(state: ClusterState, key: str, key_type: int, errors: GroupErro
 
 
 def _refusal(state: ClusterState, broker_id: int, group: str, errors: GroupErrors) -> ErrorCode:
-    """Why this broker does not serve the group; ``NONE``: it does."""
+    """The error of this broker for the group; ``NONE``: it coordinates the group."""
     if group in errors:
         return errors[group]
     return codes.NONE if coordinator_of(state, group) == broker_id else codes.NOT_COORDINATOR
@@ -182,7 +182,7 @@ def _refusal(state: ClusterState, broker_id: int, group: str, errors: GroupError
 def describe_groups(
     state: ClusterState, broker_id: int, body: DescribeGroupsRequest, errors: GroupErrors
 ) -> DescribeGroupsResponse:
-    """How the modern groups stand; one that nobody knows is dead."""
+    """The states of the coordinator groups; an unknown one is dead."""
     return DescribeGroupsResponse(groups=[_described(state, broker_id, name, errors) for name in body.groups])
 
 
@@ -234,7 +234,7 @@ def offset_commit(
     errors: GroupErrors,
     injected: PartitionErrors,
 ) -> OffsetCommitResponse:
-    """Store offsets, where the version says."""
+    """Store offsets in the store of the version."""
     refused = codes.NONE if version == 0 else _refused_commit(state, broker_id, release, body, errors)
 
     def commit(tp: TopicPartition, row: OffsetCommitPartition) -> OffsetCommitPartitionResponse:
@@ -296,7 +296,7 @@ def offset_fetch(
     errors: GroupErrors,
     injected: PartitionErrors,
 ) -> OffsetFetchResponse:
-    """What is stored, where the version says."""
+    """The offsets in the store of the version."""
     if version >= BATCHED_FROM:
         groups = [_of_group(state, broker_id, group, errors, injected) for group in body.groups]
         return OffsetFetchResponse(groups=groups)
@@ -339,7 +339,7 @@ def _of_group(
 
 
 def partitions_of(topics: list[OffsetFetchTopic]) -> set[TopicPartition]:
-    """What a question names."""
+    """The partitions of a request."""
     return {TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes}
 
 
@@ -384,7 +384,7 @@ def _no_offset(tp: TopicPartition, error: ErrorCode) -> OffsetFetchPartitionResp
 def offset_delete(
     state: ClusterState, broker_id: int, body: OffsetDeleteRequest, errors: GroupErrors
 ) -> OffsetDeleteResponse:
-    """Forget stored offsets; a group without any, and without members, is no group."""
+    """Delete stored offsets; a group without offsets and members does not exist."""
     group = state.groups.get(body.group_id)
     error = _refusal(state, broker_id, body.group_id, errors)
     if error == codes.NONE and (group is None or not (group.offsets or group.has_members)):

@@ -1,7 +1,7 @@
 """The log of one partition, in memory.
 
-A log is a list of shallow entries as they would lie on a broker's disk: messages, compressed wrappers (formats 0 and
-1) or batches (format 2).  Readers get slices of it, converted down where their version asks for an older format.
+A log is a list of shallow entries as on a broker's disk: messages, compressed wrappers (formats 0 and
+1) or batches (format 2).  Readers get slices of it, converted down if their version needs an older format.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEADER_EPOCH_AT = slice(12, 16)
 
 
 class ZstdNotConvertibleError(Exception):
-    """A reader of an older format asked for zstd records, which no older format has."""
+    """A reader of an older format requested zstd records, which no older format supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class StoredEntry:
     data: bytes
 
     def records(self) -> list[Record]:
-        """What it holds, checked."""
+        """Its records, checked."""
         return list(iter_records(self.data))
 
 
 @dataclass(frozen=True, slots=True)
 class FakeReadRules:
-    """How a reader may be answered: what its fetch version allows, and what the broker's release does.
+    """How a reader may be answered: by its fetch version, and by the broker's release.
 
-    ``magic_max``: the newest format it reads.  ``at_least_one``: the first entry comes whole whatever its size.
-    ``empty_if_cut``: a first entry that does not fit is left out rather than cut.  The others as in ``Release``.
+    ``magic_max``: the newest format it reads.  ``at_least_one``: the first entry is returned whole whatever its size.
+    ``empty_if_cut``: a first entry that does not fit is omitted, not cut.  The others as in ``BrokerRelease``.
     """
 
     magic_max: int
@@ -76,7 +76,7 @@ class FakeLog:
 
     @property
     def entries(self) -> Sequence[StoredEntry]:
-        """What is stored, oldest first."""
+        """The stored entries, oldest first."""
         return self._stored
 
     def append(self, records: Iterable[Record], codec: int, magic: int | None = None) -> None:
@@ -90,7 +90,7 @@ class FakeLog:
         self._store_all(build_record_set(batch, chosen, codec))
 
     def append_produced(self, record_set: bytes | memoryview) -> int:
-        """Append what a producer sent, in the log's own format, at the end; gives the first offset.
+        """Append a producer's records, in the log's own format, at the end; returns the first offset.
 
         Raises ``InvalidMessageException`` or ``UnsupportedCodec`` before anything was appended.
         """
@@ -106,32 +106,32 @@ class FakeLog:
         return first_offset
 
     def append_raw(self, data: bytes, next_offset: int) -> None:
-        """Append bytes as they are, damaged ones too; readers find them at the old end, and the end moves."""
+        """Append bytes unchanged, even damaged ones; readers find them at the old end, and the end moves."""
         if next_offset <= self.end:
             raise UsageError(f"the end of the log, {self.end}, can only move on, not to {next_offset}")
         self._stored.append(StoredEntry(self.end, next_offset - 1, 0, compression.NONE, data))
         self.end = next_offset
 
     def delete_before(self, offset: int) -> None:
-        """Move the start, as retention does: whole entries go, and what is left of the first is not readable."""
+        """Move the start, like retention: whole entries are deleted, and the rest of the first one is not readable."""
         if not self.start <= offset <= self.end:
             raise UsageError(f"the start can move to {self.start} up to {self.end}, not to {offset}")
         self.start = offset
         self._stored = [stored for stored in self._stored if stored.last_offset >= offset]
 
     def truncate(self, offset: int) -> None:
-        """Cut the end off, as an unclean leader election does; entries that straddle the cut go as a whole."""
+        """Truncate the end, like an unclean leader election; entries across the cut are deleted as a whole."""
         if not self.start <= offset <= self.end:
             raise UsageError(f"the end can be cut to {self.start} up to {self.end}, not to {offset}")
         self._stored = [stored for stored in self._stored if stored.last_offset < offset]
         self.end = offset
 
     def holds(self, offset: int) -> bool:
-        """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
+        """Whether a reader may request this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
     def read(self, offset: int, bytes_max: int, how: FakeReadRules) -> RecordsRead:
-        """The record set from the entry that holds ``offset`` on; raises ``ZstdNotConvertibleError``."""
+        """The record set from the entry with ``offset`` on; raises ``ZstdNotConvertibleError``."""
         wanted = [stored for stored in self._stored if stored.last_offset >= offset]
         whole: list[StoredEntry] = []
         room = bytes_max
@@ -155,7 +155,7 @@ class FakeLog:
         return RecordsRead(_all_converted(whole, stored_bytes, how), stored_bytes)
 
     def first_at_or_after(self, time_ms: int) -> Record | None:
-        """The first readable record whose timestamp is not below the time."""
+        """The first readable record whose timestamp is at or after the time."""
         for stored in self._stored:
             for record in stored.records():
                 if record.offset >= self.start and record.timestamp >= time_ms:
@@ -169,7 +169,7 @@ class FakeLog:
 
     def _numbered(self, entry: LogEntry, data: bytes, records: list[Record], first_offset: int) -> bytes:
         if entry.magic == self.magic == 2:
-            # Neither field is covered by the checksum, so that brokers can number batches without touching the rest.
+            # The checksum covers neither field, so brokers can assign offsets without changing the rest.
             numbered = bytearray(data)
             numbered[:_BASE_OFFSET_BYTES] = first_offset.to_bytes(_BASE_OFFSET_BYTES, "big")
             numbered[_LEADER_EPOCH_AT] = self.leader_epoch.to_bytes(4, "big")
@@ -201,13 +201,13 @@ def _all_converted(whole: list[StoredEntry], stored_bytes: int, how: FakeReadRul
     data = b"".join(converted)
     if not how.converts_lazily:
         return data
-    # The length was promised before anything was converted, so the answer must have it.
+    # The length was fixed before the conversion, so the response must have it.
     promised = max(stored_bytes, len(converted[0]))
     return data[:promised] + _filler(promised - len(data))
 
 
 def _filler(size: int) -> bytes:
-    """The head of an entry that is longer than what is left, as real brokers send it: readers take it for a cut one."""
+    """The beginning of an entry that is longer than the rest, as real brokers send it: readers treat it as cut off."""
     if size <= 0:
         return b""
     head = (-1).to_bytes(8, "big", signed=True) + max(size + 1, BATCH_BYTES_MIN + ENTRY_PREFIX_BYTES).to_bytes(4, "big")
@@ -215,6 +215,7 @@ def _filler(size: int) -> bytes:
 
 
 def _converted(stored: StoredEntry, magic: int) -> bytes:
-    """The same records in an older format: headers go, timestamps too in format 0; control batches vanish."""
+    """The same records in an older format, without headers, in format 0 without timestamps; control batches are
+    removed."""
     records = [replace(record, headers=()) for record in stored.records()]
     return build_record_set(records, magic, stored.codec)

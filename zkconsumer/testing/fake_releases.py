@@ -1,4 +1,4 @@
-"""The releases that the fake brokers play: of what real ones speak, what the clients here ask.  Pure."""
+"""The releases of the fake brokers, restricted to the APIs that the clients here use.  Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RELEASES: dict[str, BrokerRelease] = {
 
 
 def release_named(name: str) -> BrokerRelease:
-    """The release of this name.  ``UsageError``: it is not in the table; the text lists those that are."""
+    """The release of this name.  ``UsageError``: it is not in the table; the text lists the releases."""
     if name not in RELEASES:
         raise UsageError(f"the fake brokers know no release {name}; they know {', '.join(RELEASES)}")
     return RELEASES[name]

@@ -3,8 +3,8 @@
     cluster = FakeCluster(security=FakeSecurity("SASL_SSL", certificate="broker.pem", users={"alice": "word"}))
     connect = SecureConnectionFactory(BrokerSecurity("SASL_SSL", tls, sasl), socket=cluster.transport)
 
-``SecuredTransport`` stands where the client's socket would: what the client sends goes through the server's side of TLS
-and of the login, and only then to the broker.
+``SecuredTransport`` replaces the client's socket: the client's bytes pass the server's side of TLS
+and of the login, and only then reach the broker.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ResponseTamper = Callable[[int, bytes], bytes | None]
 
 @dataclass(slots=True)
 class FakeSecurity:
-    """``certificate``: PEM of the broker, for TLS; ``client_ca``: certificates of clients are asked for.
+    """``certificate``: PEM of the broker, for TLS; ``client_ca``: client certificates are required.
 
     ``users`` have passwords; ``tokens`` are accepted by OAUTHBEARER.  ``has_authenticate`` False: as before 1.0,
-    messages are bare.  ``misbehave(n, answer)`` may change the n-th answer of a login; None ends the connection.
-    ``logins``: who logged in, in order.
+    messages are raw.  ``misbehave(n, answer)`` may change the n-th response of a login; None ends the connection.
+    ``logins``: the users that logged in, in order.
     """
 
     protocol: str
@@ -76,7 +76,7 @@ class FakeSecurity:
 
 
 class FakeLogin:
-    """One client's login: frames in, frames out.  ``is_over``: the rest is for the broker."""
+    """One client's login: frames in, frames out.  ``is_over``: later frames are for the broker."""
 
     def __init__(self, security: FakeSecurity) -> None:
         self._security = security
@@ -94,7 +94,7 @@ class FakeLogin:
         return key in (SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key) or (key, version) == (API_VERSIONS.key, 0)
 
     def answer(self, frame: bytes) -> bytes:
-        """The answer's frame, with its size; empty when the connection ends instead."""
+        """The response frame, with its size; empty if the connection ends instead."""
         if self._is_bare and not self.is_over:
             said = self._said(frame)
             return b"" if said is None else self._sent(len(said).to_bytes(SIZE_BYTES, "big") + said)
@@ -145,7 +145,7 @@ class FakeLogin:
         return SaslHandshakeResponse(mechanisms=enabled)
 
     def _said(self, message: bytes) -> bytes | None:
-        """None: refused."""
+        """None: rejected."""
         assert self._step is not None, "a login begins with a handshake"
         said = self._step(message)
         if said is None and self._is_bare:
@@ -233,7 +233,7 @@ class SecuredTransport:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:
-            # An alert may wait to be sent; after it comes the end.
+            # An alert may wait to be sent; the end follows it.
             self._has_ended = True
         self._out += self._to_client.read()
 
@@ -264,7 +264,7 @@ class SecuredTransport:
         self._below.release()
 
     def _take(self, data: bytes, deadline_ms: int) -> None:
-        """Plain bytes of the client: frames for the login, or for the broker."""
+        """Process the client's plain bytes: frames for the login, or for the broker."""
         self._frames += data
         while len(self._frames) >= SIZE_BYTES:
             size = int.from_bytes(self._frames[:SIZE_BYTES], "big")

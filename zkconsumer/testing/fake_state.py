@@ -1,4 +1,4 @@
-"""What the brokers of a fake cluster share: topics, logs, leaders, faults, and the lock around all of it."""
+"""The shared state of the brokers of a fake cluster: topics, logs, leaders, faults, and its lock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUESTS_KEPT = 10_000
 
 @dataclass(slots=True)
 class FakePartition:
-    """``leader`` None: nobody leads."""
+    """``leader`` None: there is no leader."""
 
     log: FakeLog
     leader: int | None
@@ -34,7 +34,7 @@ class FakePartition:
 class RecordedRequest:
     """A request that a broker could read.
 
-    ``asked``: of a Fetch, all that it asks for, what its session has from the requests before included.
+    ``asked``: the partitions of a Fetch, including those that its session has from earlier requests.
     """
 
     broker_id: int
@@ -47,7 +47,7 @@ class RecordedRequest:
 
 @dataclass(slots=True)
 class ClusterState:
-    """Everything in here is read and changed under ``changed``, which is notified after each change."""
+    """Read and change all of this under ``changed``, which is notified after each change."""
 
     clock: Clock
     auto_create_partitions: int
@@ -68,7 +68,7 @@ class ClusterState:
         return partitions[tp.partition] if 0 <= tp.partition < len(partitions) else None
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Create or grow a topic; leaders and replicas go round the brokers."""
+        """Create a topic or add partitions; leaders and replicas are assigned round-robin."""
         rows = self.topics.setdefault(topic, [])
         ids = sorted(self.addresses)
         while len(rows) < partitions:

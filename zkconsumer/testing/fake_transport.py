@@ -1,4 +1,4 @@
-"""How bytes get to a fake broker: in memory, or through TCP on 127.0.0.1."""
+"""Transports to a fake broker: in memory, or through TCP on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STOP_TIMEOUT_MS = 5_000
 
 
 class MemoryTransport:
-    """A ``zkconsumer.kafka.transport.Transport`` straight into a session; long polls wait in the caller's thread."""
+    """A ``zkconsumer.kafka.transport.Transport`` to a broker in memory; long polls wait in the caller's thread."""
 
     def __init__(self, state: ClusterState, find: Callable[[], FakeBroker | None], clock: Clock) -> None:
         self._state = state
@@ -108,7 +108,7 @@ class TcpServer:
         self._acceptor = spawn(f"{self._name}-accept", self._accept, on_thread_error, wake=self._knock)
 
     def stop(self) -> bool:
-        """Stop listening and end every conversation; False: a thread did not end in time."""
+        """Stop listening and end every connection; False: a thread did not end in time."""
         ended = self._acceptor.stop(STOP_TIMEOUT_MS)
         self._listener.close()
         for client in self._clients:
@@ -143,7 +143,7 @@ class FakeTcpConnection:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self, stop: StopSignal) -> None:
-        # Whatever the client's side does to the socket ends this conversation, and nothing else.
+        # An error on the client's socket ends this connection, and nothing else.
         with self._client, contextlib.suppress(OSError):
             while not stop.is_set() and not self._session.has_ended:
                 data = self._client.recv(PIECE_BYTES)
@@ -154,7 +154,7 @@ class FakeTcpConnection:
             self._session.disconnect()
 
     def _serve(self, data: bytes, stop: StopSignal) -> None:
-        """Feed the session, and send until it owes nothing."""
+        """Pass the bytes to the broker, and send all its output."""
         with self._state.changed:
             self._session.receive(data)
         while not stop.is_set():

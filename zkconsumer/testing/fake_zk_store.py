@@ -1,4 +1,4 @@
-"""One client of the fake ZooKeeper.  Import it from ``fake_zookeeper``, which also says what it is for.
+"""One client of the fake ZooKeeper.  Import it from ``fake_zookeeper``, which also describes its use.
 
     submit --> inbox --execute--> outbox --deliver--> done, or the listener
 
@@ -66,7 +66,7 @@ _Read = TypeVar("_Read", ZnodeData | StoreError, ZnodeAcl | StoreError, ChildNam
 
 @dataclass(slots=True, eq=False)
 class _SubmittedBatch:
-    """One ``submit``: filled answer by answer, handed over when the last has come."""
+    """One ``submit``: its results are collected, and delivered together after the last one."""
 
     session_id: int | None
     results: list[Result]
@@ -76,7 +76,7 @@ class _SubmittedBatch:
 
 @dataclass(slots=True)
 class _QueuedRequest:
-    """A request on its way to the server; ``request`` None stands for a batch of none."""
+    """A request on its way to the server; ``request`` None means an empty batch."""
 
     seq: int
     batch: _SubmittedBatch
@@ -86,7 +86,7 @@ class _QueuedRequest:
 
 @dataclass(slots=True)
 class _Answer:
-    """A result on its way to its batch.  ``is_local``: made by the client's own library, no hold stops it."""
+    """A result on its way to its batch.  ``is_local``: made by the client's library, so ``hold`` does not stop it."""
 
     seq: int
     asked: _QueuedRequest
@@ -104,7 +104,7 @@ class _Event:
 
 @dataclass(slots=True, eq=False)
 class FakeZooKeeperSession:
-    """What the server knows of a session.  Watches belong to its connection and end with that."""
+    """The server's state of a session.  Watches belong to its connection and end with it."""
 
     session_id: int
     store: FakeZkStore
@@ -125,9 +125,9 @@ class ZooKeeperFault:
 
 
 class FakeZkStore:
-    """One client of a ``FakeZooKeeper``: a ``ZkStore``, to be made, listened to and started like the real one.
+    """One client of a ``FakeZooKeeper``: a ``ZkStore``, created, listened to and started like the real one.
 
-    ``login``: as whom.  A fake knows everybody's password.
+    ``login``: the identity.  The fake does not check passwords.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class FakeZkStore:
         server._deliver()
 
     def host_of(self, session_id: int, timeout_ms: int) -> str | None:
-        """Every session of a fake comes from this machine."""
+        """Every session of the fake comes from this machine."""
         with self.server._lock:
             known = self.server._sessions.get(session_id)
         return "127.0.0.1" if known is not None and known.is_alive else None
@@ -225,7 +225,7 @@ class FakeZkStore:
         self._queue_event(ZkSessionConnected(self._session.session_id, self._timeout_ms, is_new))
 
     def _drop(self) -> bool:
-        """Lose the connection and all that was on it; False when there is none."""
+        """Lose the connection and everything on it; False if there is none."""
         if self._state != "connected" or self._session is None:
             return False
         self._state = "suspended"
@@ -242,7 +242,7 @@ class FakeZkStore:
         return True
 
     def _end(self) -> None:
-        """Close: what was delivered already stands, what is under way is answered or gone."""
+        """Close: delivered results stay, requests in flight are answered or lost."""
         if self._confirmed and self._session is not None:
             self.server._end_session(self._session.session_id)
         self._state, self._session, self._on_event = "closed", None, None
@@ -255,7 +255,7 @@ class FakeZkStore:
         self._leave_when_done()
 
     def _leave_when_done(self) -> None:
-        """A closed store takes no more steps than its last answers."""
+        """Remove a closed store after its last answers."""
         if self._state == "closed" and not self._outbox and self in self.server.stores:
             self.server.stores.remove(self)
 
@@ -286,11 +286,11 @@ class FakeZkStore:
     # --- steps
 
     def _next_step(self) -> int | None:
-        """The number of the step that comes next here, None when there is none or it is held."""
+        """The number of the next step here, None if there is none or it is held."""
         return min([*self._next_execution(), *self._next_delivery()], default=None)
 
     def _take_step(self) -> Callable[[], None] | None:
-        """Execute or deliver; gives the callback to be called, outside the lock."""
+        """Execute or deliver; returns the callback to call outside the lock."""
         if self._next_step() in self._next_execution():
             self._execute(self._inbox.popleft())
             return None
@@ -422,7 +422,7 @@ def _is_watch_event(item: _Answer | _Event) -> bool:
 
 
 def _packet_bytes(request: Request) -> int:
-    """About the length of a packet: near enough to say which one a server refuses."""
+    """The approximate length of a packet, enough to decide whether a server rejects it."""
     if isinstance(request, GetManyAcls):
         return max((len(path) for path in request.paths), default=0)  # each path is a packet
     data = [each.data for each in _members(request) if isinstance(each, Create | SetData | CreateOp | SetOp)]

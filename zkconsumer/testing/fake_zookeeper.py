@@ -1,10 +1,10 @@
-"""A ZooKeeper without a server: one tree of znodes, several sessions, and a hand on everything that can go wrong.
+"""A ZooKeeper without a server: one tree of znodes, several sessions, and injected faults.
 
     with_server = FakeZooKeeper()                       one server
     store = FakeZkStore(with_server, chroot="/kafka")   one session's store, a ``ZkStore`` as ``KazooStore`` is one
 
-Each request goes two steps, *executed* (the tree changes, watches fire) and *delivered* (the answer reaches its
-callback); each step has a number, and the lowest number in the world goes first.  So a run depends on nothing but
+Each request takes two steps, *executed* (the tree changes, watches fire) and *delivered* (the answer reaches its
+callback).  Each step has a number, and the lowest number is taken first.  So a run depends only on
 the calls that were made:
 
     delivery="direct"   every step that can be taken is taken before the call returns, on the calling thread
@@ -59,7 +59,7 @@ _WALL_MS = 1_416_246_370_000
 
 
 class FakeZooKeeper:
-    """One server.  ``is_up`` False: nobody can connect, what is connected stays so (use ``disconnect``)."""
+    """One server.  ``is_up`` False: new connections fail, existing ones stay (use ``disconnect``)."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class FakeZooKeeper:
         self.tree = ZnodeTree()
         self.stores: list[FakeZkStore] = []
         self.on_changes: Callable[[list[ZnodeChange], int], None] | None = None
-        """Told of each transaction that was accepted, and of each session's end: what changed, in order, and by which
-        session (0: nobody's).  Called with the lock held: it looks, and calls nothing here but ``tree``."""
+        """Called with the changes of each accepted transaction, and of each session's end, in order, and the session
+        (0: none).  Called with the lock held: it may read, and call nothing here but ``tree``."""
         self._delivery = delivery
         self._clock = clock
         self._lock = threading.RLock()
@@ -89,10 +89,10 @@ class FakeZooKeeper:
         self._worker: WorkerThread | None = None
         self._wake = threading.Condition(self._lock)
 
-    # --- what a test or a demo does to the znodes, as somebody with every right and no session
+    # --- changes by a test or a demo, with all permissions and without a session
 
     def ensure(self, path: str, data: bytes = b"") -> None:
-        """Make a persistent node and its parents, or give it this data; watches fire as for anybody."""
+        """Create a persistent node and its parents, or set its data; watches fire as usual."""
         with self._lock:
             parents = [path[:at] for at in range(1, len(path)) if path[at] == "/"]
             ops: list[Op] = [CreateOp(parent) for parent in parents if not self.tree.has_node(parent)]
@@ -101,32 +101,32 @@ class FakeZooKeeper:
         self._deliver()
 
     def remove(self, path: str) -> None:
-        """Delete a node without children; nothing happens when it is missing."""
+        """Delete a node without children; does nothing if it does not exist."""
         with self._lock:
             self._transact([DeleteOp(path)], 0)
         self._deliver()
 
     def data(self, path: str) -> bytes | None:
-        """The data of a node by absolute path, None when it is missing."""
+        """The data of a node by absolute path, None if it does not exist."""
         with self._lock:
             return self.tree.data(path)
 
     def set_acl(self, path: str, acl: tuple[Acl, ...]) -> None:
-        """Change who may do what: ``()`` answers NoAuth to everything that ZooKeeper checks."""
+        """Change the access control list: ``()`` answers NoAuth to everything that ZooKeeper checks."""
         with self._lock:
             self.tree.set_acl(path, acl)
 
-    # --- time passes
+    # --- steps
 
     def pump(self, steps_max: int | None = None) -> int:
-        """Take steps until none can be taken, or this many; gives how many were taken."""
+        """Take steps until none is left, or this many; returns how many were taken."""
         taken = 0
         while (steps_max is None or taken < steps_max) and self._step():
             taken += 1
         return taken
 
     def stop(self) -> None:
-        """End the delivery thread, if there is one; the stores stay as they are."""
+        """End the delivery thread, if there is one; the stores stay unchanged."""
         with self._lock:
             worker = self._worker
         if worker is not None:
@@ -135,13 +135,13 @@ class FakeZooKeeper:
     # --- faults
 
     def disconnect(self, store: FakeZkStore) -> None:
-        """Break the connection: what was sent and not delivered is lost, executed or not; watches are gone."""
+        """Break the connection: undelivered results are lost, executed or not; watches end."""
         with self._lock:
             store._drop()
         self._deliver()
 
     def reconnect(self, store: FakeZkStore) -> None:
-        """Let a disconnected store connect again: the same session if it is alive, else a new one."""
+        """Make a disconnected store connect again: in the same session if it is alive, else in a new one."""
         with self._lock:
             store._connect()
         self._deliver()
@@ -149,8 +149,8 @@ class FakeZooKeeper:
     def expire(self, store: FakeZkStore, *, reconnects: bool = True) -> None:
         """End the store's session at the server.
 
-        A connected store loses its connection by that, and with ``reconnects`` learns the truth at once; a
-        disconnected one learns it from ``reconnect``.
+        A connected store loses its connection, and with ``reconnects`` learns of the expiry at once; a
+        disconnected one learns of it in ``reconnect``.
         """
         with self._lock:
             if store.session_id is not None:
@@ -160,25 +160,25 @@ class FakeZooKeeper:
         self._deliver()
 
     def end_session(self, session_id: int) -> None:
-        """What the server does when a session times out: that of a store that was closed while suspended."""
+        """Expire a session, as the server does: that of a store that was closed while suspended."""
         with self._lock:
             assert all(store.session_id != session_id for store in self.stores), "a store has it: use expire"
             self._end_session(session_id)
         self._deliver()
 
     def hold(self, what: HeldTraffic, store: FakeZkStore | None = None) -> None:
-        """Stop something on its way, for one store or for all there are, until ``release``.
+        """Stop traffic, of one store or of all, until ``release``.
 
         requests   not executed yet
-        answers    executed, not delivered; what comes behind them waits too, as on a real connection
-        events     watch events only, while answers pass: more disorder than a real server makes
+        answers    executed, not delivered; what follows them waits too, as on a real connection
+        events     watch events only, while answers pass: more disorder than a real server causes
         """
         with self._lock:
             for each in self._these(store):
                 each._held.add(what)
 
     def release(self, what: HeldTraffic, store: FakeZkStore | None = None, *, drop: bool = False) -> None:
-        """Let go what ``hold`` stopped; ``drop`` forgets the watch events that were held."""
+        """Resume the traffic that ``hold`` stopped; ``drop`` discards the held watch events."""
         with self._lock:
             for each in self._these(store):
                 each._release(what, drop)
@@ -187,9 +187,9 @@ class FakeZooKeeper:
     def lose_connection_on_next(
         self, matches: RequestMatcher, *, is_done: bool, store: FakeZkStore | None = None, reconnects: bool = True
     ) -> None:
-        """Break the connection at the next request that matches, after or before it was executed.
+        """Break the connection at the next matching request, after or before it is executed.
 
-        It and what was sent behind it answer ``ConnectionLost``, then the store is suspended, then (with
+        It and the requests after it answer ``ConnectionLost``, then the store is suspended, then (with
         ``reconnects``) connected again in the same session.
         """
         with self._lock:
@@ -198,7 +198,7 @@ class FakeZooKeeper:
     def fail_next(
         self, matches: RequestMatcher, error: Callable[[str], StoreError], *, store: FakeZkStore | None = None
     ) -> None:
-        """Answer the next request that matches with ``error(path)``, and do not execute it."""
+        """Answer the next matching request with ``error(path)``, and do not execute it."""
         with self._lock:
             self._faults.append(ZooKeeperFault(matches, store, error=error))
 
@@ -258,7 +258,7 @@ class FakeZooKeeper:
     # --- steps
 
     def _deliver(self) -> None:
-        """Something may have become possible."""
+        """Take the steps that may have become possible."""
         match self._delivery:
             case "direct":
                 self.pump()
@@ -275,7 +275,7 @@ class FakeZooKeeper:
             try:
                 while self._step():
                     pass
-            except Exception:  # a callback's: report it, and go on delivering to the others
+            except Exception:  # a callback's: report it, and continue with the others
                 log.exception("fake-zookeeper-callback-failed")
             with self._wake:
                 self._wake.wait_for(lambda: stop.is_set() or self._runnable() is not None)

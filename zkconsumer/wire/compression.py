@@ -5,7 +5,7 @@
     codec 3  lz4      LZ4 frame; see the note below         since 0.8.2
     codec 4  zstd     zstd frames, record format 2 only     since 2.1
 
-What may live here: framing and limits.  Packages decode, without the GIL and in one call a batch (gzip: a member):
+This file has framing and limits.  Packages decode, without the GIL and in one call for each batch (gzip: a member):
 
     codec     default     extra [fast]    what the default decodes in any case
     gzip      zlib        isal            less than 200 bytes, reserved header flags, and what isal refuses
@@ -13,19 +13,19 @@ What may live here: framing and limits.  Packages decode, without the GIL and in
     lz4       cramjam
     zstd      cramjam     zstandard       several frames, a content size of 0, and what zstandard refuses
 
-The default has the last word, so the extra changes neither what is accepted nor which error is raised.  Two differences
-are known, in bytes that no compressor writes: isal accepts incomplete Huffman codes that zlib calls invalid, if the
-checksum of the member matches, and zstandard may accept a reference to what lies before the window of the frame.
-``implementations`` gives the packages in use, ``bench/codecs.py`` their speed.
+The default decides, so the extra changes neither what is accepted nor which error is raised.  Two differences
+are known, in bytes that no compressor writes: isal accepts incomplete Huffman codes that zlib rejects, if the
+checksum of the member matches, and zstandard may accept a reference to bytes before the window of the frame.
+``implementations`` returns the packages in use, ``bench/codecs.py`` measures their speed.
 
-A few kilobytes can be made to expand without end, so every decoder gets a bound.  zlib and isal take one.  Snappy
-gives its size first.  LZ4 and zstd frames are made of blocks of bounded size: a walk over the block headers gives an
+A few kilobytes can expand to any size, so every decoder has a limit.  zlib and isal take one.  Snappy data begins
+with its size.  LZ4 and zstd frames consist of blocks of bounded size: reading the block headers gives an
 upper bound at almost no cost, and cramjam writes into a buffer that is no larger.  libzstd allocates the window that
-the header of a frame asks for, at most 128 MiB, and writes as much of it as the frame expands to.
+the header of a frame requests, at most 128 MiB, and writes as much of it as the frame expands to.
 
-LZ4 and message format 0: the frame header ends in a checksum byte that Kafka 0.8.2 and 0.9 computed over the
-frame's magic too, which is wrong, and insisted upon (KAFKA-3160).  Format 0 is written with the wrong byte, which
-every release reads, and read with either; formats 1 and 2 are held to the right one, as by the Java clients.
+LZ4 and message format 0: the frame header ends with a checksum byte that Kafka 0.8.2 and 0.9 wrongly computed over the
+frame's magic too, and required (KAFKA-3160).  Format 0 is written with the wrong byte, which every release reads, and
+read with either; formats 1 and 2 must have the right one, as in the Java clients.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ BLOCK_DECODERS: Final = (
 these raise.  None: ``decompress`` has something better."""
 
 _SMALL_BYTES_MAX = 4096
-"""Compressed.  Up to here the decoding costs less than what is done around it."""
+"""Compressed bytes.  Up to this size the decoding costs less than the work around it."""
 
 
 class DecompressionLimitError(InvalidMessageException):
-    """Compressed bytes stand for more bytes, or for more records and headers, than the caller allows."""
+    """Compressed bytes expand to more bytes, or to more records and headers, than the caller allows."""
 
 
 def implementations() -> dict[str, str]:
@@ -125,13 +125,13 @@ def implementations() -> dict[str, str]:
 
 
 def decompress(codec: int, data: bytes | memoryview, magic: int, limit: int) -> bytes | bytearray:
-    """The bytes that ``data``, the payload of a record set's entry of format ``magic`` (0, 1, 2), stands for.
+    """Decompress ``data``, the payload of a record set's entry of format ``magic`` (0, 1, 2).
 
     ``data``: contiguous bytes; a ``memoryview`` of format ``B`` is copied for rare forms of lz4 frames only.  The
     result belongs to the caller.  Its type is what the codec's package fills without a copy; a ``bytearray`` may occupy
     twice its length.
 
-    At most ``limit`` bytes come out, and no buffer much larger than that is made on the way.  Any number of threads
+    The result has at most ``limit`` bytes, and no much larger buffer is allocated.  Any number of threads
     may call this at once; the packages release the GIL.
 
     Raises ``InvalidMessageException`` when the bytes are not what the codec writes, its kind
@@ -219,7 +219,10 @@ def _expanded_within(
 
 
 def _usual_buffer_bytes(packed_bytes: int) -> int:
-    """What few batches exceed.  To clear the room for the worst case costs more than to decode a small batch."""
+    """A size that few batches exceed.
+
+    To clear the memory for the worst case costs more than to decode a small batch.
+    """
     return 16 * packed_bytes if packed_bytes <= _SMALL_BYTES_MAX else max(4 * packed_bytes, 16 * _SMALL_BYTES_MAX)
 
 
@@ -231,7 +234,7 @@ def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
         try:
             return _gunzip_using(_isal, data, limit)
         except _isal.error:
-            pass  # zlib has the last word
+            pass  # zlib decides
     return _gunzip_using(zlib, data, limit)
 
 
@@ -272,7 +275,7 @@ def _snappy(payload: bytes) -> bytes:
 
 
 def _unsnappy(data: bytes | memoryview, limit: int) -> bytearray:
-    # The two version fields are not looked at: there is one version, and some producers write it little-endian.
+    # The two version fields are ignored: there is one version, and some producers write it little-endian.
     start, block_bytes = _XERIAL_START(data) if len(data) >= _XERIAL_BLOCK_POSITION else (data[:8], None)
     if start != _XERIAL_MAGIC:
         block = data
@@ -404,7 +407,7 @@ def _lz4_with_right_checksum(frame: bytes, magic: int) -> bytes:
 
 
 def _lz4_descriptor_end(frame: bytes) -> int:
-    """Where the header checksum stands: after magic, flags, block size and, when there is one, content size."""
+    """The position of the header checksum: after magic, flags, block size and the content size, if there is one."""
     if not frame.startswith(_LZ4_MAGIC):
         raise InvalidMessageException("lz4: no frame starts here")
     flags = frame[4]

@@ -1,4 +1,4 @@
-"""What consumers tell each other through a coordinator that does not look: ConsumerProtocol, versions 0 to 3.  Pure.
+"""The metadata that consumers exchange through a coordinator, which does not read it: ConsumerProtocol, 0 to 3.  Pure.
 
     member --Subscription--> JoinGroup metadata --> leader --Assignment--> SyncGroup assignment --> member
 
@@ -11,8 +11,8 @@
 Written as Java writes (2.8 and later): topics of a subscription sorted, owned partitions sorted and then grouped by
 topic; an assignment grouped by topic in the order in which topics come first.  Older Java sent topics as they came.
 
-Read as Java reads: a version above 3 is read as 3, and bytes after the last field are passed over, in every version: a
-member that says more than is known here must not stop the whole group.  All else is ``MalformedMessage``.
+Read as Java reads: a version above 3 is read as 3, and bytes after the last field are ignored in every version, because
+a newer member must not stop the whole group.  Everything else is ``MalformedMessage``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HIGHEST_VERSION = 3
 """The highest version that is written; higher ones are read as this one."""
 
 NO_GENERATION = -1
-"""The generation of who has never been in one, or of a subscription that does not say it (before version 2)."""
+"""The generation of a member that was never in one, or of a subscription without the field (before version 2)."""
 
 _SUBSCRIPTION = "ConsumerProtocol subscription"
 _ASSIGNMENT = "ConsumerProtocol assignment"
@@ -41,10 +41,10 @@ _ASSIGNMENT = "ConsumerProtocol assignment"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants and has, as the leader sees it.
+    """One member's subscription and owned partitions, as the leader receives them.
 
     ``owned_partitions``, ``generation_id`` and ``rack_id`` come with versions 1, 2 and 3 of the member's metadata, and
-    are empty, -1 and None before.  ``group_instance_id`` does not travel in it: the coordinator tells it, of static
+    are empty, -1 and None before.  ``group_instance_id`` is not part of it: the coordinator adds it for static
     members (2.3, KIP-345).
     """
 
@@ -58,7 +58,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member gets, and what the leader's assignor lets it know."""
+    """One member's partitions, and the user data of the leader's assignor."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -93,7 +93,7 @@ class _Topics:
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """A member's metadata, byte for byte as Java's.  What the version has no place for is left out.
+    """A member's metadata, byte for byte as Java's.  Fields that the version does not have are omitted.
 
     ``UsageError``: the version is not one of 0 to 3, or a value does not fit.
     """
@@ -126,7 +126,7 @@ def subscribed_topics(data: Buffer) -> tuple[str, ...]:
 
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """One member's share, byte for byte as Java's.  ``UsageError``: as with ``encode_subscription``.
+    """One member's assignment, byte for byte as Java's.  ``UsageError``: as with ``encode_subscription``.
 
     A leader sends it to members without partitions too: Java's consumers fail on no bytes at all.
     """
@@ -135,10 +135,10 @@ def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) ->
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """One member's share, of any version.
+    """One member's assignment, of any version.
 
-    No bytes at all, as a coordinator answers a member whom the leader left out, are no partitions; worth a warning of
-    the caller's, as the leader is wrong.
+    No bytes at all mean no partitions: a coordinator sends them to a member that the leader omitted.  The caller should
+    log a warning, as the leader is wrong.
     """
     if not len(data):
         return Assignment()

@@ -1,12 +1,12 @@
-"""What a record set is made of: shallow entries, one after the other.  Pure.
+"""The shallow entries of a record set, one after the other.  Pure.
 
     entry of formats 0 and 1      int64 offset, int32 size | uint32 crc, int8 magic, int8 attributes, ...
     entry of format 2 (a batch)   int64 base offset, int32 size | int32 leader epoch, int8 magic, uint32 crc, ...
 
-An entry is one message, one compressed message that holds a set of others (a *wrapper*), or one batch.  The magic
+An entry is one message, one compressed message that contains a set of others (a *wrapper*), or one batch.  The magic
 is the 17th byte in every format, so entries of several formats can follow each other (they do, in a topic whose
-format was changed).  What may live here: the walk over the headers, the record, and the errors that name a place.
-Neither checksums nor payloads are looked at.
+format was changed).  This file has the iteration over headers, the record, and the errors that name a place.
+Neither checksums nor payloads are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OFFSET_MAX = 2**63 - 2
 """The last offset that has a next one in 64 bits."""
 
 NO_END = 2**63 - 1
-"""An end offset that is behind every record."""
+"""An end offset after every record."""
 
 ENTRY_PREFIX_BYTES = 12
 """Offset and size, which the size itself does not count."""
@@ -34,11 +34,11 @@ BATCH_BYTES_MIN = 49
 """The size of a batch of format 2 that holds no record."""
 
 MAGIC_POSITION = 16
-"""Where the magic stands, from the start of the entry."""
+"""The position of the magic, from the start of the entry."""
 
 _ATTRIBUTES_POSITION = 17
 _ATTRIBUTES_POSITION_V2 = 22
-"""Where the attributes' low byte stands: formats 0 and 1, and format 2."""
+"""The position of the attributes' low byte: formats 0 and 1, and format 2."""
 
 _CODEC_MASK = 0x07
 
@@ -49,7 +49,7 @@ _LAST_OFFSET_DELTA_POSITION = 23
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record, whatever format it came in.
+    """One record, of any format.
 
     ``timestamp`` is in milliseconds since 1970, -1 when there is none (format 0).  ``timestamp_type`` is 0 when the
     producer gave it, 1 when the broker did (log append), -1 when there is none.  ``headers`` exist in format 2 only.
@@ -65,7 +65,7 @@ class Record:
 
 @dataclass(slots=True)
 class DecompressionBudget:
-    """What compressed entries may still come to, all entries of one request together.  It counts down.
+    """The remaining limit for decompressed entries, all entries of one request together.  It counts down.
 
     ``expanded_bytes``: bytes after decompression; 0 after a decompression that failed, since its work was done.
     ``items``: records, and headers of records; below 0: too many.
@@ -78,8 +78,8 @@ class DecompressionBudget:
 class LogEntry(NamedTuple):
     """A complete shallow entry: its bytes are ``[position:end]`` of the record set.
 
-    ``offset`` is what stands in its header: the offset of a message, of the last message of a wrapper, the base
-    offset of a batch.  ``last_offset`` is the last offset that it covers, whether or not a record still has it.
+    ``offset`` is the one in its header: the offset of a message, of the last message of a wrapper, the base
+    offset of a batch.  ``last_offset`` is the last offset that it covers, even if no record has it any more.
     """
 
     position: int
@@ -95,9 +95,9 @@ E = TypeVar("E", bound=PeerError)
 def entry_error(kind: type[E], what: str, offset: int, position: int, next_position: int, next_offset: int = -1) -> E:
     """An error of class ``kind`` whose text names ``offset`` and which carries four numbers.
 
-    Its attributes are ``offset`` (as in the entry's header), ``position`` (the byte at which the entry starts: what
-    stands before is sound), ``next_position`` and ``next_offset`` (the byte and the offset from which on reading leaves
-    out what is bad and nothing else, -1 when that is not known).
+    Its attributes are ``offset`` (as in the entry's header), ``position`` (the byte at which the entry starts: the
+    bytes before are valid), ``next_position`` and ``next_offset`` (the byte and the offset from which reading skips
+    the bad entry and nothing else, -1 if unknown).
     """
     error = kind(f"record set entry with offset {offset} at byte {position}: {what}")
     vars(error).update(offset=offset, position=position, next_position=next_position, next_offset=next_offset)
@@ -122,14 +122,14 @@ def corrupt_record_error(entry: LogEntry, what: str, offset: int) -> InvalidMess
 
 
 class LogEntryHeader(NamedTuple):
-    """What the first bytes of an entry say of the whole: how long it is, and which offset follows it."""
+    """The size of an entry and the offset after it, from its first bytes."""
 
     size_bytes: int
     next_offset: int
 
 
 def read_entry_header(record_set: bytes | memoryview) -> LogEntryHeader | None:
-    """The head of the first entry, which may be cut off behind it; None when not even the head is there."""
+    """The header of the first entry, which may be cut off after it; None if not even the header is complete."""
     if len(record_set) < ENTRY_PREFIX_BYTES:
         return None
     offset, size = OFFSET_AND_SIZE.unpack_from(record_set)
@@ -143,11 +143,11 @@ def read_entry_header(record_set: bytes | memoryview) -> LogEntryHeader | None:
 def iter_entries(record_set: bytes | memoryview, position: int = 0, offset_before: int = -1) -> Iterator[LogEntry]:
     """The complete entries of ``record_set``, in order; a tail that is cut off is legal and ends the walk.
 
-    ``position``: the byte at which an entry begins, behind one that covers ``offset_before``.
+    ``position``: the byte at which an entry begins, after one that covers ``offset_before``.
 
-    Raises ``InvalidMessageException`` for a size that no entry can have and for offsets that do not increase (no
+    Raises ``InvalidMessageException`` for an impossible size and for offsets that do not increase (no
     checksum covers them), and ``UnsupportedCodec`` for a format above 2.  Both as soon as the bytes show it, also
-    in a tail that is cut off, as the readers of the original do.
+    in a cut-off tail, as the Scala consumer does.
     """
     bytes_total = len(record_set)
     while position + ENTRY_PREFIX_BYTES <= bytes_total:

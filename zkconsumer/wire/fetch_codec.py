@@ -1,10 +1,10 @@
-"""Fetch as a fetcher thread speaks it: no object for a partition that has not changed.  Pure.
+"""Fetch as a fetcher thread uses it: no object is made for a partition that has not changed.  Pure.
 
-    rows that changed --FetchQuestion--> request               (a partition's row is encoded once for each offset)
-    answer --FetchAnswer--> one tuple a partition, with the offset to fetch next
+    changed rows --FetchRequestBody--> request                 (a partition's row is encoded once for each offset)
+    response --FetchResponseBody--> one tuple for each partition, with the next offset to fetch
 
-``schemas/fetch.py`` is the reference: what is written here is byte for byte what its table writes, and what the
-compiled reader does not accept is read by that table, which raises the errors.
+``schemas/fetch.py`` is the reference: the bytes written here are equal to those of its table, and bytes that the
+compiled reader does not accept are read by that table, which raises the errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.message_schema import Api, decoder
 
 VERSION_MAX = 12
-"""From 13 on topics go by id."""
+"""From 13 on topics are identified by id."""
 
 NO_REPLICA = -1
 UNKNOWN_VALUE = -1
@@ -48,9 +48,9 @@ class FetchRequestBody(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of an answer.  ``records``: a view of the answer; None: a null record set.
+    """One partition of a response.  ``records``: a view of the response; None: a null record set.
 
-    Of the record set, as ``records.scan`` gives it: ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``),
+    About the record set, like ``records.scan_record_set``: ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``),
     ``next_offset``.
     """
 
@@ -65,7 +65,7 @@ class FetchedPartition(NamedTuple):
 
 
 FetchedPartitionRow: TypeAlias = FetchedPartition | tuple[str, int, int, int, RecordSet | None, int, int, int]
-"""The compiled reader gives plain tuples."""
+"""The compiled reader returns plain tuples."""
 
 
 class FetchResponseBody(NamedTuple):
@@ -78,7 +78,7 @@ class FetchResponseBody(NamedTuple):
 
 
 def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
-    """A function of partition, fetch offset and most bytes that gives the partition's row in a request."""
+    """A function of partition, fetch offset and maximum bytes that returns the partition's row in a request."""
     layout = "i"
     layout += "i" if version >= 9 else ""  # the leader epoch that the reader has seen
     layout += "q"
@@ -112,7 +112,7 @@ class _FetchCodec:
         if version >= 3:
             numbers.append(body.max_bytes)
         if version >= 4:
-            numbers.append(0)  # records of transactions that are not committed come, too
+            numbers.append(0)  # isolation level read_uncommitted
         if version >= 7:
             numbers += [body.session_id, body.session_epoch]
         try:
@@ -151,7 +151,7 @@ class _FetchCodec:
 
 
 def response_body_of(response: FetchResponse) -> FetchResponseBody:
-    """The same of an answer that the table has read."""
+    """The same for a response that the table has read."""
     rows = []
     for topic in response.responses:
         for part in topic.partitions:

@@ -1,8 +1,8 @@
-"""What a field can be: numbers, texts, blobs, arrays.  Pure.
+"""The types of fields: numbers, texts, bytes, arrays.  Pure.
 
-A kind hands out *readers* and *writers*: plain functions, made once for each field and version, so that the inner
-loops ask nothing that is already known.  All integers are big-endian.  Reading raises ``FieldDecodeError`` and nothing
-else, writing ``UsageError``.
+A type returns *readers* and *writers*: plain functions, made once for each field and version, so that the inner
+loops check nothing again.  All integers are big-endian.  Reading raises only ``FieldDecodeError``, writing only
+``UsageError``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ TEXT_BYTES_MAX = 0x7FFF
 """The longest text, in every version: where the length is an int16, and where it is not (as Java's reader has it)."""
 
 _SLOT_BYTES = 8
-"""What an element takes in the list that refers to it."""
+"""The bytes of an element in the list that refers to it."""
 
 FieldReader: TypeAlias = Callable[[MessageReader], Any]
 FieldWriter: TypeAlias = Callable[[bytearray, Any], None]
 
 
 class FieldType(Protocol):
-    """What a field can be."""
+    """The type of a field."""
 
     def bytes_min(self, version: int, flexible: bool) -> int:
         """The fewest bytes that a value takes."""
@@ -123,7 +123,7 @@ def fixed_value_error(fields: list[str], kinds: list[FixedSizeFieldType], values
 
 
 class _LengthPrefixedFieldType:
-    """Something with a length in front: an int16 or int32, or a variable-length number plus one (flexible)."""
+    """A value with its length before it: an int16 or int32, or a variable-length number plus one (flexible)."""
 
     __slots__ = ("_length", "name")
 
@@ -267,7 +267,7 @@ record_set = BytesFieldType("record set", shared=True)
 
 
 class ArrayFieldType(_LengthPrefixedFieldType):
-    """Elements of one kind, counted in front."""
+    """Elements of one type, after their count."""
 
     __slots__ = ("item",)
 

@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets``: what coordinators keep of groups and their offsets.  Pure.
+"""The records of ``__consumer_offsets``: the groups and offsets that coordinators store.  Pure.
 
     key     0, 1   group, topic, partition    the value is an offset         OffsetKey
             2      group                      the value is a group           GroupKey
@@ -12,10 +12,10 @@
             3 (2.1)    + leader epoch                           3 (2.3)     + instance id of each member
             4          compact, with tagged fields              4           compact, with tagged fields
 
-Brokers write the version that their inter-broker protocol allows, and 1 for an offset with an expiry time of its own,
-which no later version can say.  4.1 writes offsets of version 4, and groups of version 3.  A member's subscription and
-assignment stay raw bytes (``consumer_protocol`` reads them, when the group is one of consumers).  Reading is strict,
-and raises ``MalformedMessage`` alone.
+Brokers write the version that their inter-broker protocol allows, and 1 for an offset with its own expiry time,
+which no later version has.  4.1 writes offsets of version 4, and groups of version 3.  A member's subscription and
+assignment stay raw bytes (``consumer_protocol`` reads them, if the group is one of consumers).  Reading is strict,
+and raises only ``MalformedMessage``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkconsumer.wire.versioned import decode_body, encode_versioned, version_of
 
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
-"""No expiry time: offsets live as long as the broker is set to keep them."""
+"""No expiry time: the offset has the broker's retention."""
 
 VALUE_HIGHEST = 4
 """The highest version of both values."""
@@ -40,7 +40,7 @@ VALUE_WRITTEN = 3
 """The version to write: brokers from 2.3 on read it."""
 
 EXPIRING_VALUE_VERSION = 1
-"""The only version of an offset that can say when it expires."""
+"""The only version of an offset with an expiry time."""
 
 OFFSET_KEY_WRITTEN = 1
 """0.8.2 wrote 0; the layout is the same."""
@@ -55,7 +55,7 @@ _GROUP = "group record"
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """The value is what a group has read of one partition."""
+    """The key of a group's committed offset for one partition."""
 
     group: str
     topic: str
@@ -64,14 +64,14 @@ class OffsetCommitKey:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """The value is a group as it last stood."""
+    """The key of a group's latest state."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecordKey:
-    """A record of a kind that is not known here; to be passed over."""
+    """A record of an unknown type; to be skipped."""
 
     version: int
 
@@ -83,7 +83,7 @@ GroupRecordKey: TypeAlias = OffsetCommitKey | GroupMetadataKey | UnknownRecordKe
 class OffsetCommitValue:
     """``offset``: of the next record to read.  Times are milliseconds since 1970.
 
-    ``leader_epoch`` −1: not told.  ``topic_id``: zeros, unless the member committed by the topic's id (4.1 and later).
+    ``leader_epoch`` −1: unknown.  ``topic_id``: zeros, unless the member committed by the topic's id (4.1 and later).
     """
 
     offset: int = f(int64)
@@ -133,7 +133,7 @@ class _GroupMetadataKeyBody:
 
 
 def read_key(data: Buffer) -> GroupRecordKey:
-    """What a record is about."""
+    """Read the key of a record."""
     version = version_of(_KEY, data)
     if version in (0, 1):
         at = decode_body(_KEY, _OffsetCommitKeyBody, data, version)
@@ -156,7 +156,7 @@ def write_key(key: OffsetCommitKey | GroupMetadataKey, version: int | None = Non
 
 
 def read_offset_value(data: Buffer) -> OffsetCommitValue:
-    """The value behind an ``OffsetCommitKey``, of any known version."""
+    """The value of an ``OffsetCommitKey``, of any known version."""
     return decode_body(_OFFSET, OffsetCommitValue, data, _checked_version(_OFFSET, data), flexible_from=_FLEXIBLE_FROM)
 
 
@@ -173,7 +173,7 @@ def write_offset_value(value: OffsetCommitValue, version: int | None = None) -> 
 
 
 def read_group_value(data: Buffer) -> GroupMetadataValue:
-    """The value behind a ``GroupMetadataKey``, of any known version."""
+    """The value of a ``GroupMetadataKey``, of any known version."""
     return decode_body(_GROUP, GroupMetadataValue, data, _checked_version(_GROUP, data), flexible_from=_FLEXIBLE_FROM)
 
 

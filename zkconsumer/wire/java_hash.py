@@ -1,7 +1,7 @@
 """The one hash of Java that other members compute too.  Pure.
 
-The original consumer hashes topic names to choose a fetcher thread and to spread partitions (``roundrobin``); a
-member that hashes otherwise owns other partitions than its neighbours believe.
+The Scala consumer hashes topic names to choose a fetcher thread and to assign partitions (``roundrobin``); a
+member with another hash would compute another assignment than its group.
 """
 
 from __future__ import annotations

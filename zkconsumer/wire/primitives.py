@@ -1,7 +1,7 @@
-"""The ground of the codec: a strict cursor over received bytes, its fault, and variable-length numbers.  Pure.
+"""The base of the codec: a strict reader of received bytes, its errors, and variable-length numbers.  Pure.
 
-Everything read is checked against the bytes that are there before memory is taken for it.  What the values are is
-the matter of ``kinds``, what the messages are that of ``schemas``.
+Every size is checked against the available bytes before memory is allocated for it.  ``field_types`` has the types of
+values, ``schemas`` the messages.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TypeAlias
 from zkconsumer.errors import RemoteProtocolError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes in any of the shapes in which they arrive."""
+"""Bytes in any of the types in which they arrive."""
 
 RecordSet: TypeAlias = bytes | memoryview
-"""A record set as it travels: one that was received is a read-only view of its frame."""
+"""A record set; a received one is a read-only view of its frame."""
 
 ITEMS_MAX = 2_000_000
 """Array elements that one message may hold, all its arrays together: bounds the objects made for one frame.
@@ -38,7 +38,7 @@ _UVARINT_MAX = 0xFFFF_FFFF
 
 
 class MalformedMessage(RemoteProtocolError):
-    """A peer's bytes are not the message that they should be; the text names API, version, field and offset."""
+    """A peer's bytes are not the expected message; the text names API, version, field and offset."""
 
     def __init__(self, message: str, field: str, offset: int, why: str) -> None:
         super().__init__(f"{message}: field {field or 'frame'} at byte {offset}: {why}")
@@ -49,9 +49,9 @@ class MalformedMessage(RemoteProtocolError):
 
 
 class FieldDecodeError(Exception):
-    """Why reading stopped; internal, turned into ``MalformedMessage`` where the message's name is known.
+    """Why reading stopped; internal, converted to ``MalformedMessage`` where the message's name is known.
 
-    The path grows outwards: an array that sees the fault of one of its elements puts its own name in front.
+    The path grows outwards: an array puts its own name before the path of its element's error.
     """
 
     def __init__(self, field: str, offset: int, why: str) -> None:
@@ -61,7 +61,7 @@ class FieldDecodeError(Exception):
         self.why = why
 
     def within(self, parent: str) -> FieldDecodeError:
-        """The same fault, one level further out."""
+        """The same error, one level further out."""
         self.field = f"{parent}.{self.field}" if self.field else parent
         return self
 
@@ -102,7 +102,7 @@ class MessageReader:
         return value
 
     def skip(self, field: str, size: int) -> int:
-        """Move over ``size`` bytes that must be there; gives where they start."""
+        """Skip ``size`` bytes that must exist; returns where they start."""
         start = self.pos
         if size > self.end - start:
             raise FieldDecodeError(field, start, f"{size} bytes announced, {self.end - start} left")

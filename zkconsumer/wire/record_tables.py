@@ -6,8 +6,8 @@
                      '- ODD --the reference reads this entry--> rows in bytes of their own
 
 A table is a buffer of rows; no object is made for a record.  The reference is ``records.iter_records``: it reads each
-entry that the compiled decoder does not accept, and it alone raises errors.  So both give the same records and the
-same errors.
+entry that the compiled decoder does not accept, and only it raises errors.  So both return the same records and raise
+the same errors.
 
 Producers that do not wait send batches of a few records.  Where they are compressed, each has bytes of its own, and a
 table for each would cost more than its records do.
@@ -52,7 +52,7 @@ REFERENCE_BYTES_MAX = 1 << 26
 class RecordTable(NamedTuple):
     """Records of one partition, in order of offset: ``size`` rows in ``rows``, whose positions are bytes of ``data``.
 
-    Valid until the next table is asked for: the buffer ``rows`` is used again, ``data`` is not.
+    Valid until the next table is requested: the buffer ``rows`` is used again, ``data`` is not.
     """
 
     data: TableData
@@ -122,11 +122,11 @@ class _Limits(NamedTuple):
 def _read_in_python(
     flat: bytes | memoryview, position: int, offset_before: int, limits: _Limits, rows: bytearray
 ) -> Iterator[RecordTable]:
-    """The records of the entry at ``position``; raises its error behind the records before it."""
+    """The records of the entry at ``position``; raises its error after the records before it."""
     entry = next(iter_entries(flat, position, offset_before), None)
     if entry is None:
         return
-    # An entry that ends below the start offset is not opened.  This one may be damaged behind its last record.
+    # An entry that ends below the start offset is not opened.  This one may be damaged after its last record.
     start = min(limits.start_offset, entry.last_offset)
     most, tally = limits.decompressed_bytes_max, RecordCounter()
     if entry.magic < 2:

@@ -1,6 +1,6 @@
 """Reading record sets: the fetch side's ``scan`` and the stream side's ``iter_records``.  Pure.
 
-    fetch response --bytes--> scan ---------> where the next fetch starts; nothing is decoded
+    fetch response --bytes--> scan_record_set --> the next fetch offset; nothing is decoded
                       |
                       '--chunk--> iter_records --Record--> stream
 
@@ -23,14 +23,14 @@ from zkconsumer.wire.records_v2 import read_batch
 __all__ = ["DECOMPRESSED_BYTES_MAX", "Record", "RecordSetScan", "iter_records", "scan_record_set"]
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-"""What one entry may expand to.  A producer's batch is bounded by the broker's ``message.max.bytes`` *after*
-compression, so the figure is far above what anyone sends, and far below what a small gzip stream can be made to be.
+"""Limit for the expansion of one entry.  The broker's ``message.max.bytes`` limits a producer's batch *after*
+compression, so this is far above any real batch, and far below what a small gzip stream can expand to.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSetScan:
-    """What a fetcher must know about a record set.
+    """What a fetcher needs of a record set.
 
     ``complete_bytes`` and ``entries`` count the complete shallow entries.  ``first_offset`` is the offset in the
     header of the first (-1 when there is none): a batch's base offset, but a wrapper's *last* one.  ``next_offset``
@@ -54,7 +54,7 @@ def scan_record_set(record_set: bytes | memoryview, end_offset: int = NO_END) ->
     Costs time per entry (a message when uncompressed in formats 0 and 1, else a batch), not per byte.  A tail that
     is cut off is legal: brokers cut at the fetch size (until 0.10.0 also the first entry).  The next offset after
     a batch comes from its last offset delta, since compaction and control batches leave gaps that no record fills.
-    No checksum is verified: ``iter_records`` does that.
+    No checksum is verified: ``iter_records`` does this.
 
     Raises ``InvalidMessageException`` and ``UnsupportedCodec`` (a format above 2), see ``entries.walk``; their
     attribute ``position`` says how many bytes before are sound.
@@ -102,10 +102,10 @@ def iter_records(
 ) -> Iterator[Record]:
     """The records with ``start_offset`` <= offset < ``end_offset``, in strictly increasing order of offset.
 
-    Lazy: an entry is checked and decompressed when its first record is asked for, and what stands before a bad
-    entry has been handed out when the error comes.  Control batches are left out, a cut-off tail is ignored.  With
+    Lazy: an entry is checked and decompressed when its first record is requested, and the records before a bad
+    entry are yielded before the error.  Control batches are omitted, a cut-off tail is ignored.  With
     ``check_crcs`` the checksum of every entry, and of every message inside a wrapper, is verified.  Nothing at or after
-    ``end_offset`` is looked at, beyond the checksum of the batch that holds it.
+    ``end_offset`` is read, except for the checksum of the batch that contains it.
 
     ``excluded_batches``: positions of batches whose records are left out (``transactions.aborted_batches``); their
     checksums are verified.

@@ -1,12 +1,12 @@
-"""Whole requests and answers: headers around the messages of ``schemas``.  Pure.
+"""Whole requests and responses: headers around the messages of ``schemas``.  Pure.
 
     frame     int32 size, then that many bytes
     request   header: int16 api key, int16 version, int32 correlation id, text client id (nullable)
               version 0 of the header has no client id, version 2 (flexible APIs) adds tagged fields
     answer    header: int32 correlation id; version 1 (flexible APIs) adds tagged fields
 
-``encode_…`` gives a frame ready to be sent, size included; ``decode_…`` takes what follows the size.  Decoding raises
-``MalformedMessage`` (a ``RemoteProtocolError``) and nothing else, for any bytes; encoding raises ``UsageError``.
+``encode_…`` returns a frame ready to be sent, size included; ``decode_…`` takes the bytes after the size.  For any
+bytes, decoding raises only ``MalformedMessage`` (a ``RemoteProtocolError``); encoding raises ``UsageError``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUEST_BYTES_MAX = 100 * 1024 * 1024
 SIZE_BYTES = 4
 
 UNSUPPORTED_VERSION = 35
-"""The error code of an ApiVersions answer that is in the layout of version 0 whatever was asked for."""
+"""The error code of an ApiVersions response that is always in the layout of version 0."""
 
 CONTROLLED_SHUTDOWN_KEY = 7
 """Its version 0, between the brokers of 0.8, is the only request whose header has no client id."""
@@ -133,7 +133,7 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
 
 
 def correlation_id_of(data: Buffer) -> int:
-    """Which request an answer belongs to; the rest of it is not looked at."""
+    """Which request a response belongs to; only its header is read."""
     try:
         (correlation_id,) = _read_correlation(MessageReader(data))
     except FieldDecodeError as fault:
@@ -142,7 +142,7 @@ def correlation_id_of(data: Buffer) -> int:
 
 
 def decode_request_header(data: Buffer) -> RequestHeader:
-    """The part of a request that every broker can read, of APIs and versions unknown here too."""
+    """The part of a request that every broker can read, also for unknown APIs and versions."""
     try:
         return _header(MessageReader(data))
     except FieldDecodeError as fault:

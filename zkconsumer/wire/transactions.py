@@ -1,8 +1,8 @@
 """Which batches of a record set belong to aborted transactions.  Pure.
 
-A broker answers a Fetch with isolation level ``read_committed`` (0.11 and later, KIP-98) with the record set as it is,
+A broker answers a Fetch with isolation level ``read_committed`` (0.11 and later, KIP-98) with the unchanged record set,
 aborted records included, and with a list of the aborted transactions in it: the producer's id and the offset of its
-first record.  The reader leaves out the transactional batches of such a producer, from that offset on up to the
+first record.  The reader omits the transactional batches of such a producer, from that offset on up to the
 control batch that marks the end of the transaction.
 """
 

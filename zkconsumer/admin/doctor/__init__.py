@@ -1,17 +1,18 @@
-"""What is wrong with a group: facts in, findings out.  Pure, but for ``collect``.
+"""Finds problems of a group: facts in, findings out.  Pure, except for ``collect``.
 
-    collect        reads: two looks at the group some seconds apart, codecs of its topics, the modern group of its name
+    collect        reads the group twice, some seconds apart, the codecs of its topics, and the coordinator group of
+                   the same name
     facts          what was read, as values
-    one file a family of findings, each with ``find(facts)``:
+    one file for each family of findings, each with ``find(facts)``:
 
-    registrations  those that stop or mislead other members
-    strategies     members that compute other shares than the rest
-    owners         claims of nobody, partitions without an owner, members without their share
-    movement       partitions that stand still, offsets that went back
-    offsets        stored offsets that cannot be what they should be
-    outside        what stops the whole group from outside: zstd, modern members, brokers too old, a migration
+    registration_findings  registrations that stop or mislead other members
+    assignment_findings    members that compute other assignments than the rest
+    owner_findings         owner nodes without a member, partitions without an owner, members without their assignment
+    progress_findings      partitions without progress, offsets that went back
+    offset_findings        stored offsets that cannot be right
+    environment_findings   causes outside of the group: zstd, coordinator groups, old brokers, a migration
 
-To add a finding: write it in the file of its family, with a test that meets it and one that does not.
+To add a finding: write it in the file of its family, with a test that has the finding and one that does not.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CHECK_MODULES = (
 
 
 def run_checks(facts: GroupFacts) -> list[DoctorFinding]:
-    """Everything that is found, in the order of the families."""
+    """Return all findings, in the order of the families."""
     return [finding for family in CHECK_MODULES for finding in family.find(facts)]
 
 

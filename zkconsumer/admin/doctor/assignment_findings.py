@@ -1,10 +1,10 @@
-"""Members that compute other shares than the rest.  Pure.
+"""Members that compute other assignments than the rest.  Pure.
 
-The strategy stands nowhere in ZooKeeper, so it is told from the owners: each member's claims are compared with its
-share under range and the three forms of roundrobin.
+ZooKeeper does not contain the strategy, so it is inferred from the owners: the partitions of each member are compared
+with its assignment under range and the three variants of roundrobin.
 
-    strategies-differ      no form explains all owners, and the group is at rest
-    topic-hash-collision   topics whose names have equal hashes: with roundrobin members may disagree on them
+strategies-differ      no variant explains all owners, and the group is stable
+topic-hash-collision   topics whose names have equal hashes: with roundrobin members may disagree on them
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """What the owners say about the members' settings."""
+    """Findings about the members' settings, inferred from the owners."""
     context = facts.assignment_context
     if context is None:
         return
@@ -38,10 +38,10 @@ def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if ties and facts.forms and AssignorVariant.RANGE not in facts.forms:
         yield DoctorFinding(
             "topic-hash-collision",
-            "the group deals by roundrobin, and the names of some of its topics have equal hashes: the members' order "
-            "of those hangs on hash maps, so even members of one release may disagree",
+            "the group uses roundrobin, and the names of some of its topics have equal hashes: the order of these "
+            "topics depends on hash maps, so even members of one release may compute different assignments",
             tuple(f"equal hashes: {', '.join(names)}" for names in ties),
-            ("use range, or give the topics other names",),
+            ("use range, or rename the topics",),
         )
 
 
@@ -55,7 +55,7 @@ def _differ(facts: GroupFacts, context: AssignmentContext) -> DoctorFinding:
     base = shares[AssignorVariant.RANGE]
     return DoctorFinding(
         "strategies-differ",
-        "the owners are not what any one setting gives, though nobody came or went: the members do not compute alike. "
+        "no setting explains the present owners although no member joined or left: the members compute differently. "
         + explain_mismatch(facts.registered_owners, base, context).removesuffix("."),
         tuple(evidence),
         (
@@ -80,7 +80,7 @@ def _owned(facts: GroupFacts, name: str) -> list[object]:
 def _matching_strategies(
     facts: GroupFacts, name: str, shares: dict[AssignorVariant, GroupAssignment]
 ) -> list[AssignorVariant]:
-    """The forms that give this member exactly what it owns."""
+    """The variants that give this member exactly what it owns."""
     owned = {tp: thread for tp, thread in facts.registered_owners.items() if facts.state.owners[tp].consumer_id == name}
     return [
         form for form, assignment in shares.items()
@@ -90,5 +90,5 @@ def _matching_strategies(
 
 def _words(forms: list[AssignorVariant]) -> str:
     if not forms:
-        return "no setting gives it exactly that"
-    return f"as {' or '.join(form.value for form in forms)} gives ({count_text(len(forms), 'form')})"
+        return "no setting gives exactly this"
+    return f"as {' or '.join(form.value for form in forms)} gives ({count_text(len(forms), 'variant')})"

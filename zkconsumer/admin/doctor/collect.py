@@ -1,11 +1,11 @@
-"""Gets the facts: the only part of the doctor that asks anybody.
+"""Reads the facts; the only part of the doctor that sends requests.
 
-    look --> samples of the offsets --> look      ``interval_ms`` apart
+    snapshot --> samples of the offsets --> snapshot      ``interval_ms`` apart
     newest batches of each topic, for their codecs
-    the coordinator, about a modern group of the same name
-    each broker, about what it speaks
+    the coordinator, for a coordinator group of the same name
+    each broker, for its supported versions
 
-ZooKeeper must answer.  Whatever else does not is a sentence in ``GroupFacts.unknown``.
+ZooKeeper must answer.  Every other failure is a sentence in ``GroupFacts.not_known``.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 SAMPLE_EVERY_MS = 1_000
-"""How often the stored offsets are read between the looks."""
+"""How often the stored offsets are read between the two snapshots."""
 
 SAMPLES_MAX = 120
-"""Samples that are kept; with a longer look the pauses grow."""
+"""Samples that are kept; with a longer interval the pauses grow."""
 
 CODEC_OFFSETS = 1_000
-"""How far before its end a log is looked into for codecs."""
+"""How far before its end a log is read to find codecs."""
 
 CODEC_BYTES_EACH = 64 * 1024
 CODEC_PARTITIONS_PER_FETCH = 20
-"""Bytes of a partition, and partitions in one Fetch: about a megabyte an answer."""
+"""Bytes of a partition, and partitions in one Fetch request: about a megabyte for each response."""
 
 CODEC_PARTITIONS_MAX = 400
-"""Partitions whose batches are looked at, spread over the topics."""
+"""Partitions whose batches are read, spread over the topics."""
 
 TOTAL_LIMIT_FROM = 3
 
@@ -65,8 +65,8 @@ def collect_facts(
 ) -> GroupFacts | None:
     """Everything about a group, None when it does not exist.
 
-    Takes ``interval_ms`` and what the servers take to answer.  Raises ``InvalidNameError``, and ``UnavailableError``
-    when ZooKeeper does not answer or does not tell.
+    Takes ``interval_ms`` and the response times of the servers.  Raises ``InvalidNameError``, and ``UnavailableError``
+    when ZooKeeper does not answer.
     """
     wait = pause or StopSignal().wait
     first = read_group_snapshot(session, group)
@@ -99,7 +99,7 @@ def collect_facts(
 
 
 def _newest_ms(look: ZooKeeperGroupSnapshot) -> int:
-    """ZooKeeper's clock may be ahead of ours: it is at least here."""
+    """The newest time in the snapshot: ZooKeeper's clock may be ahead of ours, and is at least here."""
     state = look.state
     stats = [member.stat for member in state.members.values()]
     stats += [owner.stat for owner in state.owners.values()]
@@ -110,7 +110,8 @@ def _newest_ms(look: ZooKeeperGroupSnapshot) -> int:
 def _samples(
     session: AdminSession, first: ZooKeeperGroupSnapshot, interval_ms: int, wait: Callable[[int], object]
 ) -> Iterator[OffsetSample]:
-    """Wait, and read the stored offsets meanwhile: an offset that was lowered may be right again at the second look."""
+    """Wait and read the stored offsets meanwhile: an offset that went back may be right again in the second
+    snapshot."""
     end_ms = session.clock.now_ms() + interval_ms
     every_ms = max(SAMPLE_EVERY_MS, interval_ms // SAMPLES_MAX)
     group = first.state.group
@@ -130,7 +131,7 @@ def _samples(
 
 
 def _codecs(session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[str]) -> dict[str, dict[str, str]]:
-    """Topic → codec → where one batch of it is."""
+    """Return topic → codec → the position of one batch with it."""
     found: dict[str, dict[str, str]] = {}
     wanted = _partitions_to_sample(look)
     try:
@@ -156,7 +157,7 @@ def _codecs(session: AdminSession, look: ZooKeeperGroupSnapshot, unknown: list[s
 
 
 def _partitions_to_sample(look: ZooKeeperGroupSnapshot) -> list[TopicPartition]:
-    """Partitions with something in them: first one of every topic, then a second of each, and so on."""
+    """Partitions with records: first one of every topic, then a second one of each, and so on."""
     with_records = [tp for tp, log in sorted(look.log_ranges.items()) if log.latest > log.earliest]
     rank: dict[str, int] = {}
     ranked: list[tuple[int, TopicPartition]] = []
@@ -221,17 +222,17 @@ def _coordinator_group(
             lambda connection, ranges: describe_coordinator_group(connection, ranges, group, REQUEST_TIMEOUT_MS),
         )
     except BROKER_REQUEST_ERRORS as error:
-        unknown.append(f"whether modern consumers have joined a group {group} is not known: {error}")
+        unknown.append(f"whether consumers have joined a coordinator group {group} is not known: {error}")
         return None
 
 
 def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
-    """Those that cannot be asked what they speak: 0.8 and 0.9."""
+    """Brokers that do not support ApiVersions: 0.8 and 0.9."""
     found: list[str] = []
     told = session.brokers.execute_on_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
     for broker, is_old in told.items():
         if isinstance(is_old, KafkaException):
-            unknown.append(f"what {broker} speaks is not known: {is_old}")
-        elif is_old is True:  # a broker that is away was named already
+            unknown.append(f"the release of {broker} is not known: {is_old}")
+        elif is_old is True:  # an unreachable broker is already in the list
             found.append(str(broker))
     return tuple(found)

@@ -1,7 +1,7 @@
-"""What the doctor knows of a group, and what it says.  Pure values.
+"""The facts about a group, and the findings.  Pure values.
 
-``GroupFacts`` has two looks at the group and what was seen in between; a fact that could not be had is a sentence in
-``unknown``, and the findings that need it are not made.
+``GroupFacts`` has two snapshots of the group and the samples between them.  A fact that could not be read is a sentence
+in ``not_known``, and findings that need it are not made.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 COMMIT_INTERVAL_MS = 60_000
-"""``auto.commit.interval.ms`` of the original (0.8.2 to 1.1): how long a stored offset may stand while all is well."""
+"""``auto.commit.interval.ms`` of the Scala consumer (0.8.2 to 1.1): how long a stored offset may stay unchanged."""
 
 REBALANCE_ATTEMPTS_MS = 8_000
-"""``rebalance.max.retries`` times ``rebalance.backoff.ms`` of the original: who got nothing by then has given up."""
+"""``rebalance.max.retries`` times ``rebalance.backoff.ms`` of the Scala consumer: after this time it has given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that is wrong.
+    """One problem.
 
     ``name`` is for programs and never changes; ``description`` is a sentence.  ``evidence``: paths, values and ages
     that show it.  ``next_steps``: commands, or who must do what.
@@ -50,7 +50,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSample:
-    """Stored offsets at one moment between the looks: partition → offset and data version."""
+    """Stored offsets at one moment between the snapshots: partition → offset and data version."""
 
     at_ms: int
     offsets: Mapping[TopicPartition, tuple[int, int]]
@@ -58,12 +58,12 @@ class OffsetSample:
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """``first`` and ``second`` are the two looks (the same one when there was no time for two).
+    """``first_snapshot`` and ``second_snapshot``: the same one if there was no time for two.
 
-    ``now_ms`` is ZooKeeper's time as far as it is known.  ``samples`` lie between the looks, oldest first.  ``codecs``:
-    topic → names of the codecs in its newest batches, with the place of one batch each.  ``coordinator_group``: the
-    group of the same name at the coordinator, None when unknown.  ``brokers_before_0_10``: those that could not be
-    asked what they speak.  ``stores_in_kafka``: the file that was given says ``offsets.storage=kafka``.
+    ``now_ms`` is ZooKeeper's time as far as it is known.  ``samples`` are from between them, oldest first.  ``codecs``:
+    topic → names of the codecs in its newest batches, with the position of one batch each.  ``coordinator_group``: the
+    group of the same name at the coordinator, None if unknown.  ``brokers_before_0_10``: brokers without ApiVersions.
+    ``stores_in_kafka``: the given file has ``offsets.storage=kafka``.
     """
 
     first_snapshot: ZooKeeperGroupSnapshot
@@ -79,7 +79,7 @@ class GroupFacts:
 
     @property
     def state(self) -> ZooKeeperGroup:
-        """The group at the second look."""
+        """The group in the second snapshot."""
         return self.second_snapshot.state
 
     @property
@@ -88,20 +88,20 @@ class GroupFacts:
 
     @property
     def zookeeper_only_members(self) -> list[str]:
-        """Registered members that do not move with the group (strategy ``dual``), in ZooKeeper's order.
+        """Registered members that are not migrating members (strategy ``dual``), in ZooKeeper's order.
 
-        The others are in the group of the coordinator as well, by design, and their shares come from there.
+        The others are also in the group of the coordinator, by design, and get their assignments from there.
         """
         return [name for name in self.state.members if name not in self.state.migrating_members]
 
     @property
     def interval_ms(self) -> int:
-        """How far apart the looks are."""
+        """The time between the two snapshots."""
         return self.second_snapshot.state.read_at_ms - self.first_snapshot.state.read_at_ms
 
     def is_kept_in_kafka(self, tp: TopicPartition) -> bool:
-        """Whether the partition's offset that counts is Kafka's: the control znode or the file says so, or Kafka's is
-        ahead."""
+        """Whether Kafka's offset of the partition is valid: by the control znode or the file, or because Kafka's is
+        larger."""
         if self.state.authority == "kafka":
             return True
         node, in_kafka = self.state.offsets.get(tp), self.second_snapshot.kafka.offsets.get(tp)
@@ -110,7 +110,7 @@ class GroupFacts:
 
     @cached_property
     def assignment_context(self) -> AssignmentContext | None:
-        """What a looker-on computes assignments from; None when some subscription cannot be evaluated."""
+        """What assignments are computed from; None if some subscription cannot be evaluated."""
         state = self.state
         if any(m.registration is not None and n not in state.subscriptions for n, m in state.members.items()):
             return None
@@ -122,7 +122,7 @@ class GroupFacts:
 
     @cached_property
     def forms(self) -> tuple[AssignorVariant, ...]:
-        """The forms that explain every owner of a registered member, the commonest first; empty when none does."""
+        """The variants that explain every owner of a registered member, the most common first; empty if none does."""
         if self.assignment_context is None:
             return ()
         found = recognise(self.registered_owners, self.assignment_context)
@@ -130,9 +130,9 @@ class GroupFacts:
 
     @cached_property
     def assignment(self) -> GroupAssignment | None:
-        """The shares as the group computes them, as far as the owners show its form; None when they show none.
+        """The assignment as the group computes it, if the owners show the variant; None if they do not.
 
-        While nobody owns anything, range: the default.
+        While there are no owners it is range, the default.
         """
         if self.assignment_context is None or (self.registered_owners and not self.forms):
             return None
@@ -144,7 +144,7 @@ class GroupFacts:
 
     @cached_property
     def registered_owners(self) -> dict[TopicPartition, str]:
-        """Who owns what: partition → thread id, of registered members."""
+        """The owners: partition → thread id, of registered members."""
         return {
             tp: owner.thread for tp, owner in self.state.owners.items()
             if owner.kind != "persistent" and owner.consumer_id in self.state.members
@@ -152,7 +152,8 @@ class GroupFacts:
 
     @property
     def is_stable(self) -> bool:
-        """Whether members and owners were the same in both looks, and nobody came within the original's tries."""
+        """Whether both snapshots have the same members and owners, and no member joined within the retries of a
+        rebalance."""
         first, second = self.first_snapshot.state, self.second_snapshot.state
         youngest_ms = max((member.stat.ctime_ms for member in second.members.values()), default=0)
         return (

@@ -1,11 +1,11 @@
-"""Stored offsets that cannot be what they should be.  Pure.
+"""Stored offsets that cannot be right.  Pure.
 
-offset-unreadable         no number: every original member fails in every rebalance that gives it the partition
+offset-unreadable         not a number: every Scala consumer fails in every rebalance that gives it the partition
 offset-of-missing-topic   the topic, or the partition, does not exist
-offset-older-than-topic   older than the topic: of one that had the same name
-offsets-stale             nobody has committed for long, and there is something to read
+offset-older-than-topic   older than the topic: it belongs to an earlier topic of the same name
+offsets-stale             no commit for a long time, although there are records to read
 offset-convention-last    every idle partition is one below its log's end: a client that stores the last offset
-unexpected-znode          something under owners or offsets that is no topic or no partition
+unexpected-znode          a znode under owners or offsets that is not a topic or a partition
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from zkconsumer.admin.zookeeper_group import OffsetNode
 
 STALE_MS = 7 * 86_400_000
-"""From which age on an offset with something to read is called stale."""
+"""An offset with records to read is stale from this age on."""
 
 CONVENTION_PARTITIONS_MIN = 2
-"""How many idle partitions must agree before a convention is told from them."""
+"""How many idle partitions must agree before an offset convention is inferred from them."""
 
 SHOWN_MAX = 5
 
 
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """What is wrong with stored offsets."""
+    """Findings about stored offsets."""
     yield from _unreadable(facts)
     yield from _missing(facts)
     yield from _older_than_topic(facts)
@@ -39,9 +39,9 @@ def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if facts.state.unexpected_nodes:
         yield DoctorFinding(
             "unexpected-znode",
-            f"{count_text(len(facts.state.unexpected_nodes), 'znode')} that no consumer of the original's kind makes",
+            f"{count_text(len(facts.state.unexpected_nodes), 'znode')} that no Kafka consumer makes",
             (list_text(facts.state.unexpected_nodes),),
-            ("find the program that writes there; old tools stumble over them",),
+            ("find the program that writes there; old tools fail at them",),
         )
 
 
@@ -52,9 +52,8 @@ def _unreadable(facts: GroupFacts) -> Iterator[DoctorFinding]:
         path = paths.offset(facts.group, tp)
         yield DoctorFinding(
             "offset-unreadable",
-            f"{count_text(len(found), 'offset node')} that no release reads as a number: the original member that "
-            "should "
-            "take the partition fails in every rebalance; one of ours holds it and does not read it",
+            f"{count_text(len(found), 'offset node')} that no release reads as a number: the Scala consumer that "
+            "should take the partition fails in every rebalance; a member of zkconsumer owns it and does not read it",
             _shown(facts, found),
             (
                 f"set {path} to a number with zkCli.sh, or delete it; or:",
@@ -77,7 +76,7 @@ def _missing(facts: GroupFacts) -> Iterator[DoctorFinding]:
             "offset-of-missing-topic",
             f"{count_text(len(gone), 'offset')} of topics or partitions that do not exist"
             + (f" ({list_text(topics)})" if topics else "")
-            + ": when a topic of that name is made again, members begin at these offsets",
+            + ": when a topic of that name is created again, members begin at these offsets",
             _shown(facts, gone),
             _delete_topics(facts, topics),
         )
@@ -95,12 +94,11 @@ def _older_than_topic(facts: GroupFacts) -> Iterator[DoctorFinding]:
         made = {topic: duration_text(facts.now_ms - stats[topic].ctime_ms) for topic in topics[:SHOWN_MAX]}
         yield DoctorFinding(
             "offset-older-than-topic",
-            f"{count_text(len(found), 'offset')} written before the topic was made: of a deleted topic that had the "
-            "same "
-            "name. Members begin in the middle of the new one, or reset",
+            f"{count_text(len(found), 'offset')} written before the topic was created: they belong to a deleted topic "
+            "of the same name. Members begin in the middle of the new topic, or reset",
             (
                 *_shown(facts, found),
-                *(f"{paths.topic(topic)} was made {ago} ago" for topic, ago in made.items()),
+                *(f"{paths.topic(topic)} was created {ago} ago" for topic, ago in made.items()),
             ),
             _delete_topics(facts, topics),
         )
@@ -118,13 +116,12 @@ def _stale(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if found:
         yield DoctorFinding(
             "offsets-stale",
-            f"{count_text(len(found), 'offset')} not written for more than {duration_text(STALE_MS)} though there is "
-            "something to "
-            "read. ZooKeeper keeps them for ever; the broker deletes records by log.retention, and forgets offsets "
-            "in Kafka after offsets.retention.minutes (1 d before 2.0, 7 d since)",
+            f"{count_text(len(found), 'offset')} not written for more than {duration_text(STALE_MS)} although there "
+            "are records to read. ZooKeeper keeps offsets permanently; the broker deletes records by log.retention, "
+            "and offsets in Kafka after offsets.retention.minutes (1 d before 2.0, 7 d since)",
             _shown(facts, sorted(found, key=lambda node: node.stat.mtime_ms)),
             (
-                f"zkconsumer groups delete {facts.group}   # if nobody needs the group any more"
+                f"zkconsumer groups delete {facts.group}   # if the group is not needed any more"
                 if not facts.state.is_active
                 else f"zkconsumer lag {facts.group} --watch",
             ),
@@ -132,7 +129,7 @@ def _stale(facts: GroupFacts) -> Iterator[DoctorFinding]:
 
 
 def _convention(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """Idle: the log did not grow between the looks, has something in it, and the offset stands."""
+    """Idle: the log has records and did not grow between the snapshots, and the offset did not change."""
     first, second = facts.first_snapshot, facts.second_snapshot
     gaps: list[int] = []
     shown: list[str] = []
@@ -146,11 +143,11 @@ def _convention(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if len(gaps) >= CONVENTION_PARTITIONS_MIN and set(gaps) == {1}:
         yield DoctorFinding(
             "offset-convention-last",
-            f"all {len(gaps)} idle partitions have a stored offset one below the end of the log: whoever commits "
-            "stores the last offset read, not the next one to read (go_kafka_client and Spark's old receiver do). A "
-            "member of the original's kind repeats one record of each partition",
+            f"all {len(gaps)} idle partitions have a stored offset one below the end of the log: the committing client "
+            "stores the last offset read, not the next one to read (like go_kafka_client and Spark's old receiver). A "
+            "Scala consumer reads one record of each partition again",
             tuple(shown[:SHOWN_MAX]),
-            ("give --offset-convention last to each tool that takes it, before the offsets go to another client",),
+            ("use --offset-convention last in each tool that has it, before another client uses the offsets",),
         )
 
 

@@ -1,12 +1,12 @@
-"""Claims of nobody, partitions without an owner, members without their share.  Pure.
+"""Owner nodes without a member, partitions without an owner, members without their assignment.  Pure.
 
 owner-without-member         an owner node of a consumer that is not registered
-owner-of-other-session       the owner node is an older session's than the registration of the same name
-owner-persistent             a persistent owner node: a fence, or made by hand; nobody can claim that partition
-owner-foreign                the text is no thread of the member that it names, or the node was written over
-owner-of-missing-partition   a claim on a partition that does not exist
-partitions-unowned           nobody owns them, in both looks
-member-idle                  registered for longer than the original's four tries, and without its share
+owner-of-other-session       the owner node belongs to an older session than the registration of the same name
+owner-persistent             a persistent owner node: a fence, or made by hand; no member can acquire that partition
+owner-foreign                the text is not a thread of the member that it names, or the node was overwritten
+owner-of-missing-partition   an owner node of a partition that does not exist
+partitions-unowned           without an owner in both snapshots
+member-idle                  registered for longer than the Scala consumer's four retries, and without its assignment
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """What is wrong with claims."""
+    """Findings about owner nodes."""
     yield from _unregistered_owners(facts)
     yield from _persistent(facts)
     yield from _foreign(facts)
@@ -54,7 +54,8 @@ def _is_thread(facts: GroupFacts, owner: PartitionOwner) -> bool:
         return False
     threads = member.threads.get(owner.tp.topic, 0)
     if not threads and member.registration is not None and member.registration.pattern != "static":
-        # Another member may count internal topics in (exclude.internal.topics), and a filter is read before the topics.
+        # Another member may include internal topics (exclude.internal.topics), and a filter is evaluated before the
+        # topics.
         threads = next(iter(member.registration.subscription.values()), 0)
     _, _, number = owner.thread.rpartition("-")
     return number.isascii() and number.isdigit() and owner.thread in _thread_ids(owner.consumer_id, threads)
@@ -70,13 +71,13 @@ def _unregistered_owners(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if strays:
         yield DoctorFinding(
             "owner-without-member",
-            f"{count_text(len(strays), 'partition')} owned by consumers that are not registered: a session that has "
-            "not "
-            "ended yet, or a process whose registration was deleted under it. Others cannot claim them before it ends",
+            f"{count_text(len(strays), 'partition')} owned by consumers that are not registered: their session has not "
+            "ended yet, or the registration of a running process was deleted. No other member can acquire them before "
+            "it ends",
             tuple(_node(facts, one) for one in strays[:5]) + _more(strays),
             (
-                "wait one session time-out (30 s as a rule) and look again",
-                f"if it stays: stop the process that holds session 0x{strays[0].stat.ephemeral_owner:x}",
+                "wait one session timeout (usually 30 s) and run this again",
+                f"if it stays: stop the process with session 0x{strays[0].stat.ephemeral_owner:x}",
             ),
         )
     others = [
@@ -89,9 +90,9 @@ def _unregistered_owners(facts: GroupFacts) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "owner-of-other-session",
             f"{count_text(len(others), 'owner node')} made by another session than the registration of the same "
-            "name: an original member takes the text for its own claim and loses it when that session ends",
+            "name: a Scala consumer takes the node for its own and loses it when that session ends",
             (*(_node(facts, one) for one in others[:5]), f"the registration is of session 0x{held:x}", *_more(others)),
-            ("wait one session time-out and look again", "if it stays: two processes have the same consumer.id"),
+            ("wait one session timeout and run this again", "if it stays: two processes have the same consumer.id"),
         )
 
 
@@ -102,16 +103,16 @@ def _persistent(facts: GroupFacts) -> Iterator[DoctorFinding]:
     fences = [one for one in found if one.stat.num_children]
     if fences and facts.state.control is not None:
         description = (
-            f"{count_text(len(fences), 'partition')} fenced by a migration: every claim of an original member fails"
+            f"{count_text(len(fences), 'partition')} fenced by a migration: Scala consumers cannot acquire them"
         )
         step = f"zkconsumer migrate status {facts.group}"
     else:
         description = (
-            f"{count_text(len(found), 'owner node')} persistent: no session ends them, so nobody can ever claim these "
-            "partitions"
+            f"{count_text(len(found), 'owner node')} persistent: they do not end with a session, so no member can ever "
+            "acquire these partitions"
         )
         path = paths.owner(facts.group, found[0].tp)
-        step = f"make sure that nobody fences on purpose; then delete {path} with zkCli.sh"
+        step = f"make sure that no operator made the fence on purpose; then delete {path} with zkCli.sh"
     yield DoctorFinding(
         "owner-persistent", description, tuple(_node(facts, one) for one in found[:5]) + _more(found), (step,)
     )
@@ -127,10 +128,10 @@ def _foreign(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if odd:
         yield DoctorFinding(
             "owner-foreign",
-            f"{count_text(len(odd), 'owner node')} that no consumer of the original's kind writes: the text is no "
-            "thread of the member that it names, or the node was written over",
+            f"{count_text(len(odd), 'owner node')} that no Kafka consumer writes: the text is not a "
+            "thread of the member that it names, or the node was overwritten",
             tuple(_node(facts, one) for one in odd[:5]) + _more(odd),
-            ("find the program that writes there; it does not share partitions as Kafka's consumers do",),
+            ("find the program that writes there; it does not assign partitions like Kafka's consumers",),
         )
     gone = [
         one for one in state.owners.values()
@@ -140,7 +141,8 @@ def _foreign(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if gone:
         yield DoctorFinding(
             "owner-of-missing-partition",
-            f"{count_text(len(gone), 'claim')} on partitions that do not exist: the topic was deleted and made anew",
+            f"{count_text(len(gone), 'owner node')} of partitions that do not exist: the topic was deleted and created "
+            "again",
             tuple(_node(facts, one) for one in gone[:5]) + _more(gone),
             ("restart the owners",),
         )
@@ -159,14 +161,14 @@ def _unowned(facts: GroupFacts) -> Iterator[DoctorFinding]:
             setting = (
                 share.variant.value if facts.registered_owners else f"{share.variant.value}, if that is their setting"
             )
-            evidence.append(f"by {setting} they fall to {list_text(falls_to)}")
+            evidence.append(f"by {setting} they are assigned to {list_text(falls_to)}")
     if not facts.interval_ms:
-        evidence.append("one look only: in the middle of a rebalance this is normal")
+        evidence.append("one read only: in the middle of a rebalance this is normal")
     yield DoctorFinding(
         "partitions-unowned",
-        "nobody owns some partitions of topics that members subscribe to: nobody reads them",
+        "some partitions of subscribed topics have no owner, so no member reads them",
         tuple(evidence),
-        ("see member-idle below, if it is there", f"zkconsumer groups describe {facts.group}"),
+        ("see member-idle below, if it is listed", f"zkconsumer groups describe {facts.group}"),
     )
 
 
@@ -185,19 +187,18 @@ def _idle(facts: GroupFacts) -> Iterator[DoctorFinding]:
         holders = sorted({state.owners[tp].thread for tp in lacking if tp in state.owners})
         yield DoctorFinding(
             "member-idle",
-            f"{name} is registered for {duration_text(since_ms)} and owns nothing of its share: an original member "
-            "gives up "
-            "after rebalance.max.retries times rebalance.backoff.ms (8 s), and sleeps",
+            f"{name} is registered for {duration_text(since_ms)} and owns nothing of its assignment: a Scala consumer "
+            "gives up after rebalance.max.retries times rebalance.backoff.ms (8 s), and waits for the next change",
             (
-                f"its share by {share.variant.value}: {list_text(lacking)}",
-                f"held by {list_text(holders)}" if holders else "nobody holds it",
+                f"its assignment by {share.variant.value}: {list_text(lacking)}",
+                f"owned by {list_text(holders)}" if holders else "without an owner",
                 f"{paths.registration(facts.group, name)} since {duration_text(since_ms)}, session "
                 f"0x{member.session_id:x}",
             ),
             (
-                f"restart it{f' on {member.host}' if member.host else ''}: it wakes by a change under "
-                f"{paths.ids(facts.group)} only",
-                "if its session time-out is longer than 8 s, raise rebalance.max.retries",
+                f"restart it{f' on {member.host}' if member.host else ''}: it only reacts to a change under "
+                f"{paths.ids(facts.group)}",
+                "if its session timeout is longer than 8 s, raise rebalance.max.retries",
             ),
         )
 
@@ -205,7 +206,7 @@ def _idle(facts: GroupFacts) -> Iterator[DoctorFinding]:
 def _node(facts: GroupFacts, one: PartitionOwner) -> str:
     return (
         f"{paths.owner(facts.group, one.tp)} = {one.thread[:200]!r}, session 0x{one.stat.ephemeral_owner:x}, "
-        f"made {duration_text(facts.now_ms - one.stat.ctime_ms)} ago, version {one.stat.version}"
+        f"created {duration_text(facts.now_ms - one.stat.ctime_ms)} ago, version {one.stat.version}"
     )
 
 

@@ -1,9 +1,9 @@
-"""Partitions that stand still, and offsets that went back.  Pure.
+"""Partitions without progress, and offsets that went back.  Pure.
 
-partition-stalled     owned, something to read, and the stored offset does not move
-offset-rewound        a stored offset was lowered while we looked
-offset-beyond-end     the stored offset is behind the end of the log
-offset-before-start   the stored offset was deleted from the log already
+partition-stalled     owned, with records to read, and the stored offset does not change
+offset-rewound        a stored offset went back between the snapshots
+offset-beyond-end     the stored offset is beyond the end of the log
+offset-before-start   the record at the stored offset was deleted from the log
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 STALLED_COMMIT_INTERVALS = 2
-"""A stored offset that stands for so many commit intervals, with something to read, is not just waiting its turn."""
+"""After so many commit intervals without a change, with records to read, a delay is no explanation any more."""
 
 SHOWN_MAX = 5
 
 
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """What the offsets do."""
+    """Findings about the progress of offsets."""
     yield from _stalled(facts)
     yield from _rewound(facts)
     yield from _out_of_range(facts)
 
 
 def stalled_partitions(facts: GroupFacts) -> list[TopicPartition]:
-    """Owned in both looks by the same node, with something to read in both, and no commit for long enough.
+    """Partitions with the same owner node and with records to read in both snapshots, and too long without a commit.
 
-    Where Kafka's offset is ahead of ZooKeeper's, or the members store in Kafka, Kafka's counts.  It has no age, so the
-    looks themselves must be far enough apart.
+    If Kafka's offset is ahead of ZooKeeper's, or the members store in Kafka, Kafka's counts.  It has no age, so the
+    snapshots themselves must be far enough apart.
     """
     limit_ms = STALLED_COMMIT_INTERVALS * facts.commit_interval_ms
     found: list[TopicPartition] = []
@@ -69,15 +69,14 @@ def _stalled(facts: GroupFacts) -> Iterator[DoctorFinding]:
         return
     yield DoctorFinding(
         "partition-stalled",
-        f"{count_text(len(found), 'partition')} owned, with something to read, and without a commit for longer than "
+        f"{count_text(len(found), 'partition')} owned, with records to read, and without a commit for longer than "
         f"{STALLED_COMMIT_INTERVALS} commit intervals ({duration_text(facts.commit_interval_ms)} each): the owner "
-        "does not read, or does not "
-        "commit",
+        "does not read, or does not commit",
         tuple(_stalled_text(facts, tp) for tp in found[:SHOWN_MAX]) + _more(found),
         (
-            "look at the owner's log and threads; a message larger than fetch.message.max.bytes, a full queue of one "
-            "stream and a dead fetcher thread all look like this",
-            "with auto.commit.enable=false, or a longer auto.commit.interval.ms, tell --commit-interval",
+            "check the owner's log and threads; a message larger than fetch.message.max.bytes, a full queue of one "
+            "stream and a dead fetcher thread all have this symptom",
+            "with auto.commit.enable=false, or a longer auto.commit.interval.ms, give --commit-interval",
             f"zkconsumer lag {facts.group} --watch",
         ),
     )
@@ -88,7 +87,7 @@ def _stalled_text(facts: GroupFacts, tp: TopicPartition) -> str:
     before = facts.first_snapshot.log_ranges.get(tp)
     grew = f", {log.latest - before.latest} more in {duration_text(facts.interval_ms)}" if before else ""
     if facts.is_kept_in_kafka(tp):
-        stored = f"offset {facts.second_snapshot.kafka.offsets.get(tp, 'unknown')} in Kafka in both looks"
+        stored = f"offset {facts.second_snapshot.kafka.offsets.get(tp, 'unknown')} in Kafka in both reads"
     elif node is None:
         stored = "no offset"
     else:
@@ -98,7 +97,7 @@ def _stalled_text(facts: GroupFacts, tp: TopicPartition) -> str:
 
 
 def _rewound(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """Between any two of the looks and samples."""
+    """Compares all consecutive snapshots and samples."""
     history: dict[TopicPartition, list[tuple[int, int]]] = {}
     looks = [
         _offsets_of(facts.first_snapshot.state),
@@ -118,13 +117,12 @@ def _rewound(facts: GroupFacts) -> Iterator[DoctorFinding]:
     if words:
         yield DoctorFinding(
             "offset-rewound",
-            f"{count_text(len(words), 'stored offset')} lowered while we looked: somebody who does not own the "
-            "partition "
-            "wrote it, as an original member does that was paused beyond its session, or a tool while the group runs. "
-            "What lies between is read again by the next owner",
+            f"{count_text(len(words), 'stored offset')} went back between two reads: a program that does not own the "
+            "partition wrote it, such as a Scala consumer that was paused beyond its session, or a tool while the "
+            "group runs. The next owner reads the records between again",
             (*words[:SHOWN_MAX], *((f"and {len(words) - SHOWN_MAX} more",) if len(words) > SHOWN_MAX else ())),
             (
-                "look for paused or swapped processes (long GC) and for tools that set offsets",
+                "search for paused or swapped processes (long GC) and for tools that set offsets",
                 f"zkconsumer groups describe {facts.group}",
             ),
         )
@@ -148,21 +146,21 @@ def _out_of_range(facts: GroupFacts) -> Iterator[DoctorFinding]:
         elif node.offset < log.earliest:
             lost = log.earliest - node.offset
             where = paths.offset(facts.group, tp)
-            before.append(f"{where} = {node.offset}, the log starts at {log.earliest} ({lost} gone)")
+            before.append(f"{where} = {node.offset}, the log starts at {log.earliest} ({lost} deleted)")
     if beyond:
         yield DoctorFinding(
             "offset-beyond-end",
             f"{count_text(len(beyond), 'stored offset')} beyond the end of the log: records were lost at the broker, "
-            "the "
-            "topic was made anew, or the offset is another topic's. The owner resets by auto.offset.reset",
+            "the topic was created again, or the offset is another topic's. The owner resets by auto.offset.reset",
             tuple(beyond[:SHOWN_MAX]) + _more(beyond),
             (f"zkconsumer offsets set {facts.group} --topic {_first(beyond)} --to-latest   # members stopped",),
         )
     if before:
         yield DoctorFinding(
             "offset-before-start",
-            f"{count_text(len(before), 'stored offset')} before the start of the log: retention was faster than the "
-            "group. The next owner resets by auto.offset.reset: with largest it skips what is there as well",
+            f"{count_text(len(before), 'stored offset')} before the start of the log: retention deleted records before "
+            "the group read them. The next owner resets by auto.offset.reset: with largest it skips the existing "
+            "records as well",
             tuple(before[:SHOWN_MAX]) + _more(before),
             (f"zkconsumer offsets set {facts.group} --topic {_first(before)} --to-earliest   # members stopped",),
         )

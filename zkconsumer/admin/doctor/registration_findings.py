@@ -1,11 +1,11 @@
 """Registrations that stop or mislead other members.  Pure.
 
-registration-invalid             no release can use it: every original member fails in every rebalance
+registration-invalid             no release can use it: every Scala consumer fails in every rebalance
 registration-partly-unreadable   members of some releases fail, the others do not
-registration-not-evaluable       members of ours cannot tell what it means, so they leave
-registration-persistent          it is no ephemeral node: it will never go by itself
+registration-not-evaluable       members of zkconsumer cannot evaluate it, so they leave the group
+registration-persistent          not an ephemeral node: it does not end with a session
 registration-double-escaped      written by 1.0.1 or later: its filter matches nothing that has a backslash
-subscription-without-topics      it takes no topic that exists
+subscription-without-topics      it selects no existing topic
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DATA_SHOWN_MAX = 200
 
 
 def find(facts: GroupFacts) -> Iterator[DoctorFinding]:
-    """What is wrong with registrations."""
+    """Findings about registrations."""
     for name, member in facts.state.members.items():
         yield from _invalid(facts, name, member)
         if not member.session_id:
             yield DoctorFinding(
                 "registration-persistent",
-                f"the registration of {name} is a persistent node: it does not go when a session ends, and no consumer "
-                "makes such a one. All members give it a share that nobody reads",
+                f"the registration of {name} is a persistent node: it does not end with a session, and no consumer "
+                "makes such a node. All members assign partitions to it, which no member reads",
                 _evidence(facts, name, member),
                 (_removal_step(facts, name, member),),
             )
@@ -49,16 +49,16 @@ def _invalid(facts: GroupFacts, name: str, member: RegisteredMember) -> Iterator
     if "cannot be evaluated here" in member.problem:
         yield DoctorFinding(
             "registration-not-evaluable",
-            f"the filter of {name} may be valid for Java, but its exact meaning is not known to members of ours: they "
-            "leave the group as long as it is there. Original members are not touched by it",
+            f"the filter of {name} may be valid for Java, but members of zkconsumer cannot evaluate it exactly: they "
+            "leave the group while it exists. Scala consumers are not affected",
             (member.problem, *_evidence(facts, name, member)),
-            ("write the filter with simpler means: literals, '.', '|', groups, '*', '+', '?' and simple classes",),
+            ("write the filter with simpler elements: literals, '.', '|', groups, '*', '+', '?' and simple classes",),
         )
         return
     yield DoctorFinding(
         "registration-invalid",
-        f"the registration of {name} can be used by no release: every original member of the group gives up its "
-        "partitions and fails in every rebalance until this node is gone. Members of ours leave it out",
+        f"no release can use the registration of {name}: every Scala consumer of the group gives up its "
+        "partitions and fails in every rebalance until this node is deleted. Members of zkconsumer ignore it",
         (member.problem, *_evidence(facts, name, member)),
         (_removal_step(facts, name, member),),
     )
@@ -68,8 +68,8 @@ def _partly_unreadable(facts: GroupFacts, name: str, member: RegisteredMember) -
     for releases, why in incompatible_releases(member.data).items():
         yield DoctorFinding(
             "registration-partly-unreadable",
-            f"original members of release {releases} cannot read the registration of {name}: if there are any in the "
-            "group, they give up their partitions and fail in every rebalance until it is gone",
+            f"Scala consumers of release {releases} cannot read the registration of {name}: if there are any in the "
+            "group, they give up their partitions and fail in every rebalance until it is deleted",
             (why, *_evidence(facts, name, member)),
             (_removal_step(facts, name, member), "upgrade or repair the client that wrote it"),
         )
@@ -83,7 +83,7 @@ def _double_escaped(facts: GroupFacts, name: str, member: RegisteredMember) -> I
     if "\\\\" in pattern:
         yield DoctorFinding(
             "registration-double-escaped",
-            f"the filter of {name} was escaped twice, as 1.0.1, 1.0.2 and 1.1 do: everybody reads {pattern!r}, which "
+            f"the filter of {name} was escaped twice, as 1.0.1, 1.0.2 and 1.1 do: members read {pattern!r}, which "
             "matches no topic where the program meant one backslash",
             _evidence(facts, name, member),
             (
@@ -100,7 +100,7 @@ def _without_topics(facts: GroupFacts, name: str, member: RegisteredMember) -> I
     if is_static and missing:
         description = f"{name} subscribes to topics that do not exist: {list_text(missing)}"
     elif not is_static and not member.threads:
-        description = f"the filter of {name} takes no topic that exists: {list_text(member.registration.subscription)}"
+        description = f"the filter of {name} matches no existing topic: {list_text(member.registration.subscription)}"
     else:
         return
     yield DoctorFinding(
@@ -110,7 +110,7 @@ def _without_topics(facts: GroupFacts, name: str, member: RegisteredMember) -> I
 
 
 def _removal_step(facts: GroupFacts, name: str, member: RegisteredMember) -> str:
-    """What makes the registration go; a persistent node is held by no process that could be stopped."""
+    """The step that deletes the registration; for a persistent node there is no process that could be stopped."""
     if not member.session_id:
         return f"delete {paths.registration(facts.group, name)} with zkCli.sh"
     session = f"that has session 0x{member.session_id:x} (cons of the ZooKeeper servers names its address)"

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): forget modern groups without members, and all that they have stored (1.1, KIP-229)."""
+"""DeleteGroups (42): delete coordinator groups without members, and their offsets (1.1, KIP-229)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DeleteGroupsRequest:
 
 @message
 class DeletedGroup:
-    """What became of one group: 68 it has members, 69 there is none of this name."""
+    """The result for one group: 68 it has members, 69 it does not exist."""
 
     group_id: str = f(text)
     error_code: int = f(int16, default=0)

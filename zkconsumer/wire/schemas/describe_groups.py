@@ -1,4 +1,4 @@
-"""DescribeGroups (15): how a modern group stands, asked of its coordinator (0.9).
+"""DescribeGroups (15): the state of a coordinator group, requested from its coordinator (0.9).
 
 A group that the coordinator does not know is *Dead*: without an error up to version 5, beside error 69 and a reason
 from version 6 on (4.0, KIP-1043).  So is a group of the protocol of KIP-848 (4.0): ListGroups tells of those.

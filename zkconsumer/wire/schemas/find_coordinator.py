@@ -1,4 +1,4 @@
-"""FindCoordinator (10), once *ConsumerMetadata*, then *GroupCoordinator*: who keeps a group's offsets (0.8.2).
+"""FindCoordinator (10), once *ConsumerMetadata*, then *GroupCoordinator*: the coordinator of a group (0.8.2).
 
 Version 0 asks for one group.  Version 1 (0.11) says what the key names, and gives a reason in words; version 4 (3.0,
 KIP-699) asks for several keys at once.

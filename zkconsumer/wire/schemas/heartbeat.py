@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a modern group is alive, and asks whether to join again (0.9)."""
+"""Heartbeat (12): a member of a coordinator group is alive, and asks whether it must join again (0.9)."""
 
 from __future__ import annotations
 

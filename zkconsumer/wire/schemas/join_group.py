@@ -1,8 +1,8 @@
-"""JoinGroup (11): become a member of a modern group, or stay one in its next generation (0.9).
+"""JoinGroup (11): join a coordinator group, or stay in it for its next generation (0.9).
 
-The answer comes when all members have joined, or their time is up: asking takes as long as a rebalance.  Version 1
-(0.10.1, KIP-62) says how long that may be.  From version 4 (2.2, KIP-394) a member without an id is sent away with one
-and error 79, and joins again; version 5 (2.3, KIP-345) names static members.
+The response comes when all members have joined, or their time is up: the request takes as long as a rebalance.  Version
+1 (0.10.1, KIP-62) sets how long that may be.  From version 4 (2.2, KIP-394) a member without an id gets one with
+error 79, and joins again; version 5 (2.3, KIP-345) has static members.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from zkconsumer.wire.field_types import blob, boolean, int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 NO_MEMBER_ID = ""
-"""``member_id`` of somebody who has none yet, and of an answer that gives none."""
+"""``member_id`` of a member that has none yet, and of a response without one."""
 
 NO_GENERATION = -1
-"""``generation_id`` beside an error."""
+"""``generation_id`` in a response with an error."""
 
 USE_SESSION_TIMEOUT = -1
 """``rebalance_timeout_ms`` where the version has none: the session's timeout is taken."""
 
 MEMBER_ID_REQUIRED_FROM = 4
-"""The version from which a member without an id may be sent away with one (error 79)."""
+"""The version from which a member without an id may get one with error 79."""
 
 SKIP_ASSIGNMENT_FROM = 9
-"""The version from which the leader can be told that the assignment stands (3.2, KIP-814)."""
+"""The version from which the leader may have to keep the present assignment (3.2, KIP-814)."""
 
 
 @message

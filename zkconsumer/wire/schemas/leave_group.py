@@ -1,7 +1,7 @@
-"""LeaveGroup (13): members of a modern group go, and are not waited for (0.9).
+"""LeaveGroup (13): members leave a coordinator group, and the group does not wait for them (0.9).
 
-Versions 0 to 2 name one member, and its error is that of the whole answer.  From version 3 (2.4, KIP-345) several can
-go at once, static ones by their instance id alone, and each has an error of its own.
+Versions 0 to 2 name one member, and its error is that of the whole response.  From version 3 (2.4, KIP-345) several can
+leave at once, static ones by their instance id alone, and each has its own error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListGroups (16): the modern groups that one broker coordinates (0.9).
+"""ListGroups (16): the groups that one broker coordinates (0.9).
 
 From version 4 (2.6, KIP-518) with their states, and only those in the states that are named, if any are; from version 5
 (3.8, KIP-848) the same with their types.

@@ -1,4 +1,4 @@
-"""Metadata (3): the brokers, and who leads which partition (Kafka 0.8).
+"""Metadata (3): the brokers, and the leaders of partitions (Kafka 0.8).
 
 Which topics: in version 0 an empty list means all of them; from version 1 null means all, and an empty list none.
 Asking for a topic may create it, unless the broker forbids it, or (from version 4) the request does.

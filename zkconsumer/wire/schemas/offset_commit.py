@@ -1,4 +1,4 @@
-"""OffsetCommit (8): store how far a group has read (0.8.1).
+"""OffsetCommit (8): commit the offsets of a group (0.8.1).
 
 The version says where: 0 writes the offset znodes of ZooKeeper (brokers that have one), whatever the broker; from
 version 1 on (0.8.2) Kafka's own store is written, at the group's coordinator alone.  Version 10 (4.2) names topics by
@@ -11,10 +11,10 @@ from zkconsumer.wire.field_types import NO_UUID, int16, int32, int64, text, uuid
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 NO_GENERATION = -1
-"""``generation_id_or_member_epoch`` of who commits without being a member of a modern group."""
+"""``generation_id_or_member_epoch`` of a client that commits without being a member."""
 
 BROKER_RETENTION = -1
-"""``retention_time_ms``: as long as the broker is set to keep offsets."""
+"""``retention_time_ms``: the broker's retention."""
 
 RETENTION_FROM, RETENTION_TO = 2, 4
 """Versions that have ``retention_time_ms``: 0.9 speaks the first, 2.0 the last.  Version 5, which came with 2.1, has no
@@ -44,7 +44,7 @@ class OffsetCommitTopic:
 
 @message
 class OffsetCommitRequest:
-    """The defaults are those of somebody who is no member of a modern group, as the old consumer is."""
+    """The defaults are those of a client that is not a member, such as the old consumer."""
 
     group_id: str = f(text)
     generation_id_or_member_epoch: int = f(int32, "1+", default=NO_GENERATION)

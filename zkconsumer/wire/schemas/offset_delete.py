@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget how far a group has read in some partitions (2.4, KIP-496).
+"""OffsetDelete (47): delete the committed offsets of some partitions (2.4, KIP-496).
 
 For the group's coordinator.  An error of the whole group (69: there is none of this name; 68: it has members of another
 kind than consumers) stands alone; 86 stands beside partitions of topics that a live member subscribes to.

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): how far a group has read (0.8.1).
+"""OffsetFetch (9): the committed offsets of a group (0.8.1).
 
 The version says where: 0 reads the offset znodes of ZooKeeper, from version 1 on (0.8.2) Kafka's own store is read, at
 the group's coordinator alone.  From version 2 (0.10.2) the answer has an error for the whole group, and lists no

@@ -1,6 +1,7 @@
-"""SyncGroup (14): the leader says who reads what, and every member asks for its own part (0.9).
+"""SyncGroup (14): the leader sends the assignment, and every member requests its own part (0.9).
 
-The answer comes when the leader has spoken.  From version 5 (2.5, KIP-559) both sides name the protocol, and check it.
+The response comes after the leader's request.  From version 5 (2.5, KIP-559) both sides name the protocol, and check
+it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SyncGroupRequest:
 
 @message
 class SyncGroupResponse:
-    """``assignment`` is empty beside an error, and for a member that the leader left out."""
+    """``assignment`` is empty with an error, and for a member that the leader omitted."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     error_code: int = f(int16, default=0)
