@@ -1,4 +1,4 @@
-"""Commands of ``zkconsumer`` that feed other systems; found by the entry points in ``setup.py``.
+"""The commands ``zkconsumer migrate``, ``spark`` and ``broker``; ``setup.py`` registers them as entry points.
 
-Nothing heavy is imported here: ``zkconsumer --help`` loads each of them.
+``zkconsumer --help`` imports each of them, so their modules import large packages only when a command runs.
 """

@@ -26,7 +26,7 @@ POLL_INTERVAL_S = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 RELEASES_HELP = "0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 2.8.2, 3.9.1, 4.1.1"
-"""Those that can be emulated, for the help: the table of the releases is loaded only when a broker starts."""
+"""The releases that ``--emulate`` accepts, for the help; the table of the releases is imported only by a run."""
 
 STARTUP_NOTICE = (
     "This is a development broker: Kafka's protocol in one process, no replication, no transactions. "
@@ -48,7 +48,7 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
     default=DEFAULT_BROKER_PORT,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="The first node's; 0: any.",
+    help="The port of the first node; 0: any free port.",
 )
 @click.option(
     "--listener",
@@ -62,31 +62,31 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
     "advertised",
     multiple=True,
     metavar="NAME://HOST:PORT",
-    help="Where clients of a listener are told to connect, if not where it listens. May be given repeatedly.",
+    help="The address that clients of a listener receive, as in advertised.listeners. May be given repeatedly.",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Keep everything in this directory; without it, in memory.",
+    help="Store all data in this directory; without it, in memory.",
 )
 @click.option(
     "--sync",
     type=click.Choice(["system", "every-append"]),
     default="system",
     show_default=True,
-    help="When records go to the disk: both survive kill -9, every-append a power cut too.",
+    help="When records are written to the disk: both survive kill -9; every-append also survives a power cut.",
 )
-@click.option("--emulate", metavar="RELEASE", help=f"Speak and behave as Kafka {RELEASES_HELP}.  [default: 3.9.1]")
-@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 100), help="How many, in this process.")
+@click.option("--emulate", metavar="RELEASE", help=f"Emulate Kafka {RELEASES_HELP}.  [default: 3.9.1]")
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, 100), help="The number of nodes.")
 @click.option("--node-id", default=0, show_default=True, type=click.IntRange(0), help="The id of the first node.")
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT[,…][/CHROOT]",
-    help="Register there, for members of the old kind, and keep their offsets there (OffsetCommit v0).",
+    help="Register the nodes in this ZooKeeper, for ZooKeeper groups, and store offsets there (OffsetCommit v0).",
 )
-@click.option("--partitions", type=click.IntRange(1, 10_000), help="num.partitions: of topics made when asked for.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME:PARTITIONS", help="Make it. May be given repeatedly.")
+@click.option("--partitions", type=click.IntRange(1, 10_000), help="num.partitions, for auto-created topics.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME:PARTITIONS", help="Create it. May be given repeatedly.")
 @click.option(
     "--set",
     "settings",
@@ -95,16 +95,16 @@ file_option = click.Path(dir_okay=False, exists=True, path_type=Path)
     help="A key of Kafka's server.properties. May be given repeatedly.",
 )
 @click.option("--users", type=file_option, metavar="FILE", help="Lines NAME=PASSWORD, for SASL PLAIN.")
-@click.option("--tls-certificate", type=file_option, metavar="FILE", help="PEM; with its key, or beside --tls-key.")
-@click.option("--tls-key", type=file_option, metavar="FILE", help="The key, if it is in a file of its own; PEM.")
-@click.option("--tls-client-ca", type=file_option, metavar="FILE", help="Clients need a certificate of this authority.")
-@click.option("-v", "--verbose", is_flag=True, help="Log what groups do, and who is refused.")
+@click.option("--tls-certificate", type=file_option, metavar="FILE", help="PEM; with the key, or use --tls-key.")
+@click.option("--tls-key", type=file_option, metavar="FILE", help="PEM; the key, if --tls-certificate lacks it.")
+@click.option("--tls-client-ca", type=file_option, metavar="FILE", help="Require client certificates of this CA.")
+@click.option("-v", "--verbose", is_flag=True, help="Log rebalances and rejected clients.")
 @click.pass_context
 def broker(context: click.Context, /, **options: Any) -> None:
     """Run a development broker: Kafka's protocol in one process, on files or in memory.
 
-    Prints bootstrap.servers once it answers, and ends on Ctrl-C, SIGTERM or SIGHUP. Exit codes: 0 ended by a signal,
-    2 the call is wrong, 4 a port or the directory cannot be used, or a log is damaged.
+    It prints bootstrap.servers when it accepts connections, and stops on Ctrl-C, SIGTERM or SIGHUP. Exit codes: 0
+    stopped by a signal, 2 an option is wrong, 4 a port or the directory cannot be used, or a log is damaged.
     """
     from bridge.broker.broker_server import BrokerServer
 
@@ -120,7 +120,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
         signals.append(number)
         ended.set()
         if not is_started and len(signals) == 1:
-            # A start may wait for ZooKeeper, or read a large log: whoever ends it does not wait for that.
+            # start() may wait for ZooKeeper or read a large log; the signal interrupts it at once.
             raise _StoppedBySignal
 
     before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
@@ -134,7 +134,7 @@ def broker(context: click.Context, /, **options: Any) -> None:
             _print_addresses(server.settings, {name: _addresses(server, name) for name in _names(server.settings)})
             while not ended.wait(POLL_INTERVAL_S):
                 if not server.is_alive:
-                    raise UnavailableError("the broker's thread has ended; the log says why")
+                    raise UnavailableError("the broker's thread has ended; read the reason in the log")
         except _StoppedBySignal:
             pass
         finally:
@@ -146,17 +146,17 @@ def broker(context: click.Context, /, **options: Any) -> None:
 
 
 def _check_broker_options(context: click.Context) -> None:
-    """``UsageError``: two options say two things about one matter, and one of them would be passed over."""
+    """Raise ``UsageError`` when two options contradict each other, so that neither is ignored silently."""
     options = context.params
     given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if options["listeners"] and given & {"host", "port"}:
-        raise UsageError("--listener says where to listen: leave --host and --port out")
+        raise UsageError("--listener replaces --host and --port: omit both")
     if not options["host"]:
         raise UsageError("--host is empty; 0.0.0.0 listens on every address of this machine")
     if options["data"] == "":
-        raise UsageError("--data is empty; leave it out to keep everything in memory")
+        raise UsageError("--data is empty; omit it to store all data in memory")
     if options["partitions"] is not None and any(text.startswith("num.partitions=") for text in options["settings"]):
-        raise UsageError("--partitions is num.partitions: give one of the two")
+        raise UsageError("--partitions and --set num.partitions are the same setting: give one of the two")
 
 
 def _addresses(server: BrokerServer, listener: str) -> str:
@@ -170,7 +170,7 @@ def _names(settings: BrokerServerSettings) -> list[str]:
 
 
 def _print_addresses(settings: BrokerServerSettings, addresses: dict[str, str]) -> None:
-    """The first listener as a setting that can be copied; the others in words."""
+    """The first listener as a setting on stdout that can be copied; the others on stderr."""
     first, *others = _names(settings)
     click.echo(f"bootstrap.servers={addresses[first]}")
     where = "in memory" if settings.data is None else f"in {settings.data}"
@@ -229,7 +229,7 @@ def _users(file: Path | None) -> dict[str, str]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"line {number} of {file}"
-            # Never with the line itself: it may be a password.
+            # The text never contains the line: it may be a password.
             _add(users, line, f"{where} is not NAME=PASSWORD", f"{where}: there is a user {{}} already")
     if not users:
         raise UsageError(f"{file} has no user: write lines NAME=PASSWORD")

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate``: a group moves from ZooKeeper to the group coordinator, and back."""
+"""``zkconsumer migrate``: moves a group from ZooKeeper to the group coordinator, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIGRATE_COMMANDS = {
     "status": "bridge.commands.migrate_status:status",
     "verify": "bridge.commands.migrate_status:verify",
 }
-"""Loaded when they are called."""
+"""Command -> where it is defined; a module is imported when its command runs."""
 
 
 @click.group(cls=LazyGroup, lazy_commands=MIGRATE_COMMANDS)
@@ -25,10 +25,10 @@ MIGRATE_COMMANDS = {
 def migrate(context: click.Context) -> None:
     """Move a group from ZooKeeper to Kafka's group coordinator, and back.
 
-    In this order: inspect, plan, apply, and complete when nobody wants to go back any more; rollback until then. status
-    says at any time where a group stands, and which command comes next.
+    Use the commands in this order: inspect, plan, apply, complete. Until complete, rollback moves the group back.
+    status shows at any time the phase of a group, and which command comes next.
     """
-    # Not loaded for a list of commands.
+    # Imported here, because the help of ``zkconsumer`` does not need it.
     from zkconsumer.base.gc_tuning import infrequent_gc
 
     context.with_resource(infrequent_gc())

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate apply``: a plan is carried out, or said what it would do."""
+"""``zkconsumer migrate apply``: executes a plan, or shows in a dry run what it would do."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ STOP_AFTER_CHOICES = {
 }
 
 
-@click.command(cls=MigrateCommand, short_help="Carry a plan out; again to go on after a crash.")
+@click.command(cls=MigrateCommand, short_help="Execute a plan; again to continue after a crash.")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[PLAN]")
-@click.option("--resume", metavar="GROUP", help="Go on with the plan that is kept beside the control znode of GROUP.")
+@click.option("--resume", metavar="GROUP", help="Continue with the plan beside the control znode of GROUP.")
 @click.option(
     "--plan-digest",
     metavar="DIGEST",
-    help="With --resume: the digest of the plan, as plan printed it. It confirms what ZooKeeper has.",
+    help="With --resume: the digest that plan printed. It confirms that ZooKeeper contains this plan.",
 )
 @execute_option
 @click.option(
     "--stop-after",
     type=click.Choice(list(dict.fromkeys(STOP_AFTER_CHOICES["copy"] + STOP_AFTER_CHOICES["dual"]))),
-    help="Stop after this phase of the plan's strategy; the same command without it goes on.",
+    help="Stop after this phase of the plan's strategy; the same command without this option continues.",
 )
 @click.option(
     "--accept-drift",
     is_flag=True,
-    help="Carry over what is there behind the fences, with the plan's decisions, where it is not as planned.",
+    help="Where offsets have changed since the plan, copy the current ones, by the decisions of the plan.",
 )
 @click.option(
     "--hooks-dir",
@@ -68,7 +68,7 @@ STOP_AFTER_CHOICES = {
     metavar="DIR",
     help="Programs zkconsumer-on-before-cut-over* (may veto) and zkconsumer-on-after-cut-over*.",
 )
-@click.option("--no-acl-fence", is_flag=True, help="As the plan was made with; an apply of another plan is refused.")
+@click.option("--no-acl-fence", is_flag=True, help="As for plan; apply refuses a plan that was made without it.")
 @run_options
 @click.pass_context
 def apply(
@@ -88,22 +88,22 @@ def apply(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Move a group as its plan says.
+    """Move a group as its plan defines.
 
-    A plan of strategy copy: wait until the old members have stopped, fence both sides, copy the offsets, read them back
-    and compare, and hand the authority to Kafka in one write. Of strategy dual: lead the members, which go on reading,
-    from phase to phase, each when all have acknowledged the one before by name.
+    Strategy copy: wait until the old members have stopped, fence both sides, copy the offsets, read them back and
+    compare them, and move the authority to Kafka in one write. Strategy dual: the members continue to read; each phase
+    begins when every member has acknowledged the phase before it.
 
-    Without --execute it says what each step would do. After a crash the same command, on any machine, goes on where the
-    group stands. With --resume the plan is read from ZooKeeper: it is shown, and carried out once it is confirmed
-    with --plan-digest. Exit codes: 0 done or nothing to do, 3 would change something, 4 something stops it and nothing
-    was changed, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7 waited
+    Without --execute it shows what each step would do. After a crash the same command, on any machine, continues from
+    the current phase of the group. With --resume it reads the plan from ZooKeeper and shows it; it executes the plan
+    when --plan-digest confirms it. Exit codes: 0 done or nothing to do, 3 would change something, 4 blocked and nothing
+    was changed, 5 a value differs from what was written, 6 part of it is done and the same command continues, 7 waited
     too long before anything was changed.
     """
     if (file is None) == (resume is None):
-        raise UsageError("name the plan's file, or --resume GROUP")
+        raise UsageError("give the file of the plan, or --resume GROUP")
     if plan_digest is not None and resume is None:
-        raise UsageError("--plan-digest goes with --resume: a file is the operator's own")
+        raise UsageError("--plan-digest needs --resume: a plan from a file needs no confirmation")
     check_hooks(hooks_dir)
     given = None if file is None else _read(file)
     if resume is not None:
@@ -121,7 +121,7 @@ def apply(
     if moving.phase is not None:
         moving.plan = read_accepted_plan(session, first) or first
     hold = None if stop_after is None else Phase(stop_after)
-    # Before the first phase behind it, the plan may not be whole in ZooKeeper.
+    # Until PLANNED is complete the plan's chunks in ZooKeeper may be incomplete, so the command must name the file.
     is_kept = file is None or moving.phase not in (None, Phase.PLANNED)
     confirmed = ["--resume", first.group, "--plan-digest", first.digest]
     words = ["apply", *(confirmed if is_kept else [str(file)]), "--execute"]
@@ -162,7 +162,7 @@ def _read(file: Path) -> MigrationPlan:
         if file.exists() or not _is_group(str(file)):
             raise
         raise InvalidPlanFileError(
-            f"{error}. If {file} is a group that is on the move, go on with the plan that it keeps: zkconsumer migrate "
+            f"{error}. If {file} is the name of a migrating group, continue with its stored plan: zkconsumer migrate "
             f"apply --resume {file}"
         ) from error
 
@@ -179,24 +179,24 @@ def _check_plan(plan: MigrationPlan, *, no_acl_fence: bool) -> None:
     if not plan.can_be_applied:
         reasons = [*plan.refusals, *(f"{row.tp}: {row.refusal}" for row in plan.partitions if row.refusal)]
         more = f" {count_text(len(reasons), 'reason')}, the first one:" if len(reasons) > 1 else ""
-        settle = "" if next_command(reasons[0]) else f". Plan again, with the option that settles each: {again}"
+        settle = "" if next_command(reasons[0]) else f". Plan again, with an option that decides each reason: {again}"
         raise PreconditionFailed(f"this plan cannot be applied:{more} {reasons[0]}{settle}")
     if no_acl_fence and plan.uses_acl_fence:
         raise PreconditionFailed(
-            f"this plan was made with the fence of access lists; make one without: {again} --no-acl-fence"
+            f"this plan uses access lists as a fence; make a plan that does not: {again} --no-acl-fence"
         )
 
 
 def _check_options(plan: MigrationPlan, stop_after: str | None, *, accept_drift: bool, no_acl_fence: bool) -> None:
     if stop_after is not None and stop_after not in STOP_AFTER_CHOICES[plan.strategy]:
         raise UsageError(
-            f"--stop-after {stop_after} is no phase of strategy {plan.strategy} where a run can be held: choose "
+            f"a run of strategy {plan.strategy} cannot stop after phase {stop_after}: give --stop-after with one of "
             f"{', '.join(STOP_AFTER_CHOICES[plan.strategy])}"
         )
     if accept_drift and plan.strategy == "dual":
         raise UsageError(
-            "--accept-drift is for plans of strategy copy: with dual the members carry over what they store, whatever "
-            "the plan saw"
+            "--accept-drift is for plans of strategy copy: with dual the members move their own current offsets, not "
+            "those of the plan"
         )
     if no_acl_fence and plan.strategy == "dual":
         raise UsageError(NO_ACL_FENCE_WITH_DUAL)

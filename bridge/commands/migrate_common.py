@@ -1,4 +1,4 @@
-"""What the ``migrate`` commands have in common: looking at a group, its rows, and what comes next."""
+"""Shared by the ``migrate`` commands: reads a group, formats its partitions, and formats the next commands."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ REASONS_SHOWN_MAX = 10
 PARTITIONS_NAMED_MAX = 3
 
 NO_ACL_FENCE_WITH_DUAL = (
-    "--no-acl-fence is for strategy copy: with dual the members stay, whose own writes access lists would refuse, so "
-    "there are none"
+    "--no-acl-fence is for strategy copy: dual never sets access lists, because they would reject the writes of its "
+    "members"
 )
 
 _OPTION_EXAMPLES = {
@@ -42,13 +42,13 @@ _OPTION_EXAMPLES = {
     "--existing": "--existing keep-source",
     "--offset": "--offset TOPIC:PARTITION=N",
 }
-"""An option that a refusal names, and how it would be given so that no record is passed over."""
+"""Option that a refusal names -> the option with the value that skips no record."""
 
 _OPTION = re.compile(r"(?<!\S)\(?(--[a-z-]+)")
 
 
 def read_group_or_exit(context: click.Context, session: AdminSession, group: str, *, with_acls: bool) -> GroupSnapshot:
-    """The group; the command ends with 1 when there is none, and with 4 when only its control znode is left."""
+    """Read the group.  Ends the command with 1 if it does not exist, with 4 if only its control znode exists."""
     seen = inspect_group(session, group, with_acls=with_acls, with_rights=True)
     if seen is not None:
         return seen
@@ -56,14 +56,14 @@ def read_group_or_exit(context: click.Context, session: AdminSession, group: str
     words = problem if control is None else f"migration {control.migration_id}, phase {control.phase}"
     if words:
         raise PreconditionFailed(
-            f"there is no /consumers/{group}, and a control znode of the group is there ({words})"
+            f"/consumers/{group} does not exist, but the group has a control znode ({words})"
             f"{with_cluster_address(context, f'{NEXT_COMMAND_MARK}zkconsumer groups describe {group}')}"
         )
     exit_no_such_group(context, session, group, only_in_zookeeper="")
 
 
 def show_rows(plan: MigrationPlan) -> None:
-    """The table."""
+    """Print the table of partitions."""
     print_table(
         PLANNED_COLUMNS,
         ((*row.cells, planned.target, planned_remark(planned)) for row, planned in partition_rows(plan)),
@@ -71,7 +71,7 @@ def show_rows(plan: MigrationPlan) -> None:
 
 
 def rows_json(plan: MigrationPlan) -> list[dict[str, object]]:
-    """The same for programs."""
+    """The rows of the table for ``-o json``."""
     return [
         row.to_json()
         | {"target_offset": planned.target, "reason": planned.why or None, "refusal": planned.refusal or None}
@@ -80,12 +80,12 @@ def rows_json(plan: MigrationPlan) -> list[dict[str, object]]:
 
 
 def planned_remark(planned: PlannedPartition) -> str:
-    """Why it starts there, or why it does not."""
+    """The reason for the start offset, or for the refusal."""
     return f"REFUSED: {planned.refusal}" if planned.refusal else planned.why
 
 
 def partition_rows(plan: MigrationPlan) -> Iterator[tuple[GroupDescribeRow, PlannedPartition]]:
-    """Each partition as ``groups describe`` has it, and what is planned for it."""
+    """Each partition as ``groups describe`` shows it, with its plan."""
     seen = plan.snapshot
     hosts = {one.consumer_id: one.host for one in seen.members}
     authority = UNKNOWN if seen.control_error else "zookeeper" if seen.control is None else seen.control.authority
@@ -119,9 +119,9 @@ def partition_rows(plan: MigrationPlan) -> Iterator[tuple[GroupDescribeRow, Plan
 
 
 def with_cluster_address(context: click.Context, sentence: str) -> str:
-    """A sentence whose command can be typed as it stands: with the cluster that this one was given.
+    """Complete the command in a sentence, so that it can be pasted: adds the cluster options of this command.
 
-    A command to plan again becomes the whole command that was given, with what is to be added.
+    A command to plan again becomes the command that the operator gave, with the additional options.
     """
     command = next_command(sentence)
     if not command:
@@ -136,7 +136,7 @@ def with_cluster_address(context: click.Context, sentence: str) -> str:
 
 
 def print_sentences(context: click.Context, head: str, sentences: Iterable[str]) -> list[str]:
-    """Tell each, and give the commands that they end with."""
+    """Print each sentence; return the commands with which they end."""
     steps = []
     for sentence in sentences:
         whole = with_cluster_address(context, sentence)
@@ -146,7 +146,7 @@ def print_sentences(context: click.Context, head: str, sentences: Iterable[str])
 
 
 def plan_refusal_lines(plan: MigrationPlan) -> list[str]:
-    """The partitions that are refused, a line a reason, not too many."""
+    """The refused partitions, one line for each reason, at most ``REASONS_SHOWN_MAX`` reasons."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in plan.partitions:
         if row.refusal:
@@ -162,9 +162,9 @@ def _named(tps: list[TopicPartition]) -> str:
 
 
 def decision_command(context: click.Context, plan: MigrationPlan) -> str:
-    """The command that decides what was refused, with one choice each.
+    """The command that decides every refusal, with one choice for each.
 
-    Empty when no partition was refused, or when no decision helps: the group is on the move.
+    Empty when no partition was refused, or when no option can decide it: the group is migrating.
     """
     control = plan.snapshot.control
     is_here = control is None or control.is_over

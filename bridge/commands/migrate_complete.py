@@ -1,4 +1,4 @@
-"""``zkconsumer migrate complete``: ends a migration, writes the archive, and lifts the fences when it is asked to."""
+"""``zkconsumer migrate complete``: writes the archive, ends a migration, and with ``--remove-fences`` lifts fences."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-complete/1"
 
 
-NO_ROLLBACK_TEXT = "There is no way back."
-OLD_MEMBERS_TEXT = "Old members that start then read again from the offsets of the cut-over."
+NO_ROLLBACK_TEXT = "After that, no rollback is possible."
+OLD_MEMBERS_TEXT = "Old members that start after that read again from the offsets of the cut-over."
 
 
-@click.command(cls=MigrateCommand, short_help="End a migration that was switched.")
+@click.command(cls=MigrateCommand, short_help="End a migration after the switch.")
 @group_argument()
 @execute_option
 @click.option(
     "--remove-fences",
     is_flag=True,
-    help="Then remove the fences and restore the access lists; works later too, in phase completed.",
+    help="Also remove the fences and restore the access lists; possible later too, in phase completed.",
 )
 @click.option(
     "--archive",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the znodes of the group are kept [GROUP-MIGRATION.znodes].",
+    help="The file for the znodes of the group [GROUP-MIGRATION.znodes].",
 )
 @click.option(
-    "--confirm", metavar="GROUP", help="The group's name once more, for scripts; without it the command asks."
+    "--confirm", metavar="GROUP", help="The group's name, for scripts; without it the command prompts for it."
 )
 @run_options
 @click.pass_context
@@ -73,18 +73,19 @@ def complete(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Write every znode of the old group to a file, and end the migration: from then on there is no rollback.
+    """Write every znode of the ZooKeeper group to a file, and end the migration. After that, no rollback is possible.
 
-    The fences stay, so that an old member that is started by mistake reads nothing. --remove-fences removes them, and
-    puts the access lists back as they were before: after the end of the migration, or any time later. Without
-    --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it
-    cannot be completed now, 6 part of it is done and the same command goes on.
+    The fences remain, so that an old member that is started by mistake reads nothing. --remove-fences removes them and
+    restores the access lists from before the migration, in the same run or at any time later. Without --execute it
+    shows what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4 it cannot be
+    completed now, 6 part of it is done and the same command continues.
     """
     paths.check_group(group)
     session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
     check_control_acls(session, group)
     held = read_control_znode(session, group)
-    check_can_be_completed(group, held.control.migration_id, held.phase)  # before that the plan may not be kept yet
+    # First, because in an earlier phase the plan may not be stored.
+    check_can_be_completed(group, held.control.migration_id, held.phase)
     moving = open_migration(session, read_effective_plan(session, group), caller_description())
     file = archive or Path(f"{group}-{held.control.migration_id}.znodes")
     steps = partial(complete_steps, moving, file, remove_fences=remove_fences)
@@ -110,16 +111,16 @@ def complete(
     execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
     if not is_over:
         restore = migrate_command(context, "restore", str(file))
-        print_message(f"The znodes of the group are in {file}. What would put them back: {restore}")
+        print_message(f"The znodes of the group are in {file}. To restore them: {restore}")
     if not remove_fences and not is_over:
-        print_message(f"Fences that are there stay, and no old member can claim a partition. To remove them: {lift}")
+        print_message(f"The fences remain, and no old member can acquire a partition. To remove them: {lift}")
 
 
 def _warn_of_lost_offsets(context: click.Context, session: AdminSession, group: str) -> None:
-    """The last time that Kafka's offsets are compared with the copied ones."""
+    """Warn where Kafka has lost copied offsets; the last check before the end of the migration."""
     copied = read_copied_offsets_status(session, group, read_journal(session, group), STATUS_RETRY_POLICY)
     if copied.error:
-        print_message(f"Warning: whether Kafka still has the copied offsets is not known: {copied.error}")
+        print_message(f"Warning: cannot check whether Kafka still has the copied offsets: {copied.error}")
     for line in copied.lines:
         print_message(f"Warning: {line}")
     if copied.lost:

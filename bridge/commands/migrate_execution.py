@@ -1,4 +1,4 @@
-"""What the commands share that carry steps out: options, the session, the performer, and what is said in the end."""
+"""Shared by the commands that execute steps: options, the session, the step executor, and the final report."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from bridge.migration.steps.step import MigrationStep
 
 WAIT_TIMEOUT_S = 600.0
-"""How long a run waits for others altogether, unless it is told otherwise."""
+"""Default of ``--timeout``: how long a run waits in total."""
 
 PHASE_HINTS = {
-    ("copy", Phase.SWITCHED): "Start the new members now. Until the migration is completed there is a way back.",
-    ("copy", Phase.UNDONE): "Old members may work now. Nothing keeps modern ones out: see that none is started.",
-    ("dual", Phase.SWITCHED): "The members go on, by Kafka. Until the migration is completed there is a way back.",
-    ("dual", Phase.UNDONE): "The members go on, by ZooKeeper. Old members may work beside them.",
+    ("copy", Phase.SWITCHED): "Start the new members now. A rollback is possible until the migration is completed.",
+    ("copy", Phase.UNDONE): "Old members can read now. Start no new members: nothing blocks them any more.",
+    ("dual", Phase.SWITCHED): "The members use Kafka now. A rollback is possible until the migration is completed.",
+    ("dual", Phase.UNDONE): "The members use ZooKeeper now. Old members can read beside them.",
 }
-"""What an operator is told when a run has come there, before the command that may come next, some day."""
+"""Printed at the end of a run that reached this phase, before the next command."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def execute_option(command: F) -> F:
     """``--execute``."""
     return click.option(
-        "--execute", "do_it", is_flag=True, help="Do it; without this it says what it would do, and changes nothing."
+        "--execute", "do_it", is_flag=True, help="Execute the steps; without it, show them and change nothing."
     )(command)
 
 
@@ -62,7 +62,7 @@ def timeout_option(command: F) -> F:
         default=WAIT_TIMEOUT_S,
         show_default=True,
         metavar="S",
-        help="Seconds to wait altogether: members that leave, sessions that end, stores that are away.",
+        help="Seconds to wait in total: for members to leave, sessions to end, unavailable stores to answer.",
     )(command)
 
 
@@ -70,23 +70,23 @@ def zookeeper_auth_option(command: F) -> F:
     """``--zookeeper-auth``."""
     return click.option(
         "--zookeeper-auth", metavar="SCHEME:FILE",
-        help="zookeeper.auth: the login that the migration belongs to [access lists: one made up for this run].",
+        help="zookeeper.auth: the login that owns the migration [with access lists: a random one for this run].",
     )(command)  # fmt: skip
 
 
 def run_options(command: F) -> F:
-    """How long is waited, as whom, what is printed, and where: what every command takes that carries steps out."""
+    """The options of every command that executes steps: timeout, ZooKeeper login, output, cluster."""
     for option in reversed((timeout_option, zookeeper_auth_option, output_option, cluster_options)):
         command = option(command)
     return command
 
 
 def read_control_znode(session: AdminSession, group: str) -> VersionedControl:
-    """The control znode of a group that is on the move, or was.  Raises ``PreconditionFailed`` for any other."""
+    """The control znode of a group.  Raises ``PreconditionFailed`` when the group never migrated."""
     held = ControlZnode(session, group, "").read()
     if held is None:
         raise PreconditionFailed(
-            f"group {group} is not on the move: there is no {paths.control(group)}. Correct the name, or look at the "
+            f"group {group} is not migrating: {paths.control(group)} does not exist. Correct the name, or inspect the "
             f"group: zkconsumer migrate inspect {group}"
         )
     return held
@@ -101,12 +101,12 @@ def open_run_session(
     zookeeper_auth: str | None,
     acl_fence: bool = True,
 ) -> AdminSession:
-    """A connected session that is logged in for the fence, and ends with the command."""
+    """A connected session with the login of the fences; the end of the command closes it."""
     log_to_console()
     if zookeeper is None and config_file is None:
         raise missing_address_error()
     doors = context.find_object(AdminDependencies)
-    if doors is not None and doors.store is not None:  # servers of another world have logins of their own
+    if doors is not None and doors.store is not None:  # servers that a test replaced: they have their own logins
         session = AdminSession.open(zookeeper, config_file, doors, bootstrap_servers)
     else:
         session = open_logged_in(
@@ -124,7 +124,7 @@ def dry_run(
     schema: str,
     output: Literal["table", "json"],
 ) -> None:
-    """The dry run.  Ends the command: 0 nothing to do, 3 it would change something, or the code of what refuses it."""
+    """Print the dry run and end the command: 0 nothing to do, 3 it would change something, or the refusal's code."""
     performer = DryRunExecutor()
     _step_runner(moving, performer, WAIT_TIMEOUT_S, again).run_with_retry(steps)
     error = performer.error
@@ -153,7 +153,7 @@ def dry_run(
                 for part in line.split("\n"):
                     click.echo(printable(f"     {part}"))
     if error is not None:
-        print_message("This would stop here: " + words.split("\n")[0])
+        print_message("It would stop at this step: " + words.split("\n")[0])
     elif performer.would_change:
         print_message(f"Nothing was changed. To do it: {again}")
     else:
@@ -175,9 +175,9 @@ def execute_steps(
     output: Literal["table", "json"],
     next_steps: Callable[[Phase | None], list[str]],
 ) -> None:
-    """Carry the steps out; what ends it early is raised, behind the JSON that says so.  ``again`` goes on with it.
+    """Execute the steps.  An error is raised after the JSON report is printed.  ``again``: the command that continues.
 
-    ``steps`` derives them from where the migration stands: once more each time when a store was away.
+    ``steps`` derives them from the current phase; it is called again each time after a store was unavailable.
     """
     real = ApplyExecutor(print_message, moving.placeholder.heartbeat_if_due, StopSignal().wait, moving.session.clock)
     error: ZkConsumerError | None = None
@@ -192,7 +192,7 @@ def execute_steps(
         error = found
     except KeyboardInterrupt:
         _report_placeholder(moving)
-        print_message(f"Interrupted. What was done stands; go on with: {again}")
+        print_message(f"Interrupted. The completed steps remain; continue with: {again}")
         raise
     phase, unknown = None, str(error)
     if not _is_store_unavailable(error):
@@ -215,12 +215,12 @@ def execute_steps(
     }
     if error is not None:
         if phase is not None and again not in reason:
-            print_message(f"What was done stands. When it can go on: {again}")
-        with suppress(OSError):  # what stopped it counts for more than a report that cannot be written
+            print_message(f"The completed steps remain. To continue: {again}")
+        with suppress(OSError):  # the error of the run is more important than a report that cannot be written
             _print(report, output)
         raise error
     if unknown:
-        print_message(f"Everything was done. Where group {moving.group} stands cannot be looked at now: {unknown}")
+        print_message(f"All steps are done. The phase of group {moving.group} cannot be read now: {unknown}")
     else:
         print_message(f"Group {moving.group} is in phase {'none' if phase is None else phase.value}.")
         words = PHASE_HINTS.get((moving.plan.strategy, phase)) if phase is not None else None
@@ -245,12 +245,12 @@ def _step_runner(
 
 
 def _is_store_unavailable(error: ZkConsumerError | None) -> bool:
-    """Whether a store was waited for in vain, so that it need not be asked once more."""
+    """Whether the run ended because a store did not answer; the report then does not read it again."""
     return error is not None and isinstance(error.__cause__, ZkConsumerError) and is_unavailable(error.__cause__)
 
 
 def _phase_of(moving: MigrationContext) -> tuple[Phase | None, str]:
-    """Where the migration stands, and why that cannot be told."""
+    """The phase of the migration, and why it cannot be read (empty: it was read)."""
     try:
         return moving.phase, ""
     except ZkConsumerError as error:
@@ -258,7 +258,7 @@ def _phase_of(moving: MigrationContext) -> tuple[Phase | None, str]:
 
 
 def _report_placeholder(moving: MigrationContext) -> None:
-    """A seat that is left standing holds for so long; whoever asks for the status is told."""
+    """Print how long the placeholder member that the run leaves in the group still blocks other members."""
     sitting = moving.placeholder.joined
     if sitting is None:
         return
@@ -266,17 +266,19 @@ def _report_placeholder(moving: MigrationContext) -> None:
     until_ms = moving.session.clock.wall_ms() + left_ms
     with suppress(ZkConsumerError):
         Journal(moving.control_znode, moving.caller).append(PLACEHOLDER_ENTRY, {"until_ms": str(until_ms)})
-    print_message(f"The modern group is kept empty for {max(0, left_ms) // 1_000} s from now on; then others may join.")
+    print_message(
+        f"The placeholder member blocks the coordinator group for {max(0, left_ms) // 1_000} s; then clients can join."
+    )
 
 
 def confirm_group(group: str, given: str | None, why: str) -> None:
-    """Ask for the group's name; ``given``: the value of ``--confirm``.  ``why``: what cannot be undone."""
+    """Prompt for the group's name.  ``given``: the value of ``--confirm``.  ``why``: what cannot be undone."""
     try:
         typed = click.prompt(f"{why} Type the group's name ({group})", err=True) if given is None else given
     except click.Abort as error:
         if not isinstance(error.__context__, EOFError):
             raise
-        words = f"the name cannot be asked for here, so nothing was changed: give --confirm {group}"
+        words = f"the command cannot prompt for the name here, and nothing was changed: give --confirm {group}"
         raise UsageError(words) from error
     if typed != group:
         raise click.UsageError(f"{typed!r} is not the group's name, so nothing was changed")

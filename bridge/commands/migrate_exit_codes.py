@@ -1,6 +1,6 @@
 """The page ``migration_docs/reference/migration-exit-codes.md``: the codes of ``zkconsumer migrate``.
 
-The commands and the errors of a code are found where they are: in the help texts, and in the classes.
+The commands of a code come from the help texts, its errors from the classes.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _PAGE = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-What a script, or whoever is woken by one, needs to know: whether anything was changed, and what comes next. The text on
-standard error names the very command; with `-o json` it is in `next_steps`, beside `exit_code` and `error`.
+A code shows whether anything was changed, and what comes next. The text on standard error contains the next command;
+with `-o json` it is in `next_steps`, beside `exit_code` and `error`.
 
-| code | what it says | what to do |
+| code | meaning | what to do |
 |---|---|---|
 {codes}
 
-Whatever the code, `zkconsumer migrate status G` changes nothing and says where the group stands. What to look at, code
-by code: [a cut-over stopped half-way](../how-to/a-cut-over-stopped-half-way.md).
+After any code, `zkconsumer migrate status G` shows the phase of the group and changes nothing. What to check for each
+code: [a cut-over stopped half-way](../how-to/a-cut-over-stopped-half-way.md).
 
-## Which command ends how
+## Codes of each command
 
-Every one ends with 1, 2 or 130 where that is due, as all of `zkconsumer` does. Beyond that, as its `--help` has it:
+Every command can end with 1, 2 or 130, as all commands of `zkconsumer`. In addition, from its `--help`:
 
-| command | codes of its own |
+| command | codes |
 |---|---|
 {commands}
 
@@ -51,38 +51,39 @@ Every other error of [the list](errors.md) is code 1.
 """
 
 EXIT_CODES: Mapping[int, tuple[str, str]] = {
-    0: ("Shown, done, or nothing to do. Of `plan`: it can be applied.", "The text has the next command."),
+    0: ("Shown, done, or nothing to do. From `plan`: the plan can be applied.", "The text has the next command."),
     ZkConsumerError.exit_code: (
-        "A server did not answer (ZooKeeper while the command connects; without `--execute` brokers, too: with it, "
-        "they and a ZooKeeper that goes away later are waited for, `--timeout` long), there is no such group, or a "
-        "file cannot be written.",
-        "See to what the text names; then the same command. Whatever was done before stands.",
+        "A server did not answer (ZooKeeper while the command connects; without `--execute` also a broker. With "
+        "`--execute` the run waits up to `--timeout` for brokers, and for a ZooKeeper that becomes unavailable later), "
+        "the group does not exist, or a file cannot be written.",
+        "Repair what the text names; then the same command. Earlier steps remain done.",
     ),
-    UsageError.exit_code: ("The call is wrong. Nothing was changed.", "Correct it: `--help`."),
+    UsageError.exit_code: ("An option or argument is wrong. Nothing was changed.", "Correct it: `--help`."),
     EXIT_DIFFERS: ("It would change something, and `--execute` is missing.", "Read the steps; then give `--execute`."),
     PreconditionFailed.exit_code: (
-        "Something stops it, and nothing was changed: a refused or old plan, another migration or another run, access "
-        "lists, znodes that may not be read, a program of `--hooks-dir` that cannot be run.",
-        "Do what the text says; then the same command.",
+        "A precondition is not met, and nothing was changed: a refused or old plan, another migration or another run, "
+        "access lists, znodes without permission to read, a program of `--hooks-dir` that cannot be run.",
+        "Do what the text demands; then the same command.",
     ),
     EXIT_VERIFICATION: (
-        "What was written is not what is there, or somebody else committed. Nothing of theirs was written over.",
-        "Find out who writes; then `rollback`, or the same command again.",
+        "A value differs from what the migration wrote, or another client committed. The migration did not overwrite "
+        "a foreign value.",
+        "Find the client that writes; then `rollback`, or the same command again.",
     ),
     EXIT_PARTIAL: (
-        "Part of it is done, and what is done stands. Also whatever would be 2 or 4, once this run has changed "
-        "something, and a program of `--hooks-dir` that vetoed: the fences and the seat stand.",
-        "See to what the text names; then the same command, on any machine: it looks at what is there, and goes on. Or "
-        "roll back.",
+        "Part of it is done and remains done. Also in place of 2 or 4 after this run changed something, and when a "
+        "program of `--hooks-dir` vetoed: the fences and the placeholder member remain.",
+        "Repair what the text names; then the same command, on any machine: it reads the current state and continues. "
+        "Or roll back.",
     ),
     EXIT_WAIT_TIMEOUT: (
-        "Waited longer than `--timeout` before anything was changed: with `copy` for members of the modern group (old "
-        "ones are waited for when the control znode is there: 6), with `dual` for original members.",
-        "See to whom the text names; then the same command.",
+        "Waited longer than `--timeout` before anything was changed: with `copy` for members of the coordinator group "
+        "(a run waits for old members after it created the control znode: 6), with `dual` for Scala consumers.",
+        "Stop the members that the text names; then the same command.",
     ),
-    EXIT_INTERRUPTED: ("Ctrl-C, or a signal. What is done stands.", "The same command, or `rollback`."),
+    EXIT_INTERRUPTED: ("Ctrl-C, or a signal. The completed steps remain.", "The same command, or `rollback`."),
 }
-"""Code -> what it says, and what to do."""
+"""Code -> its meaning, and what to do."""
 
 
 MIGRATION_ERRORS = [
@@ -91,7 +92,7 @@ MIGRATION_ERRORS = [
     UsageError,
     *(kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__),
 ]
-"""What ``bridge.migration`` ends a command with."""
+"""The errors of ``bridge.migration`` that end a command."""
 
 
 def render() -> str:
@@ -106,7 +107,7 @@ def render() -> str:
 
 
 def exit_code_texts() -> dict[str, str]:
-    """Command -> what its help says behind ``Exit codes:``."""
+    """Command -> the text after ``Exit codes:`` in its help."""
     found = {}
     for name, where in MIGRATE_COMMANDS.items():
         module, _, attribute = where.partition(":")

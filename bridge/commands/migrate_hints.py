@@ -1,4 +1,4 @@
-"""``migrate`` commands in hints: what they need besides what ``hints`` carries over."""
+"""Completes ``migrate`` commands in hints with the options that ``hints`` does not copy from this command."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bridge.migration.control.phases import Phase
 from zkconsumer.cli.command_hints import command_text
 
 _DIGEST = "bridge.commands.plan_digest"
-"""Where a context keeps the digest of the plan that the operator gave or confirmed, for the commands that come next."""
+"""Key in ``click.Context.meta``: the digest of the plan that the operator gave or confirmed, for the next commands."""
 
 
 class MigrateCommand(click.Command):
-    """A command of ``migrate``: ``plan`` is named with a file, ``apply --resume`` with the digest that is confirmed."""
+    """A command of ``migrate``: its hints name the file of ``plan``, and the confirmed digest of ``apply --resume``."""
 
     def complete_hint(self, context: click.Context, words: list[str], carried: set[str]) -> list[str]:
         """See ``hints.HintCompleter``."""
@@ -27,20 +27,20 @@ class MigrateCommand(click.Command):
 
 
 def remember_plan_digest(context: click.Context, digest: str) -> None:
-    """Commands that go on with the plan in ZooKeeper are given the digest of the plan that the operator knows."""
+    """Store the digest of the operator's plan, for commands that continue with the plan in ZooKeeper."""
     context.meta[_DIGEST] = digest
 
 
 def next_command_lines(phase: Phase | None, steps: Sequence[str]) -> list[str]:
-    """What is said of the commands that may come next; ``steps`` has the likeliest one first.
+    """The lines about the next commands; ``steps`` has the most likely one first.
 
-    A group that is switched has two, and both can wait: none of them is to be pasted at once.
+    A switched group has two, and neither is urgent, so no line invites the operator to run one at once.
     """
     if phase is Phase.SWITCHED and len(steps) > 1 and steps[0].startswith("zkconsumer migrate complete "):
-        return [f"The way back: {steps[1]}", f"When the way back is not needed any more: {steps[0]}"]
+        return [f"To roll back: {steps[1]}", f"When no rollback is needed any more: {steps[0]}"]
     return [f"Next: {step}" for step in steps[:1]]
 
 
 def migrate_command(context: click.Context, *words: str) -> str:
-    """A command of ``migrate`` on the same cluster, as whoever was given."""
+    """A command of ``migrate`` with the cluster and login options of this command."""
     return command_text(context, "migrate", *words)

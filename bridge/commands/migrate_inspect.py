@@ -1,4 +1,4 @@
-"""``zkconsumer migrate inspect``: a group on both sides, as a migration would find it."""
+"""``zkconsumer migrate inspect``: shows a group in both stores, as a migration would find it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-inspect/1"
 
 INSPECT_MIGRATION_ID = "inspect"
-"""Stands where a plan has its migration's id; this plan is shown and thrown away."""
+"""In place of a migration id: ``inspect`` makes a plan to show it, and does not store it."""
 
 
 @click.command(cls=MigrateCommand, short_help="A group as a migration would find it.")
@@ -43,11 +43,11 @@ def inspect(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show a group on both sides: who is in it, which assignment is in use, what the stored numbers mean and what shows
-    it, what Kafka has, and what would stop a migration that decides nothing.
+    """Show a group in both stores: its members, the assignment in use, the offset convention and the evidence for it,
+    the offsets in Kafka, and what blocks a migration without further options.
 
-    Changes nothing. Exit codes: 0 shown, 1 there is no such group, or not all of it is known, because a broker does not
-    answer (? in the table), 4 znodes of it may not be read.
+    Changes nothing. Exit codes: 0 shown, 1 the group does not exist, or a broker does not answer and a part is unknown
+    (? in the table), 4 no permission to read znodes of the group.
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
@@ -73,19 +73,19 @@ def inspect(
         print_json(told | {"not_known": not_known, "exit_code": code})
     if not_known:
         more = f"; and {len(not_known) - 1} more above" if len(not_known) > 1 else ""
-        print_error(f"not everything about group {group} is known: {not_known[0]}{more}")
+        print_error(f"a part of group {group} is unknown: {not_known[0]}{more}")
     context.exit(code)
 
 
 def _unknown_facts(seen: GroupSnapshot) -> Iterator[str]:
-    """What a server did not tell, and what to do."""
+    """What a server did not answer, and what to do."""
     silent = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is None]
     if silent:
         yield f"brokers do not answer: {list_text(silent)}"
     if seen.kafka_error:
         yield f"offsets in Kafka are not known: {seen.kafka_error}"
     if seen.coordinator_group is None:
-        yield f"whether modern members have joined group {seen.group} is not known: {seen.coordinator_group_error}"
+        yield f"whether group {seen.group} has members at the coordinator is not known: {seen.coordinator_group_error}"
     yield from unknown_log_end_texts({tp: one.log for tp, one in seen.partitions.items() if isinstance(one.log, str)})
 
 

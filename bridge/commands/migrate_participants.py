@@ -1,4 +1,4 @@
-"""How ``zkconsumer migrate status`` shows the members of a group that moves with them."""
+"""Formats the participants of a ``dual`` migration for ``zkconsumer migrate status``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def participant_line(one: Participant, roster: Participants) -> str:
-    """One member in a line."""
+    """One participant as one line."""
     if one.error:
-        return f"{one.consumer_id}: what it acknowledges cannot be read, {one.error}"
+        return f"{one.consumer_id}: its acknowledgement cannot be read, {one.error}"
     if one.acknowledgement is None:
         kind = (
-            "an original member"
+            "a Scala consumer"
             if one.is_scala_consumer
-            else "no member that can follow, or one that only just started"
+            else "a member that cannot migrate, or one that has just started"
         )
-        return f"{one.consumer_id}: says nothing ({kind})"
+        return f"{one.consumer_id}: no acknowledgement ({kind})"
     said = one.acknowledgement
     generation = "in no generation" if said.generation == NO_GENERATION else f"generation {said.generation}"
     behind = f", {count_text(said.behind, 'partition')} behind" if said.behind else ""
@@ -31,7 +31,7 @@ def participant_line(one: Participant, roster: Participants) -> str:
 
 
 def participants_json(roster: Participants) -> list[dict[str, object]]:
-    """The same for programs."""
+    """The participants for ``-o json``."""
     return [
         {
             "consumer_id": one.consumer_id,

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate plan``: what a move of a group would do, and what stops it."""
+"""``zkconsumer migrate plan``: writes the plan of a migration, and shows what blocks it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RETENTION_DAYS_MAX = 3_650
 _FALLBACKS = [each.value for each in OffsetFallback]
 
 
-@click.command(cls=MigrateCommand, short_help="What a move would do, and what stops it.")
+@click.command(cls=MigrateCommand, short_help="Plan a migration, and show what blocks it.")
 @group_argument()
 @click.option(
     "--strategy",
@@ -61,57 +61,57 @@ _FALLBACKS = [each.value for each in OffsetFallback]
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the plan is written; a plan of the same group there is replaced.",
+    help="The file for the plan; replaces a plan of the same group.",
 )
 @click.option(
     "--offset-convention",
     type=click.Choice([each.value for each in OffsetConvention]),
-    help="What a stored number means: the record to be read next, or the last one read [as the group shows].",
+    help="What a stored offset means: the next record to read, or the last one read [as the group shows].",
 )
 @click.option(
     "--missing",
     type=click.Choice(_FALLBACKS),
     default="refuse",
     show_default=True,
-    help="Where a partition begins without an offset, or with one that cannot be read.",
+    help="Where a partition starts that has no offset, or one that cannot be parsed.",
 )
 @click.option(
     "--out-of-range",
     type=click.Choice(_FALLBACKS),
     default="refuse",
     show_default=True,
-    help="Where a partition begins whose log does not hold its offset.",
+    help="Where a partition starts whose offset is out of the range of its log.",
 )
 @click.option(
     "--existing",
     type=click.Choice([each.value for each in ExistingOffsetPolicy]),
     default="refuse",
     show_default=True,
-    help="Which value counts where an application stored another one in Kafka.",
+    help="Which offset is used where Kafka has another one, which an application committed.",
 )
 @click.option(
     "--older-than-topic",
     type=click.Choice(["refuse", "use"]),
     default="refuse",
     show_default=True,
-    help="use: offsets that were stored before their topic was created count (ZooKeeper was copied).",
+    help="use: use offsets that are older than their topic (ZooKeeper was copied).",
 )
 @click.option(
     "--offset",
     "offsets",
     multiple=True,
     metavar="TOPIC:PARTITION=N",
-    help="Where one partition begins, whatever is stored: the next offset. May be repeated.",
+    help="The next offset of one partition, in place of its stored offset. May be repeated.",
 )
 @click.option(
     "--no-acl-fence",
     is_flag=True,
-    help="Leave access lists alone; a process that wakes from a pause may then write an old offset.",
+    help="Do not change access lists; an old process that resumes from a pause can then write an old offset.",
 )
 @click.option(
     "--offsets-retention",
     metavar="PnDTnHnMnS",
-    help="How long brokers before 2.1 keep the copied offsets [P30D, or as they are set, if that is longer].",
+    help="How long brokers before 2.1 keep the copied offsets [P30D, or the brokers' setting, if longer].",
 )
 @output_option
 @cluster_options
@@ -134,13 +134,13 @@ def plan(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Look at a group on both sides, decide where each partition starts in Kafka, and write that to a file.
+    """Read a group from both stores, decide where each partition starts in Kafka, and write that to a file.
 
-    Changes nothing but the file. What cannot be known is not guessed but refused, with the option that decides it: what
-    the stored numbers mean, offsets that are missing or that the log does not hold, values that Kafka has already.
-    Exit codes: 0 the plan can be applied, 1 no such group, or the file cannot be written, 4 something stops it (the
-    file is written, to be looked at; not where znodes may not be read, nor while a migration of the group is under
-    way, whose plan the file may be).
+    Changes nothing but the file. The command guesses nothing: it refuses what it cannot decide, and names the option
+    that decides it. Examples: the offset convention, missing or out-of-range offsets, offsets that Kafka already has.
+    Exit codes: 0 the plan can be applied, 1 the group does not exist, or the file cannot be written, 4 the plan cannot
+    be applied (the file is written, for reading; not without permission to read znodes, and not during a migration of
+    the group, because the file may be its plan).
     """
     paths.check_group(group)
     if strategy == "dual" and no_acl_fence:
@@ -193,7 +193,7 @@ def _offsets(given: Sequence[str]) -> dict[TopicPartition, int]:
 
 
 def _print_plan_result(context: click.Context, made: MigrationPlan, file: Path, *, is_written: bool) -> list[str]:
-    """The words, and the commands that come next."""
+    """Print the result; return the next commands."""
     meaning = "not known" if made.convention is None else made.convention.value
     print_message(f"Offset convention: {meaning} ({made.convention_evidence})")
     print_message(f"Assignment in use: {made.snapshot.assignment_in_use}")
@@ -207,17 +207,17 @@ def _print_plan_result(context: click.Context, made: MigrationPlan, file: Path, 
             print_message(f"  {line}")
         decide = decision_command(context, made)
         if decide:
-            print_message(f"Next, after a look at each: {decide}")
+            print_message(f"Next, after you checked each of them: {decide}")
             steps.append(decide)
     if is_written:
         print_message(f"The plan is in {file} (digest {made.digest}).")
     else:
-        print_message(f"No plan was written, and {file} is as it was.")
+        print_message(f"No plan was written; {file} is unchanged.")
     if not made.can_be_applied:
         print_error("the plan cannot be applied. Nothing was changed.")
         return [*steps, *later]
     apply = migrate_command(context, "apply", str(file))
-    print_message(f"Nothing was changed. What it would do, step by step: {apply}")
+    print_message(f"Nothing was changed. To see each step: {apply}")
     return [apply, *later]
 
 

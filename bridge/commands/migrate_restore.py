@@ -1,4 +1,4 @@
-"""``zkconsumer migrate restore``: what an archive has of a group, back in ZooKeeper."""
+"""``zkconsumer migrate restore``: creates the znodes of an archive in ZooKeeper again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zkconsumer.errors import PreconditionFailed
 SCHEMA = "zkconsumer/migrate-restore/1"
 
 
-@click.command(cls=MigrateCommand, short_help="Put the znodes of an archive back.")
+@click.command(cls=MigrateCommand, short_help="Restore the znodes of an archive.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @execute_option
 @zookeeper_auth_option
@@ -37,11 +37,11 @@ def restore(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Make the znodes of FILE, an archive of `migrate complete`, that are missing in ZooKeeper.
+    """Create the znodes of FILE, an archive of `migrate complete`, that are missing in ZooKeeper.
 
-    Data and access lists come back as they were. Nothing that is there is changed; what sessions held and the fences
-    of the migration do not come back, and the authority stays where it is. Exit codes: 0 done or nothing to do, 3
-    would change something, 4 it cannot be done now, 6 part of it is done and the same command goes on.
+    The command restores data and access lists. It changes no existing znode, does not restore ephemeral znodes and
+    the fences of the migration, and does not move the authority. Exit codes: 0 done or nothing to do, 3 would change
+    something, 4 it cannot be done now, 6 part of it is done and the same command continues.
     """
     archive = read_archive(file)
     session = open_run_session(
@@ -50,13 +50,13 @@ def restore(
     members = registered_members(session, archive.group)
     if members:
         raise PreconditionFailed(
-            f"{members_registered_text(members)}, and would take up what is put back: stop it first"
+            f"{members_registered_text(members)}, and would use the restored znodes: stop it first"
         )
     control, version, problem = read_control(session, archive.group)
     if version is not None and (control is None or not control.is_over):
         why = problem if control is None else f"phase {control.phase}"
         raise PreconditionFailed(
-            f"group {archive.group} is on the move ({why}), and its znodes are the migration's. See: "
+            f"group {archive.group} is migrating ({why}), and only the migration may change its znodes. See: "
             f"{migrate_command(context, 'status', archive.group)}"
         )
     wanted = restore_znodes(session, archive) if do_it else missing_znodes(session, archive)
@@ -71,8 +71,8 @@ def restore(
             click.echo(path)
     if do_it or not wanted:
         print_message(
-            f"{len(wanted)} znodes of group {archive.group} were made; {len(archive.nodes)} are in the archive."
+            f"{len(wanted)} znodes of group {archive.group} were created; {len(archive.nodes)} are in the archive."
         )
         return
-    print_message(f"{len(wanted)} znodes would be made. Nothing was changed. To do it: {again}")
+    print_message(f"{len(wanted)} znodes would be created. Nothing was changed. To do it: {again}")
     context.exit(EXIT_DIFFERS)

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate rollback``: the way back, before and after the switch."""
+"""``zkconsumer migrate rollback``: undoes a migration, before and after the switch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer/migrate-rollback/1"
 
 
-@click.command(cls=MigrateCommand, short_help="Take a group back to ZooKeeper.")
+@click.command(cls=MigrateCommand, short_help="Move a group back to ZooKeeper.")
 @group_argument()
 @execute_option
 @click.option(
@@ -46,7 +46,7 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The plan's file, where the plan beside the control znode was damaged.",
+    help="The file of the plan, if the plan beside the control znode is damaged.",
 )
 @run_options
 @click.pass_context
@@ -62,12 +62,12 @@ def rollback(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Undo a migration. Before the switch: lift the fences. After it: wait until the modern group has no members, write
-    what they committed to ZooKeeper, compare, hand the authority back in one write, and lift the fences.
+    """Undo a migration. Before the switch: lift the fences. After it: wait until the coordinator group has no members,
+    write its offsets to ZooKeeper, compare them, move the authority back in one write, and lift the fences.
 
-    Without --execute it says what each step would do. Exit codes: 0 done or nothing to do, 3 would change something, 4
-    it cannot be undone, 5 what was written is not what is there, 6 part of it is done and the same command goes on, 7
-    waited too long before anything was changed.
+    Without --execute it shows what each step would do. Exit codes: 0 done or nothing to do, 3 would change something,
+    4 it cannot be undone, 5 a value differs from what was written, 6 part of it is done and the same command continues,
+    7 waited too long before anything was changed.
     """
     paths.check_group(group)
     session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
@@ -93,8 +93,8 @@ def _plan(session: AdminSession, held: VersionedControl, group: str, file: Path 
         plan = read_plan_file(file)
         if (plan.group, plan.migration_id) != (group, held.control.migration_id):
             raise PreconditionFailed(
-                f"{file} is the plan of migration {plan.migration_id} of group {plan.group}, and migration "
-                f"{held.control.migration_id} of group {group} is to be undone"
+                f"{file} is the plan of migration {plan.migration_id} of group {plan.group}; give the plan of "
+                f"migration {held.control.migration_id} of group {group}"
             )
         return plan
     try:
@@ -105,6 +105,6 @@ def _plan(session: AdminSession, held: VersionedControl, group: str, file: Path 
 
 
 def _empty_plan(held: VersionedControl, group: str) -> MigrationPlan:
-    """What stands for a plan that was not kept whole: nothing was fenced then."""
+    """In place of a plan that was not stored completely; in that phase nothing was fenced."""
     nothing = GroupSnapshot(group, 0, (), {})
     return MigrationPlan(held.control.migration_id, group, held.strategy, 0, nothing, Decisions(), None, "", ())

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate status``, ``verify`` and ``abort``: where a migration stands; ``abort`` asks a run to stop."""
+"""``zkconsumer migrate status``, ``verify`` and ``abort``: show, compare, and request a run to stop."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ VERIFY_SCHEMA = "zkconsumer/migrate-verify/1"
 ABORT_SCHEMA = "zkconsumer/migrate-abort/1"
 WATCH_INTERVAL_MS = 2_000
 COMPARISONS_MAX = 10
-"""At both stores of a group whose members commit."""
+"""Times to compare the two stores of a group whose members commit meanwhile."""
 COMPARISON_INTERVAL_MS = 200
 JOURNAL_SHOWN = 5
 PHASES_WITHOUT_COMPARISON = (Phase.FENCED, Phase.SWITCHED)
-"""Phases in which the stores need not agree: before the copy, and where modern members commit."""
+"""Phases in which the stores may differ: before the copy, and after the switch, when new members commit."""
 COMPARE_EVERY_POLLS = 15
-"""Looks of ``--watch``: so often, every half minute, the copied offsets are read again."""
+"""``--watch`` reads the copied offsets again after this number of updates: every 30 s."""
 
 
-@click.command(cls=MigrateCommand, short_help="Where a migration stands.")
+@click.command(cls=MigrateCommand, short_help="Show the phase of a migration.")
 @group_argument()
-@click.option("--watch", is_flag=True, help="Look again every two seconds, until it is over or Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Update every two seconds, until the end of the migration or Ctrl-C.")
 @output_option
 @cluster_options
 @click.pass_context
@@ -69,11 +69,11 @@ def status(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show the phase, which store has the authority, whether a run is at work, which members are registered on either
-    side, and what comes next.
+    """Show the phase, which store has the authority, whether a run is active, the members in ZooKeeper and at the
+    coordinator, and what comes next.
 
-    Changes nothing. With --watch and -o json every look is one line. Exit codes: 0 shown, 1 no such group, or not all
-    of it is known, because a broker does not answer or the journal cannot be read (not with --watch, which goes on).
+    Changes nothing. With --watch and -o json every update is one line. Exit codes: 0 shown, 1 the group does not exist,
+    or a part is unknown, because a broker does not answer or the journal cannot be read (with --watch it continues).
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
@@ -115,8 +115,8 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
     unconfirmed = "" if control.is_confirmed else ", not confirmed: the next run compares both stores first"
     yield "phase", f"{control.phase}, epoch {control.epoch}{unconfirmed}"
     yield "authority", control.authority
-    run = "nobody" if found.lock is None else f"{found.lock.owner}, since {utc_text(found.lock.since_ms)}"
-    yield "runs now", f"{run}{', asked to stop' if found.abort_requested else ''}"
+    run = "none" if found.lock is None else f"{found.lock.owner}, since {utc_text(found.lock.since_ms)}"
+    yield "runs now", f"{run}{', stop requested' if found.abort_requested else ''}"
     if found.participants is None:
         yield "old members", list_text(found.registered) or "none"
     else:
@@ -126,12 +126,12 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
             yield "waiting for", words
     yield (
         "fences",
-        f"{count_text(found.fences, 'owner node')}, {count_text(found.owned_partitions, 'claim')} of members",
+        f"{count_text(found.fences, 'owner node')}; members own {count_text(found.owned_partitions, 'partition')}",
     )
     until = (
         ""
         if found.placeholder_until_ms is None
-        else f", until {utc_text(found.placeholder_until_ms)} as its last run said"
+        else f", until {utc_text(found.placeholder_until_ms)} by the journal of its last run"
     )
     unknown = f"not known: {found.coordinator_error}" if found.coordinator_error else ""
     yield "placeholder", f"{found.placeholder}{until}" if found.placeholder else unknown or "none"
@@ -148,7 +148,7 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
 
 
 def _coordinator_members_text(found: MigrationStatus) -> str:
-    """Who is in the coordinator's group: with ``dual`` the members above as well, so only the others are named."""
+    """The members at the coordinator.  With ``dual`` the line names only those that are not participants."""
     modern = None if found.participants is None else found.participants.coordinator_group
     if modern is None:
         return found.coordinator_members
@@ -218,12 +218,12 @@ def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
 
 
 def _coordinator_group_json(found: MigrationStatus) -> dict[str, object] | None:
-    """The coordinator's group of ``dual``; None where it is not known, and with ``copy``."""
+    """The coordinator group of ``dual``; None where it is not known, and with ``copy``."""
     modern = None if found.participants is None else found.participants.coordinator_group
     return None if modern is None else {"state": modern.state, "members": len(modern.members)}
 
 
-@click.command(cls=MigrateCommand, short_help="Compare both stores of a group on the move.")
+@click.command(cls=MigrateCommand, short_help="Compare both stores of a migrating group.")
 @group_argument()
 @output_option
 @cluster_options
@@ -236,12 +236,12 @@ def verify(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Read the offsets of a group behind its fences from both stores, and compare each value with the plan; look
-    whether the fences stand. In fenced, where the offsets are not in Kafka yet, and in switched, where new members
-    commit, only the fences. Of a group that moves with its members (dual): compare both stores while they commit.
+    """Compare each offset of a fenced group in both stores with the plan, and check that all fences exist. In phase
+    fenced, before the copy, and in switched, where new members commit, check only the fences. With strategy dual:
+    compare both stores while the members commit.
 
-    Changes nothing. Exit codes: 0 everything is as it was written, 4 nothing can be compared in this phase, 5 something
-    differs.
+    Changes nothing. Exit codes: 0 all values are as they were written, 4 nothing can be compared in this phase, 5 a
+    value differs.
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
@@ -250,8 +250,8 @@ def verify(
     phases = (*(COMPARED_PHASES if plan.strategy == "dual" else COPY_PHASES), Phase.SWITCHED)
     if phase not in phases:
         raise PreconditionFailed(
-            f"group {group} is in phase {'none' if phase is None else phase.value}, and with {plan.strategy} the "
-            f"stores are compared in {', '.join(one.value for one in phases)}. See: "
+            f"group {group} is in phase {'none' if phase is None else phase.value}; with {plan.strategy} the stores "
+            f"can be compared in {', '.join(one.value for one in phases)}. See: "
             f"{migrate_command(context, 'status', group)}"
         )
     copies = copies_of(plan)
@@ -281,18 +281,18 @@ def verify(
         )
         print_message(f"Compared {what}: {count_text(len(differences), 'difference')}.")
         if phase is Phase.SWITCHED:
-            print_message("The modern group commits since the switch, so its offsets are not compared any more.")
+            print_message("The coordinator group commits since the switch, so its offsets are not compared.")
         if phase is Phase.FENCED:
             print_message("The offsets are not in Kafka yet, so they are not compared.")
     context.exit(code)
 
 
 def _differences(moving: MigrationContext, phase: Phase) -> list[str]:
-    """In what the group is not as its phase has it."""
+    """How the group differs from what its phase requires."""
     authority, plan = moving.control_znode, moving.plan
     if plan.strategy == "dual" and phase is Phase.SWITCHED:
         left = FenceUnownedPartitions(authority, moving.topics).unfenced(authority.require_phase(phase))
-        return [f"neither a claim nor a fence: {format_partitions([tp for tp, _ in left])}"] if left else []
+        return [f"no owner and no fence: {format_partitions([tp for tp, _ in left])}"] if left else []
     if plan.strategy == "dual":
         pause = StopSignal()
         looks = (number and pause.wait(COMPARISON_INTERVAL_MS) for number in range(COMPARISONS_MAX))
@@ -306,7 +306,7 @@ def _differences(moving: MigrationContext, phase: Phase) -> list[str]:
     return differences
 
 
-@click.command(cls=MigrateCommand, short_help="Ask a run to stop at its next step.")
+@click.command(cls=MigrateCommand, short_help="Request a run to stop at its next step.")
 @group_argument()
 @output_option
 @cluster_options
@@ -319,11 +319,11 @@ def abort(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Ask a run of apply, rollback or complete on a group to stop before its next step, or while it waits.
+    """Request a run of apply, rollback or complete to stop before its next step, or while it waits.
 
     Undoes nothing.
 
-    Exit codes: 0 it was asked, 4 there is no run.
+    Exit codes: 0 the stop was requested, 4 no run is active.
     """
     paths.check_group(group)
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)

@@ -1,4 +1,4 @@
-"""``zkconsumer spark``: what one needs beside a Spark query that reads for a group.  No command needs pyspark."""
+"""``zkconsumer spark``: commands for Spark queries that read as members of a group.  They do not need pyspark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SPARK_COMMANDS = {
     "reconcile": "bridge.commands.spark_reconcile:reconcile",
     "claims": "bridge.commands.spark_claims:claims",
 }
-"""Loaded when they are called."""
+"""Command -> where it is defined; a module is imported when its command runs."""
 
 
 @click.group(cls=LazyGroup, lazy_commands=SPARK_COMMANDS)
 def spark() -> None:
-    """Where Spark starts, what it claimed, and order after a crash."""
+    """Starting offsets, claims, and repair after a crash, for Spark."""

@@ -1,4 +1,4 @@
-"""``zkconsumer spark claims``: what the Spark queries of a group claimed, and forgetting a query that is gone."""
+"""``zkconsumer spark claims``: shows the claims of a group's Spark queries, and deletes those of a deleted query."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SCHEMA = "zkconsumer/spark-claims/1"
 CLAIM_COLUMNS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-OFFSET", "OWNER", "AGE", "REMARK"
 
 
-@click.command(short_help="Show or forget what queries claimed.")
+@click.command(short_help="Show or delete the claims of queries.")
 @group_argument()
-@click.option("--query", metavar="Q", help="Only this query, by the id that its checkpoint has (q).")
-@click.option("--delete", "forget_query", metavar="Q", help="Delete the records of this query, which is gone for good.")
+@click.option("--query", metavar="Q", help="Only this query, by the id in its checkpoint (q).")
+@click.option("--delete", "forget_query", metavar="Q", help="Delete the records of a query that never runs again.")
 @execute_option
 @output_option
 @cluster_options
@@ -41,16 +41,16 @@ def claims(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Show the latest claim of each partition by the group's Spark queries, and how the group stands to it.
+    """Show the latest claim of each partition by the group's Spark queries, beside the committed offset of the group.
 
-    With --delete the records of a query are deleted, which only a query may lack that is never started again: they
-    say what its last batch may read. A query that is alive is refused. Without --execute nothing is deleted.
+    --delete deletes the records of a query. They define what its last batch may read, so delete them only if the query
+    never starts again. The records of a running query are not deleted. Without --execute nothing is deleted.
     Exit codes: 0 shown or deleted, 1 a record cannot be read, 3 would delete something, 4 refused and nothing deleted.
     """
     if forget_query is None and do_it:
-        raise UsageError("--execute belongs to --delete")
+        raise UsageError("--execute needs --delete")
     if forget_query is not None and query is not None:
-        raise UsageError("--delete names the query; leave --query away")
+        raise UsageError("--delete contains the query; omit --query")
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     if forget_query is not None:
         context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))
@@ -100,15 +100,15 @@ def _cells(claim: ListedClaimRecord, now_ms: int) -> tuple[object, ...]:
 
 
 def claim_remark(claim: ListedClaimRecord) -> str:
-    """What a person should know of a row."""
+    """The remark for an operator about a row."""
     if claim.problem:
         return "unreadable"
     if claim.latest is None:
         return "nothing claimed yet"
     if claim.group_offset is None or claim.group_offset < claim.latest.end:
-        return "the group was set back"
+        return "the group's offset was reset backwards"
     if claim.group_offset > claim.latest.end:
-        return "others went on"
+        return "other members read further"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""``zkconsumer spark reconcile``: a group and a query's checkpoint after a crash."""
+"""``zkconsumer spark reconcile``: sets the group's offsets by a query's checkpoint after a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA = "zkconsumer/spark-reconcile/1"
 RECONCILE_COLUMNS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CLAIMED", "NEW-OFFSET", "DECISION"
 
 
-@click.command(short_help="Bring a group and a checkpoint together.")
+@click.command(short_help="Set a group's offsets by a checkpoint.")
 @group_argument()
 @click.option(
     "--checkpoint",
@@ -36,19 +36,19 @@ RECONCILE_COLUMNS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CL
 @click.option(
     "--rewind",
     is_flag=True,
-    help="For a checkpoint that is given up: set the group back before what was claimed and is not done.",
+    help="For an abandoned checkpoint: reset the group to the start of claimed batches that are not done.",
 )
 @click.option("--source", metavar="N", help="Only this source of the query, by its number or name in the checkpoint.")
-@store_option("Where the offsets are written; both: for groups with dual commit.")
+@store_option("The store for the offsets; both: for groups with dual commit.")
 @click.option(
     "--offset-convention",
     "convention",
     type=click.Choice(["next", "last-consumed"]),
     default="next",
     show_default=True,
-    help="What the group's offsets mean now; the next one is what is written.",
+    help="What the group's stored offsets mean; the command writes next offsets.",
 )
-@click.option("--allow-members", is_flag=True, help="Though somebody is in the group: only what nobody owns.")
+@click.option("--allow-members", is_flag=True, help="Allow registered members; change only unowned partitions.")
 @execute_option
 @output_option
 @cluster_options
@@ -68,14 +68,15 @@ def reconcile(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Bring a group and the checkpoint of a Spark query together after a crash.
+    """Set the offsets of a group by the checkpoint of a Spark query, after a crash.
 
-    The group's offsets are written forward to the end of the last batch that is done, for format("zkconsumer") and for
-    format("kafka"); never back. With --rewind they are set back to where a claimed batch begins that is not done, if
-    nobody read on since: then another checkpoint, or another member, reads it. Without --execute nothing is written.
+    The command moves the group's offsets forward to the end of the last completed batch, for format("zkconsumer") and
+    for format("kafka"); never back. With --rewind it resets them to the start of a claimed batch that is not complete,
+    if no other member has read further: another checkpoint, or another member, then reads that batch. Without --execute
+    nothing is written.
 
-    A group with registered members is refused. Exit codes: 0 done or nothing to do, 3 would change something, 4 refused
-    and nothing changed, 6 written in part.
+    The command refuses a group with registered members. Exit codes: 0 done or nothing to do, 3 would change something,
+    4 refused and nothing changed, 6 written in part.
     """
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     report = plan_reconcile(
@@ -93,7 +94,7 @@ def reconcile(
 
 
 def _exit_code_without_write(context: click.Context, report: ReconcileReport, *, do_it: bool) -> int | None:
-    """The exit code when nothing is to be written; None: go on."""
+    """The exit code when there is nothing to write; None: write."""
     if report.refused:
         for line in reconcile_refusal_lines(report):
             print_error(line)
@@ -116,7 +117,7 @@ def _exit_code_without_write(context: click.Context, report: ReconcileReport, *,
 
 
 def reconcile_refusal_lines(report: ReconcileReport) -> list[str]:
-    """A line a reason."""
+    """One line for each reason."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for row in report.refused:
         by_reason.setdefault(row.refusal, []).append(row.tp)
@@ -136,8 +137,8 @@ def _write_offsets(
         f"{done.stopped_by}."
     )
     for tp in done.unknown:
-        print_message(f"  {tp}: unknown, the answer never came")
-    print_message(f"The same command does the rest: {rerun_with_execute(context)}")
+        print_message(f"  {tp}: unknown, no answer was received")
+    print_message(f"The same command writes the rest: {rerun_with_execute(context)}")
     return EXIT_PARTIAL if done.written or done.unknown else EXIT_PRECONDITION
 
 

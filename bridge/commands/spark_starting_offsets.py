@@ -1,4 +1,4 @@
-"""``zkconsumer spark starting-offsets``: the option ``startingOffsets`` of Spark's own kafka source."""
+"""``zkconsumer spark starting-offsets``: prints the option ``startingOffsets`` for Spark's kafka source."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from zkconsumer.cli.console import print_message
 from zkconsumer.cli.options import cluster_options, group_argument
 
 
-@click.command(name="starting-offsets", short_help="Print where a group stands, for startingOffsets.")
+@click.command(name="starting-offsets", short_help="Print a group's offsets as startingOffsets.")
 @group_argument()
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="T",
-    help="A topic that Spark reads; may be repeated [every topic that the group has an offset of].",
+    help="A topic that Spark reads; may be repeated [every topic for which the group has an offset].",
 )
 @click.option(
     "--store",
     type=click.Choice(["auto", "zookeeper", "kafka", "both"]),
     default="auto",
     show_default=True,
-    help="Where the group's offsets are; auto: as the --config file says, or where there are some.",
+    help="The store of the group's offsets; auto: from the --config file, or the store that has offsets.",
 )
 @click.option(
     "--offset-convention",
@@ -48,16 +48,16 @@ from zkconsumer.cli.options import cluster_options, group_argument
     type=click.Choice(["earliest", "latest", "refuse"]),
     default="earliest",
     show_default=True,
-    help="Where a partition begins that the group has no offset of.",
+    help="Where a partition starts for which the group has no offset.",
 )
 @click.option(
     "--out-of-range",
     type=click.Choice(["refuse", "earliest", "latest", "keep"]),
     default="refuse",
     show_default=True,
-    help="What to do with an offset that the log does not hold any more.",
+    help="What to do with an offset that is out of the range of the log.",
 )
-@click.option("--allow-members", is_flag=True, help="Also while members are registered, who read the same records.")
+@click.option("--allow-members", is_flag=True, help="Run despite registered members, which read the same records.")
 @cluster_options
 @click.pass_context
 def starting_offsets_command(
@@ -73,10 +73,11 @@ def starting_offsets_command(
     zookeeper: str | None,
     config_file: Path | None,
 ) -> None:
-    """Print where a group stands, as JSON for the option startingOffsets of format("kafka").
+    """Print the offsets of a group, as JSON for the option startingOffsets of format("kafka").
 
     Every partition is listed; -2 is the beginning of the log, -1 its end. Spark reads the option for a new checkpoint
-    only. Exit codes: 0 printed, 2 no such group or topic, 4 members are registered, or an offset is out of range.
+    only. Exit codes: 0 printed, 2 the group or a topic does not exist, 4 members are registered, or an offset is out
+    of range.
     """
     session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
     starts = read_starts(

@@ -27,25 +27,25 @@ _PAGE = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-The phase stands in the control znode, `/zkconsumer/groups/G`. Each change of it is one conditional write, and the last
-one of whatever belongs to the phase before: so whoever reads it knows what is done for certain, and a run that was cut
-off goes on from there. `zkconsumer migrate status G` shows it. What is done in each phase:
+The control znode `/zkconsumer/groups/G` contains the phase. Each change of the phase is one conditional write, and the
+last write of the phase before. So the phase shows what is certainly done, and a run continues from it after an
+interruption. `zkconsumer migrate status G` shows the phase. What is done in each phase:
 [how a plan is carried out](migrate.md#how-a-plan-is-carried-out).
 
-The authority, the store whose offsets count, moves with two writes only:
+Only two writes move the authority (the store whose offsets are valid):
 {moves}. With `copy` such a write is not *confirmed* (`"confirmed":false` in
-the control znode) until the coordinator has answered a heartbeat of the placeholder member after it, or both stores
-were compared again: no fence is lifted before, and no other phase follows. The epoch grows with every write that
-moves the authority, or begins or undoes a fence: a value, a claim or a member that names an older one is not believed.
+the control znode) until the coordinator answers a heartbeat of the placeholder member after it, or both stores
+were compared again. Before that, no fence is lifted and no other phase follows. Every write that moves the authority,
+or begins or undoes a fence, increments the epoch. An offset, an owner node or a member with an older epoch is ignored.
 
-| phase | what it says | authority | an old member that starts now | epoch |
+| phase | meaning | authority | an old member that starts now | epoch |
 |---|---|---|---|---|
 {phases}
 
-A dash: not for certain. With `dual` every partition has an owner up to the switch, so an old member that starts claims
-none, and the next phase is not begun while it is there.
+A dash: not certain. With `dual` every partition has an owner until the switch, so an old member that starts acquires
+none, and the next phase does not begin while it is registered.
 
-An ended migration leaves the control znode where it is. With {ended} there nothing is under way.
+The control znode remains after the end of a migration. In {ended} no migration is active.
 
 {diagrams}"""
 
@@ -60,14 +60,14 @@ stateDiagram-v2
 {arrows}
 ```
 
-| in phase | the way on | the way back |
+| in phase | forward | back |
 |---|---|---|
 {rows}
 """
 
 _STRATEGIES: Mapping[Strategy, str] = {
     "copy": "The old members stop, the new ones start. Always possible.",
-    "dual": "All members run this library, and none stops.",
+    "dual": "All members run this library, and no member stops.",
 }
 _STORES: Mapping[Authority, str] = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}
 
@@ -78,7 +78,7 @@ def render() -> str:
         moves=" and ".join(f"into `{phase.value}` (to {_STORES[authority_of(phase)]})" for phase in _moves()),
         phases="\n".join(
             f"| `{phase.value}` | {words} | {_STORES[authority_of(phase)]} "
-            f"| {'is held off' if blocks_old_members(phase) else '-'} "
+            f"| {'is blocked' if blocks_old_members(phase) else '-'} "
             f"| {'one more' if phase is Phase.PLANNED or phase in PHASES_WITH_NEW_EPOCH else '-'} |"
             for phase, words in sentences().items()
         ),
@@ -88,7 +88,7 @@ def render() -> str:
 
 
 def sentences() -> dict[Phase, str]:
-    """What the source says below each phase, in its order."""
+    """The docstring of each phase in ``phases.py``, in its order."""
     [body] = [node.body for node in ast.parse(inspect.getsource(phases)).body if isinstance(node, ast.ClassDef)]
     found: dict[Phase, str] = {}
     phase: Phase | None = None
@@ -103,7 +103,7 @@ def sentences() -> dict[Phase, str]:
 
 
 def arrows(strategy: Strategy) -> Iterator[tuple[Phase, Phase]]:
-    """Every change of phase that can come, each once, from the first phase on."""
+    """Every possible change of phase, each once, from the first phase on."""
     todo, seen = [FORWARD[strategy][0]], set[Phase]()
     while todo:
         phase = todo.pop(0)
@@ -114,7 +114,7 @@ def arrows(strategy: Strategy) -> Iterator[tuple[Phase, Phase]]:
 
 
 def command(strategy: Strategy, after: Phase) -> str:
-    """Which command leads into a phase."""
+    """The command that leads to a phase."""
     if after is Phase.COMPLETED:
         return "complete"
     return "apply" if after in FORWARD[strategy] else "rollback"

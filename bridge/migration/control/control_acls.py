@@ -1,7 +1,7 @@
-"""Looks at the access lists of the control znode, its parents and its children, and refuses what is not the run's.
+"""Checks the access lists of the control znode, its parents and its children, and refuses those of another login.
 
-Every command that carries steps out does this before it reads the plan there, and again as its first step: a client
-that can write below the control znode decides where offsets go, and which lists a rollback gives the group's nodes.
+Every command that executes steps does this before it reads the plan there, and again as its first step: a client that
+can write below the control znode controls the copied offsets, and the lists that a rollback restores.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ def check_control_acls(session: AdminSession, group: str) -> None:
     if lists.get(control, ()) is None or belongs_to_other_login(found, access):
         raise PreconditionFailed(
             f"{control} belongs to {format_acl_logins(found.control or ())}, and this run has {access.login_text}: "
-            "only the "
-            f"login that began the migration of group {group} goes on with it. Nothing was changed. Give that login "
-            "with --zookeeper-auth"
+            f"only the login that began the migration of group {group} can continue it. Nothing was changed. Give that "
+            "login with --zookeeper-auth"
         )
     if not access.is_protected:
         return
@@ -80,9 +79,9 @@ def check_control_acls(session: AdminSession, group: str) -> None:
         more = f"\n  and {len(wrong) - NAMED_MAX} more" if len(wrong) > NAMED_MAX else ""
         commands = "".join(f"\n  setAcl {one.path} {one.required}" for one in wrong[:NAMED_MAX])
         raise PreconditionFailed(
-            f"{len(wrong)} of the nodes that decide over group {group} can be changed by others than "
+            f"{len(wrong)} of the nodes that control group {group} can be changed by others than "
             f"{access.login_text}:"
-            f"{shown}{more}\nNothing was changed. Look at what these nodes hold; then give them these lists with "
+            f"{shown}{more}\nNothing was changed. Check the data of these nodes; then set these lists with "
             f"zkCli.sh, logged in as that login (addauth), and run the same command again:{commands}"
         )
     if found.control is not None:
@@ -98,11 +97,11 @@ def _check_may_administer(session: AdminSession, path: str, access: RunAclPolicy
     [answer] = session.request([SetAcl(path, OPEN_ACL, IMPOSSIBLE_VERSION)])
     if isinstance(answer, NoAuth):
         raise PreconditionFailed(
-            f"ZooKeeper does not take this run ({access.login_text}) for the login that {path} belongs to. Nothing was "
-            "changed. Give the login that began the migration with --zookeeper-auth"
+            f"{path} belongs to another login than this run's ({access.login_text}). Nothing was changed. Give the "
+            "login that began the migration with --zookeeper-auth"
         )
     if not isinstance(answer, BadVersion | NoNode):
-        raise unexpected_result_error(f"ZooKeeper did not tell whether we may administer {path}", answer)
+        raise unexpected_result_error(f"ZooKeeper did not answer whether we may administer {path}", answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class CheckControlAcls:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"look at the access lists of {paths.control(self.group)}, of its parents and of its children"]
+        return [f"check the access lists of {paths.control(self.group)}, of its parents and of its children"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -157,16 +156,16 @@ def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]
     ]
     if hidden:
         raise PreconditionFailed(
-            f"ZooKeeper does not show the logins of group {group} in the access list of {hidden[0]}, since we may not "
-            "administer it; members and 'zkconsumer migrate abort' need rights below the control znode. Log in as the "
-            "members do, or have the right to administer that node added (--zookeeper-auth)"
+            f"ZooKeeper does not show the logins of group {group} in the access list of {hidden[0]}, because this run "
+            "has no ADMIN permission on it; members and 'zkconsumer migrate abort' need permissions below the control "
+            "znode. Use the login of the members, or add ADMIN for this login to that node (--zookeeper-auth)"
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLoginOfProtectedGroup:
-    """A group whose nodes do not give everything to the world is moved by a run with a login of its own only.
+    """A group with access lists is migrated only by a run that has a login.
 
     ``planned``: the lists that the plan has; empty where it has none, and the upper nodes of the group are read.
     """
@@ -180,7 +179,7 @@ class CheckLoginOfProtectedGroup:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["look whether the nodes of the group have access lists, so that the run needs a login"]
+        return ["check whether the nodes of the group have access lists, so that the run needs a login"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -208,9 +207,9 @@ def first_protected_path(lists: Mapping[str, tuple[Acl, ...] | None]) -> str | N
 
 
 def login_required_text(group: str, path: str, acl: Iterable[Acl]) -> str:
-    """What to say of a protected group and a run without a login."""
+    """The error text for a protected group and a run without a login."""
     return (
-        f"group {group} is protected: {path} has the access list {format_acl(tuple(acl))}. Without a login of its "
-        "own a run keeps its plan and the saved lists where everybody may read and change them: give a login that may "
-        "administer the nodes of the group (--zookeeper-auth)."
+        f"group {group} is protected: {path} has the access list {format_acl(tuple(acl))}. Without a login a run would "
+        "store its plan and the saved lists where every client can read and change them: give a login with ADMIN "
+        "permission on the nodes of the group (--zookeeper-auth)."
     )

@@ -1,4 +1,4 @@
-"""What is too long for one znode: gzip, cut into children of the control znode.  The plan is kept so.
+"""Stores a text that is too long for one znode, such as the plan: gzip, split into children of the control znode.
 
     text --gzip--> plan-0000 plan-0001 ...     each at most ``CHILD_BYTES_MAX``, each written behind a check of the
                                                control znode; read back and compared before anything is fenced
@@ -81,36 +81,36 @@ def has_pieces(session: AdminSession, group: str, prefix: str) -> bool:
 
 
 def read_plan_text(session: AdminSession, group: str) -> bytes:
-    """The text of the plan that is kept.  Raises ``PreconditionFailed`` when there is none that is whole."""
+    """The text of the stored plan.  Raises ``PreconditionFailed`` when there is no complete one."""
     pieces = read_pieces(session, group, PLAN_PIECE_PREFIX)
     if not pieces and session.get(paths.control(group)) is None:
         raise PreconditionFailed(
-            f"group {group} is not on the move, so {paths.control(group)} keeps no plan. Make one: zkconsumer migrate "
+            f"group {group} is not migrating, and has no plan in {paths.control(group)}. Make one: zkconsumer migrate "
             f"plan {group}"
         )
     if not pieces:
         raise PreconditionFailed(
-            f"{paths.control(group)} keeps no plan: the first run was cut off before it wrote it, or somebody deleted "
-            f"it. Go on with the plan's file: zkconsumer migrate apply {group}.plan --execute. Or undo it: zkconsumer "
+            f"{paths.control(group)} has no plan: the first run ended before it wrote the plan, or another client "
+            f"deleted it. Continue with its file: zkconsumer migrate apply {group}.plan --execute. Or undo: zkconsumer "
             f"migrate rollback {group} --execute"
         )
     try:
         return unpack(list(pieces.values()))
     except DamagedPiecesError as error:
         raise PreconditionFailed(
-            f"the plan at {paths.control(group)} cannot be read ({error}); go on with the plan's file instead: "
+            f"the plan at {paths.control(group)} cannot be read ({error}); continue with the plan's file: "
             f"zkconsumer migrate apply {group}.plan --execute"
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """The plan beside the control znode, so that any machine can go on with it; ``text``: the bytes of its file."""
+    """Store the plan beside the control znode, so that any machine can continue.  ``text``: the bytes of its file."""
 
     control_znode: ControlZnode
     text: bytes
 
-    name = "keep the plan"
+    name = "store the plan"
     changes = True
 
     def describe(self) -> list[str]:
@@ -133,18 +133,16 @@ class StorePlan:
             return StepDone()
         return StepRefused(
             PreconditionFailed(
-                f"migration {self.control_znode.migration_id} of group {self.control_znode.group} was begun with "
-                "another plan "
-                "than this file. Go on with that one: "
+                f"migration {self.control_znode.migration_id} of group {self.control_znode.group} began with another "
+                "plan than this file. Continue with that plan: "
                 f"zkconsumer migrate apply --resume {self.control_znode.group} --execute"
             )
         )
 
     def _damaged_error(self, held: VersionedControl, why: str) -> VerificationError:
         return VerificationError(
-            f"the plan of migration {self.control_znode.migration_id}, which is in phase {held.phase.value}, was "
-            "damaged "
-            f"at {paths.control(self.control_znode.group)} ({why}): somebody else writes there"
+            f"the plan of migration {self.control_znode.migration_id} (phase {held.phase.value}) at "
+            f"{paths.control(self.control_znode.group)} is damaged ({why}): another client writes there; stop it"
         )
 
     def do(self) -> None:
@@ -175,7 +173,7 @@ def update_child(
     is_done: Callable[[bytes | None], bool],
     *phases: Phase,
 ) -> None:
-    """One write of a child, from what it holds now (None: it is missing), until it is as wanted.
+    """Write a child from its current data (None: it does not exist), again until it is as wanted.
 
     Raises ``PartiallyDoneError`` when the migration is not in one of ``phases`` (none given: in any),
     ``UnavailableError``.

@@ -1,6 +1,6 @@
-"""The steps on the control znode: begin, take the run, go on to the next phase; and how a run is asked to stop.
+"""The steps on the control znode: create it, acquire the lock, advance the phase; and the request to stop a run.
 
-A step that only advances the control znode is what ends a phase: everything that belongs to it stands before.
+The step that advances the control znode ends a phase: every other step of the phase comes before it.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
 
 LOCK_WAIT_MS = SESSION_TIMEOUT_MS + 10_000
-"""How long the run of another is waited for: that of a process that died ends with its session, before this."""
+"""How long a run waits for the lock of another one; the session of a dead process ends earlier than this."""
 
 _LATER_PHASES_OF_ROLLBACK: dict[Phase, tuple[Phase, ...]] = {
     Phase.UNDOING: (Phase.UNDONE,),
     Phase.RETURNING: (Phase.RETURNED, Phase.UNDONE),
     Phase.RETURNED: (Phase.UNDONE,),
 }
-"""Where a migration stands that has passed one of these, which are not on the way forward."""
+"""Phase -> the later phases of a rollback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class CreateControlZnode:
                 return StepRefused(
                     StalePlanError(
                         f"migration {found.migration_id} of group {group} ended since this plan was made (phase "
-                        f"{found.phase}), so the plan says neither what becomes of its fences nor which store counts. "
+                        f"{found.phase}), so the plan does not define its fences or which store has the authority. "
                         f"Plan again: zkconsumer migrate plan {group}"
                     )
                 )
@@ -108,15 +108,16 @@ class CreateControlZnode:
                 return StepPending()
             return StepRefused(
                 PreconditionFailed(
-                    f"migration {found.migration_id} of group {group} is under way (phase {found.phase}). Look at it, "
-                    f"then finish it or roll it back: zkconsumer migrate status {group}"
+                    f"migration {found.migration_id} of group {group} is active (phase {found.phase}). Complete it or "
+                    f"roll it back first: zkconsumer migrate status {group}"
                 )
             )
         if held.phase not in FORWARD[self.strategy] or held.strategy != self.strategy:
             return StepRefused(
                 PreconditionFailed(
-                    f"migration {found.migration_id} of group {group} is on its way back, or was undone (phase "
-                    f"{found.phase}). Let that end (zkconsumer migrate rollback {group} --execute), then make a new "
+                    f"migration {found.migration_id} of group {group} is being rolled back, or was undone (phase "
+                    f"{found.phase}). Finish the rollback (zkconsumer migrate rollback {group} --execute), then make a "
+                    "new "
                     f"plan: zkconsumer migrate plan {group}"
                 )
             )
@@ -196,15 +197,15 @@ class CreateControlZnode:
 
 @dataclass(frozen=True, slots=True)
 class CheckNoOtherMigration:
-    """No other migration of the group is under way: looked at before anybody is waited for."""
+    """No other migration of the group is active; checked before the run waits for anything."""
 
     create: CreateControlZnode
 
-    name = "no other migration is under way"
+    name = "no other migration is active"
     changes = False
 
     def describe(self) -> list[str]:
-        return ["look whether another migration of the group is under way"]
+        return ["check that no other migration of the group is active"]
 
     def check(self) -> StepStatus:
         standing = self.create.check()
@@ -216,22 +217,22 @@ class CheckNoOtherMigration:
 
 @dataclass(slots=True)
 class AcquireLock:
-    """Be the only run.  ``who`` for others to read: user, host, process.
+    """Acquire the lock, so that this is the only run.  The lock contains the caller: user, host, process.
 
-    The run of another is waited for, because that of a process that died ends with its session; one that lasts longer
-    is alive, and refuses us.
+    The step waits for the lock of another run, because the lock of a dead process ends with its session.  A run that
+    holds the lock longer is alive, and the step is refused.
     """
 
     control_znode: ControlZnode
     caller: str
     _other_lock_seen_at_ms: dict[int, int] = field(default_factory=dict)
 
-    name = "nobody else runs"
+    name = "acquire the lock"
     changes = False
-    """Ephemeral: it is gone with the session."""
+    """Ephemeral: ZooKeeper deletes it with the session."""
 
     def describe(self) -> list[str]:
-        return [f"hold {self._path} as long as this run lasts"]
+        return [f"create {self._path}, which exists as long as this run"]
 
     @property
     def _path(self) -> str:
@@ -241,7 +242,7 @@ class AcquireLock:
         run = self.control_znode.read_lock()
         lost = self.control_znode.lock_lost_error(run)
         if lost is not None:
-            return StepRefused(lost)  # the session ended after ``do``: the steps begin anew, in the next session
+            return StepRefused(lost)  # the session ended after ``do``: the steps start again, in the next session
         if run is None:
             return StepPending()
         if run.session_id == self.control_znode.session.session_id:
@@ -253,9 +254,8 @@ class AcquireLock:
             return StepWaiting(f"the run of {run.owner} to end")
         return StepRefused(
             PreconditionFailed(
-                f"{run.owner} runs a command on group {self.control_znode.group} and is alive. Let it end, or ask it "
-                "to "
-                f"stop: zkconsumer migrate abort {self.control_znode.group}"
+                f"{run.owner} runs a command on group {self.control_znode.group} and is alive. Wait for its end, or "
+                f"stop it: zkconsumer migrate abort {self.control_znode.group}"
             )
         )
 
@@ -272,12 +272,12 @@ class AcquireLock:
             answer = self.control_znode.create_lock(held, create, session_id)
             match answer:
                 case MultiFailed(_, _, OtherError()) if acl is not None:
-                    acl = None  # nobody is logged in, so ``auth`` stands for nobody
+                    acl = None  # the session has no login, so ``auth`` names no one
                     continue
                 case MultiFailed(_, _, NodeExists()) | MultiOk() | None:
                     pass
                 case MultiFailed(_, _, error):
-                    raise UnavailableError(f"{self._path} cannot be made: {zk_error_name(error)}")
+                    raise UnavailableError(f"{self._path} cannot be created: {zk_error_name(error)}")
             run = self.control_znode.read_lock()
             # Not the session of this moment: it may be a later one, and what it reads was created in the one before.
             if run is not None and run.session_id == session_id:
@@ -287,7 +287,7 @@ class AcquireLock:
                     self.control_znode.write([self._clear_abort_request()])
                 return
             if run is not None:
-                raise PreconditionFailed(f"{run.owner} began a run of this group a moment ago; let it end")
+                raise PreconditionFailed(f"{run.owner} has just started a run of this group; wait for its end")
         raise connection_lost_error(self._path)
 
     def _clear_abort_request(self) -> Delete | SetData:
@@ -298,9 +298,9 @@ class AcquireLock:
 
 @dataclass(frozen=True, slots=True)
 class AdvancePhase:
-    """One phase on, in one conditional write; with ``switched`` and ``returned`` the authority moves.
+    """Advance the phase in one conditional write; ``switched`` and ``returned`` also move the authority.
 
-    The write is tried once.  After a lost answer the steps begin anew: what was checked before it may be so no longer.
+    The write is tried once.  After a lost answer the steps start again, because their checks may be outdated.
     """
 
     control_znode: ControlZnode
@@ -339,21 +339,20 @@ class AdvancePhase:
             held, next_control(held.control, self.phase, is_confirmed=is_confirmed)
         ):
             raise ControlWriteUnknownError(
-                f"the connection to ZooKeeper broke while phase {self.phase.value} of group "
-                f"{self.control_znode.group} was "
-                "written: every check is made again before anything else is written"
+                f"the connection to ZooKeeper broke during the write of phase {self.phase.value} of group "
+                f"{self.control_znode.group}: the run repeats every check before the next write"
             )
 
 
 def request_abort(session: AdminSession, group: str, who: str) -> str:
-    """Ask the run of a group to stop at its next step; gives a sentence that says whose.  Changes nothing else.
+    """Request the run of a group to stop at its next step; returns a sentence that names it.  Changes nothing else.
 
-    Raises ``PreconditionFailed`` when nobody runs, ``UnavailableError``.
+    Raises ``PreconditionFailed`` when no run is active, ``UnavailableError``.
     """
     run = ControlZnode(session, group, "").read_lock()
     if run is None:
         raise PreconditionFailed(
-            f"no run is at work on group {group}; where it stands: zkconsumer migrate status {group}"
+            f"no run is active on group {group}; to see its phase: zkconsumer migrate status {group}"
         )
     path = paths.control_child(group, ABORT_CHILD)
     data = format_lock(who, session.clock.wall_ms())
@@ -361,5 +360,5 @@ def request_abort(session: AdminSession, group: str, who: str) -> str:
     if isinstance(answer, NoNode):
         [answer] = session.request([Create(path, data)])
     if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
-        raise unexpected_result_error(f"{path} cannot be made", answer)
+        raise unexpected_result_error(f"{path} cannot be created", answer)
     return f"the run of {run.owner} stops before its next step"

@@ -1,17 +1,17 @@
-"""The control znode as one run sees it, and how the run writes so that no stale run can.
+"""Reads and writes the control znode for one run, so that a stale run cannot write.
 
-    look       what stands there
-    require    it is there, it is of our migration, and in one of these phases; or ``PartiallyDoneError``: what is done
-    stands     the same for a look, which a dry run has too: there, it may not stand so yet
-    transact   operations in one multi behind a check of the control znode's version: all of them, or none
-    run        an ephemeral child: whoever holds it is the only run
-    write      requests in the session that holds ``run``, or not at all
+    read           the current data
+    require_phase  the data, if it is of our migration and in one of these phases; else ``PartiallyDoneError``
+    check_phase    the same for ``check`` and for dry runs, where the phase may come later
+    transact       operations in one multi that also checks the control znode's version: all of them, or none
+    run            an ephemeral child, the lock: its session is the only run
+    write          requests in the session that owns ``run``, or not at all
 
-Every write of a run goes through ``write``.  A process may be paused at any moment and for any time.  As long as the
-session that made ``run`` lives, no other run begins; once it has ended, ZooKeeper carries nothing of it out, and the
-client never sends it again in a later session.  Such a write raises ``MigrationLockLostError``: the run begins with its
-first step, which takes ``run`` again.  So no multi checks ``run`` too: only a person can delete it while its session
-lives, and ``is_aborted`` notices that between two steps.
+Every write of a run uses ``write``.  A process may be paused at any moment and for any time.  While the session that
+created ``run`` lives, no other run begins.  After the end of that session, ZooKeeper executes none of its requests, and
+the client does not send them again in a later session.  Such a write raises ``MigrationLockLostError``: the run starts
+again with its first step, which acquires ``run``.  So no multi has to check ``run`` too: only a person can delete it
+while its session lives, and ``is_abort_requested`` detects that between two steps.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from zkconsumer.zk.znode_formats import ControlRecord
 
 TRIES_MAX = 3
-"""How often something is written whose answer the connection took with it; each time after a look."""
+"""How often a write is tried whose answer was lost with the connection; each time after a read."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedControl:
-    """The control znode at one moment; ``version`` is what writes are bound to."""
+    """The control znode at one moment; writes check ``version``."""
 
     control: ControlRecord
     version: int
@@ -83,7 +83,7 @@ class VersionedControl:
 
 @dataclass(frozen=True, slots=True)
 class MigrationLock:
-    """Whose run it is: ``who`` in words, since when, and in which session."""
+    """The owner of the lock (user, host, process), since when, and its session."""
 
     owner: str
     since_ms: int
@@ -104,7 +104,7 @@ class ControlZnode:
         )
         """Which access lists the nodes of the group get as a fence."""
         self.had_lock = False
-        """Whether the run was ours at some time: then somebody may have asked us to stop."""
+        """Whether this run had the lock at some time: then a request to stop may be for it."""
         self._lock_session_id: int | None = None
         """The session that made ``run``, from the moment in which ``run`` was found to be ours until the steps begin
         anew.  None: this run may write nothing."""
@@ -113,7 +113,7 @@ class ControlZnode:
         Constant from ``open_migration`` on."""
 
     def read(self) -> VersionedControl | None:
-        """What stands there, whoever's it is; None: nothing.
+        """The control znode, of any migration; None: it does not exist.
 
         Raises ``PreconditionFailed`` for a node that this release cannot read, ``UnavailableError`` when ZooKeeper does
         not tell.
@@ -121,8 +121,8 @@ class ControlZnode:
         control, version, problem = read_control(self.session, self.group)
         if problem:
             raise PreconditionFailed(
-                f"{paths.control(self.group)} cannot be read ({problem}): nobody can tell where the offsets of group "
-                f"{self.group} are kept. Find out who wrote it, and put it right by hand"
+                f"{paths.control(self.group)} cannot be parsed ({problem}), so the store of the offsets of group "
+                f"{self.group} is unknown. Find the client that wrote it, and correct it manually"
             )
         if control is None or version is None:
             return None
@@ -130,14 +130,14 @@ class ControlZnode:
             phase_of(control), strategy_of(control)
         except ValueError as error:
             raise PreconditionFailed(
-                f"{paths.control(self.group)} is of a later release ({error}): go on with that release"
+                f"{paths.control(self.group)} is of a later release ({error}): continue with that release"
             ) from error
         return VersionedControl(control, version)
 
     def require_phase(self, *phases: Phase) -> VersionedControl:
-        """What stands there, when it is ours and in one of these phases.
+        """The control znode, if it is of our migration and in one of these phases.
 
-        Raises ``PartiallyDoneError`` when it is not: somebody else acts on this group.
+        Raises ``PartiallyDoneError`` if not: another run acts on this group.
         """
         held = self.read()
         if held is not None and held.control.migration_id == self.migration_id and held.phase in phases:
@@ -171,17 +171,17 @@ class ControlZnode:
         return StepRefused(self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}"))
 
     def concurrent_change_error(self, held: VersionedControl | None, wanted: str) -> PartiallyDoneError:
-        """What to raise when the control znode is not what this run left there."""
-        found = "is gone"
+        """The error for a control znode that another run changed."""
+        found = "does not exist"
         if held is not None:
-            found = f"says migration {held.control.migration_id} in phase {held.control.phase}"
+            found = f"contains migration {held.control.migration_id} in phase {held.control.phase}"
         return PartiallyDoneError(
-            f"{paths.control(self.group)} {found}, and this run needs {wanted}: somebody else acts on group "
+            f"{paths.control(self.group)} {found}, and this run needs {wanted}: another run acts on group "
             f"{self.group}, and this run stops. See: zkconsumer migrate status {self.group}"
         )
 
     def write(self, requests: Sequence[Request]) -> list[Result]:
-        """The results, in order; each is carried out in the session that holds the run, or not at all.
+        """The results, in order; ZooKeeper executes each request in the session that owns the lock, or not at all.
 
         ``ConnectionLost`` is a result: whether that request was carried out is not known.  Raises
         ``MigrationLockLostError`` when the session has ended, ``ZkTimeoutException`` when ZooKeeper does not answer.
@@ -266,7 +266,7 @@ class ControlZnode:
     # --- the run
 
     def read_lock(self) -> MigrationLock | None:
-        """Whose run there is; None: nobody's."""
+        """The lock; None: no run is active."""
         node = self.session.get(paths.control_child(self.group, LOCK_CHILD))
         return None if node is None else _parse_lock(node)
 
@@ -304,8 +304,8 @@ class ControlZnode:
 
     def _lock_lost(self) -> MigrationLockLostError:
         return MigrationLockLostError(
-            f"the session of this run with ZooKeeper has ended, so nothing more of group {self.group} is changed "
-            "before the run is taken again"
+            f"the session of this run with ZooKeeper has ended, so the run changes nothing of group {self.group} "
+            "before it has acquired the lock again"
         )
 
     def own_acl_entries(self) -> tuple[Acl, ...]:
@@ -323,22 +323,22 @@ class ControlZnode:
         return tuple(one for one in entries if one.scheme != "world")
 
     def is_abort_requested(self) -> bool:
-        """Whether somebody asked this run to stop: what ``Run`` asks between two steps.
+        """Whether an operator requested this run to stop; ``StepRunner`` checks it between two steps.
 
-        False before the run is ours, since taking it deletes what was asked of another.  Raises
-        ``MigrationLockLostError`` when it is ours no more.
+        False before this run has the lock, since acquiring it deletes a request to an earlier run.  Raises
+        ``MigrationLockLostError`` when the lock was lost.
         """
         if not self.had_lock:
             return False
         self.check_lock()
         [stat] = self.session.request([Exists(paths.control_child(self.group, ABORT_CHILD))])
         if isinstance(stat, StoreError):
-            raise unexpected_result_error("ZooKeeper does not tell whether the run is to stop", stat)
+            raise unexpected_result_error("ZooKeeper did not answer whether a stop was requested", stat)
         return isinstance(stat, Stat) and stat.data_length > 0
 
 
 def connection_lost_error(path: str) -> ZkTimeoutException:
-    """What to raise for a write whose answer the connection took again and again."""
+    """The error for a write whose answer was lost in every try."""
     return ZkTimeoutException(f"{path} was not written in {TRIES_MAX} tries: the connection to ZooKeeper broke")
 
 
@@ -348,7 +348,7 @@ def format_lock(who: str, since_ms: int) -> bytes:
 
 
 def _parse_lock(node: ZnodeData) -> MigrationLock:
-    """Whatever it holds, it is somebody's run."""
+    """Any data mean that a run has the lock."""
     try:
         read = json.loads(node.data)
         who, since_ms = str(read["who"])[:200], int(read["since_ms"])

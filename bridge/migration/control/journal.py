@@ -1,8 +1,8 @@
-"""Who ran what when: a child of the control znode.  What was *intended*; never believed over the world.
+"""The journal, a child of the control znode: which process intended what, and when.
 
-Written before the deed, so that after a crash it can be told what was under way, and which name a seat in the group
-has.  The newest ``ENTRIES_MAX`` entries are kept.  A journal that cannot be read is told, and begun anew: nothing rests
-on it.
+A run writes an entry before it acts, so after a crash the entries show what was in progress, and the name of the
+placeholder member.  The journal keeps the newest ``ENTRIES_MAX`` entries.  No decision depends on it: the state of both
+stores takes precedence.  A journal that cannot be parsed is reported in a new one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 SCHEMA = "zkconsumer.migration.journal/1"
 ENTRIES_MAX = 1_000
 TEXT_CHARS_MAX = 500
-"""Of each text of an entry; a longer one is cut."""
+"""The length of each text of an entry; a longer one is truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One intention.  ``facts``: names and values for whoever goes on, such as the id of a member."""
+    """One intention.  ``facts``: names and values for the next run, such as the id of a member."""
 
     at_ms: int
     who: str
@@ -40,7 +40,7 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class JournalContents:
-    """What a journal holds, oldest first; ``problem`` says why it cannot be read."""
+    """The entries, oldest first; ``error``: why the journal cannot be parsed."""
 
     entries: tuple[JournalEntry, ...] = ()
     error: str = ""
@@ -51,13 +51,13 @@ class JournalContents:
 
 
 def read_journal(session: AdminSession, group: str) -> JournalContents:
-    """The journal of a group.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+    """The journal of a group.  Raises ``UnavailableError`` when ZooKeeper does not answer."""
     node = session.get(paths.control_child(group, JOURNAL_CHILD))
     return JournalContents() if node is None else parse_journal(node.data)
 
 
 def parse_journal(data: bytes) -> JournalContents:
-    """Any bytes give entries, or the reason why there are none."""
+    """Parse any bytes: the entries, or the reason why there are none."""
     try:
         read = json.loads(unpack([data]))
         if not isinstance(read, dict) or read.get("schema") != SCHEMA:
@@ -85,7 +85,7 @@ def _entry(read: Mapping[str, object]) -> JournalEntry:
 
 
 def format_journal(entries: tuple[JournalEntry, ...]) -> bytes:
-    """The bytes for ZooKeeper: the newest entries, as many as one znode takes."""
+    """The bytes for ZooKeeper: the newest entries that fit into one znode."""
     kept = entries[-ENTRIES_MAX:]
     while True:
         rows = [{"at_ms": e.at_ms, "who": e.who, "what": e.what, "facts": dict(e.facts)} for e in kept]
@@ -99,13 +99,13 @@ def format_journal(entries: tuple[JournalEntry, ...]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Where a run writes down what it is about to do; ``who``: user, host, process."""
+    """Appends what a run is about to do.  ``caller``: user, host, process."""
 
     control_znode: ControlZnode
     caller: str
 
     def append(self, what: str, facts: Mapping[str, str] | None = None) -> None:
-        """One more entry.  Raises ``PartiallyDoneError`` when the migration is another's now, ``UnavailableError``."""
+        """Append an entry.  Raises ``PartiallyDoneError`` when another migration took over, ``UnavailableError``."""
         clock = self.control_znode.session.clock
         short = {key: value[:TEXT_CHARS_MAX] for key, value in (facts or {}).items()}
         entry = JournalEntry(clock.wall_ms(), self.caller[:TEXT_CHARS_MAX], what[:TEXT_CHARS_MAX], short)

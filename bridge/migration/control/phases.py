@@ -1,7 +1,7 @@
-"""Where a migration can stand, and what may follow.  Pure.
+"""The phases of a migration, and which phase may follow which.  Pure.
 
-The phase stands in the control znode; each change of it is one conditional write of that znode, and the last write of
-whatever belongs to the phase.  ``authority`` moves with exactly two of them: into ``SWITCHED``, and into ``RETURNED``.
+The control znode contains the phase.  Each change of the phase is one conditional write of that znode, and the last
+write of the phase before.  Exactly two of these writes move the authority: to ``SWITCHED``, and to ``RETURNED``.
 
     copy      planned -> fencing -> fenced -> copied -> verified -> switched -> completed
     dual      planned -> armed -> ready -> locked -> copied -> switched -> completed
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
     from zkconsumer.zk.znode_formats import Authority
 
 Strategy: TypeAlias = Literal["copy", "dual"]
-"""``copy``: stop the old members, start the new ones.  ``dual``: all members run this library, and none stops."""
+"""``copy``: stop the old members, start the new ones.  ``dual``: all members run this library, and no member stops."""
 
 
 class Phase(Enum):
-    """One word of the control znode."""
+    """A phase, with its text in the control znode."""
 
     PLANNED = "planned"
-    """The plan is kept beside the control znode; nothing is fenced."""
+    """The plan is stored beside the control znode; nothing is fenced."""
     FENCING = "fencing"
-    """Old members are being locked out; some may be still."""
+    """Fences are being set; some old members may still read."""
     FENCED = "fenced"
-    """No old member can claim or commit, no modern one can join or commit: the offsets stand still."""
+    """No old member can own or commit, no new member can join or commit: the offsets do not change."""
     ARMED = "armed"
-    """Members were told that the group moves; not all have answered."""
+    """The control znode announces the migration to the members; not all have acknowledged it."""
     READY = "ready"
-    """Every member answered with this epoch."""
+    """Every member has acknowledged this epoch."""
     LOCKED = "locked"
-    """The coordinator assigns; a partition is read only while its owner znode is held too."""
+    """The coordinator assigns partitions; a member reads one only while it also owns it in ZooKeeper."""
     COPIED = "copied"
-    """Kafka has a value of this migration for every partition."""
+    """Kafka has an offset of this migration for every partition."""
     VERIFIED = "verified"
-    """Every value was read back and is right; ZooKeeper's did not move meanwhile."""
+    """Every offset was read back and is equal; ZooKeeper's offsets did not change meanwhile."""
     SWITCHED = "switched"
-    """Kafka has the authority; modern members may work."""
+    """Kafka has the authority; new members may read."""
     COMPLETED = "completed"
-    """What the group left in ZooKeeper is in a file.  There is no way back; the fences stay until they are lifted."""
+    """The znodes of the group are archived in a file.  No rollback is possible; the fences remain until lifted."""
     UNDOING = "undoing"
-    """On the way back before ``SWITCHED``: fences are being lifted."""
+    """Rollback before ``SWITCHED``: fences are being lifted."""
     RETURNING = "returning"
-    """On the way back after ``SWITCHED``: Kafka's offsets are being written to ZooKeeper."""
+    """Rollback after ``SWITCHED``: Kafka's offsets are being written to ZooKeeper."""
     RETURNED = "returned"
     """ZooKeeper has the authority again; fences are being lifted."""
     UNDONE = "undone"
-    """As before the migration, and every offset where the last commit left it."""
+    """As before the migration, and every offset is that of the last commit."""
 
 
 FORWARD: dict[Strategy, tuple[Phase, ...]] = {
@@ -80,7 +80,7 @@ FORWARD: dict[Strategy, tuple[Phase, ...]] = {
 }
 
 ENDED = frozenset(map(Phase, ENDED_PHASES))
-"""Nothing is under way; another migration may begin."""
+"""No migration is active; another one may begin."""
 
 _BACK: dict[Phase, tuple[Phase, ...]] = {
     Phase.SWITCHED: (Phase.RETURNING,),
@@ -100,7 +100,7 @@ def next_phases(strategy: Strategy, phase: Phase) -> tuple[Phase, ...]:
 
 
 def can_reach(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool:
-    """Whether a migration that stands in ``phase`` can still come to one of these, forward or back."""
+    """Whether a migration in ``phase`` can still reach one of these phases, forward or back."""
     found: set[Phase] = set()
     pending = list(next_phases(strategy, phase))
     while pending:
@@ -112,16 +112,16 @@ def can_reach(strategy: Strategy, phase: Phase, wanted: Iterable[Phase]) -> bool
 
 
 def authority_of(phase: Phase) -> Authority:
-    """Which store is right in a phase: exactly one, at every moment."""
+    """The store that has the authority in a phase; exactly one at every moment."""
     return "kafka" if phase in (Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNING) else "zookeeper"
 
 
 def blocks_old_members(phase: Phase) -> bool:
-    """Whether an original member that starts now is held off for certain."""
+    """Whether the fences certainly block a Scala consumer that starts now."""
     return phase in (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RETURNING)
 
 
 def has_reached(strategy: Strategy, phase: Phase, wanted: Phase) -> bool:
-    """Whether a migration that goes forward has ``wanted`` behind it, or is there."""
+    """Whether a migration on its way forward is in ``wanted`` or in a later phase."""
     forward = FORWARD[strategy]
     return {phase, wanted} <= set(forward) and forward.index(phase) >= forward.index(wanted)

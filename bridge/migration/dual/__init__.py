@@ -1,12 +1,12 @@
-"""The migrator's side of a ``dual`` migration: members go from one world to the other, and the tool tells when.
+"""The command's side of a ``dual`` migration: the members migrate while they run, and the command advances the phases.
 
-    steps.py      the way there: which phase is told when
-    back.py       the ways back
-    roster.py     who is registered, who acknowledged what, who is in the coordinator's group; who is waited for
-    following.py  the steps that wait for members: they follow, they hold every partition
-    comparing.py  both stores, compared by value while members commit
-    unheld.py     what no member carries over: partitions that nobody reads, or that have no offset
+    dual_strategy         the way forward: when each phase begins
+    dual_rollback         the ways back
+    participants          the registered members, their acknowledgements, the coordinator group; what a phase waits for
+    member_steps          the steps that wait for members: acknowledgements, ownership of every partition
+    store_comparison      compares both stores by value while members commit
+    orphaned_partitions   the offsets that no member migrates: of unread partitions, and missing ones
 
-The tool writes the control znode, fences where nobody claims, and what is in ``orphaned_partitions``; never what a
-member holds.  The member's side is ``bridge.migration.dual.machine``.
+The command writes the control znode, the fences of unowned partitions, and the offsets of ``orphaned_partitions``;
+never the offset of a partition that a member owns.  The member's side is ``bridge.migration.dual.machine``.
 """

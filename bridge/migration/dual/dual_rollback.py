@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 def has_registered_members(moving: MigrationContext) -> bool:
-    """Whether members are there who take the group back themselves."""
+    """Whether members are registered that move the group back themselves."""
     return moving.plan.strategy == "dual" and bool(registered_members(moving.session, moving.group))
 
 
 def has_non_acknowledging_members(moving: MigrationContext) -> bool:
-    """Whether somebody is registered who does not follow, and may have given up behind a fence."""
+    """Whether a member is registered that cannot migrate, and may have given up at a fence."""
     session, group = moving.session, moving.group
     followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
     return any(one.acknowledgement is None for one in followers.values())
@@ -72,17 +72,17 @@ def dual_return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
 
 @dataclass(frozen=True, slots=True)
 class CopyOrphanedToZooKeeper:
-    """ZooKeeper says what Kafka says of what no member reads or owns; what members hold they write themselves."""
+    """Copy Kafka's offsets of orphaned partitions to ZooKeeper; members write those of their own partitions."""
 
     context: MigrationContext
 
-    name = "write Kafka's offsets of what nobody holds to ZooKeeper"
+    name = "write Kafka's offsets of orphaned partitions to ZooKeeper"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         return [
-            f"write to {paths.offsets(self.context.group)} what was committed of partitions that no member reads now"
+            f"write to {paths.offsets(self.context.group)} the committed offsets of partitions that no member reads now"
         ]
 
     def check(self) -> StepStatus:
@@ -102,8 +102,8 @@ class CopyOrphanedToZooKeeper:
         stopped_by = authority.write_offsets(held, self._pending(), acl, allow_members=True)
         if stopped_by:
             raise PartiallyDoneError(
-                f"offsets of group {authority.group} are written to ZooKeeper in part, and Kafka has the authority "
-                f"still: {stopped_by}. See to it, then run the same command again"
+                f"only a part of the offsets of group {authority.group} is written to ZooKeeper, and Kafka still has "
+                f"the authority: {stopped_by}. Remove the cause, then run the same command again"
             )
 
     def _pending(self) -> list[OffsetWrite]:

@@ -1,4 +1,4 @@
-"""``dual``: the members stay, and go from one world to the other as the control znode says; nothing stands still.
+"""``dual``: the members migrate while they run; each phase in the control znode is their next task.
 
     planned    we have the rights · nobody else is there · control znode · the run · the plan ·
                what no member carries over, to Kafka
@@ -9,9 +9,9 @@
     copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared once more · all there still
     switched   the commit point: one conditional write · claims are given back, and fenced · hooks after it
 
-A phase is told by one write of the control znode, and begins a piece of work of the members'.  It is followed by the
-next one when every member that is registered has acknowledged it by name, and both worlds show what it wants.  Up to
-``switched`` ZooKeeper is right, whoever dies; the steps are derived from where the migration stands.
+One write of the control znode begins a phase, and with it a task of the members.  The next phase begins when every
+registered member has acknowledged this one by name, and both groups are in the state that it requires.  Until
+``switched`` ZooKeeper has the authority, whichever process dies; the steps are derived from the current phase.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from bridge.migration.steps.step import MigrationStep
 
 STOP_AFTER_PHASES = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
-"""Where a run can be held: members stay in such a phase for as long as nobody tells the next."""
+"""The values of ``--stop-after``: members stay in such a phase until a run advances it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DualOptions:
-    """What the operator says for one run.
+    """The operator's options for one run.
 
     ``plan_text``: the bytes of the plan as it was made.  ``stop_after``: the run ends when every member acts by that
     phase and all that it wants is so.

@@ -1,4 +1,4 @@
-"""The steps that wait for members: they act by the phase, and they hold every partition that anybody reads."""
+"""The steps that wait for members: until they acknowledge the phase, and until they own every subscribed partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONDITIONS_SHOWN_MAX = 10
 
 
 def read_participants(authority: ControlZnode, stores: OffsetStores, held: VersionedControl) -> Participants:
-    """Everybody now.  Raises ``UnavailableError`` and what the brokers' silence raises."""
+    """All participants now.  Raises ``UnavailableError``, and an error when the brokers do not answer."""
     session, group = authority.session, authority.group
     followers = read_participants_by_id(session, group, lambda: read_owner_nodes(session, group))
     return Participants(held.control, followers, stores.read_coordinator_group())
@@ -43,7 +43,7 @@ def format_conditions(words: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WaitForScalaConsumersToLeave:
-    """Before anything is changed: nobody is registered whose claims show that it cannot follow."""
+    """Before the first change: wait until no member is registered whose owner nodes are those of a Scala consumer."""
 
     control_znode: ControlZnode
 
@@ -52,7 +52,7 @@ class WaitForScalaConsumersToLeave:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"look whether anybody in {paths.ids(self.control_znode.group)} claims as an original member does"]
+        return [f"check the owner nodes: no member in {paths.ids(self.control_znode.group)} is a Scala consumer"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -62,7 +62,7 @@ class WaitForScalaConsumersToLeave:
         if not others:
             return StepDone()
         return StepWaiting(
-            format_conditions([f"{name}, an original member, as its claims show, to leave: stop it" for name in others])
+            format_conditions([f"{name}, a Scala consumer by its owner nodes, to leave: stop it" for name in others])
         )
 
     def do(self) -> None:
@@ -71,7 +71,7 @@ class WaitForScalaConsumersToLeave:
 
 @dataclass(frozen=True, slots=True)
 class WaitForAcknowledgements:
-    """Every member acts by this phase of the control znode, and they are together as the phase wants it."""
+    """Wait until every member has acknowledged this phase, and the coordinator group has the state it requires."""
 
     control_znode: ControlZnode
     stores: OffsetStores
@@ -87,9 +87,8 @@ class WaitForAcknowledgements:
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         return [
-            f"wait until everybody in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value}, each by "
-            "name, "
-            "and the coordinator's group is as that phase has it"
+            f"wait until every member in {paths.ids(self.control_znode.group)} acknowledges {self.phase.value} by "
+            "name, and the coordinator group has the state that this phase requires"
         ]
 
     def check(self) -> StepStatus:
@@ -113,18 +112,18 @@ def consumed_partitions(state: ZooKeeperGroup) -> set[TopicPartition]:
 
 @dataclass(frozen=True, slots=True)
 class WaitForFullOwnership:
-    """Every partition that somebody reads has an owner node of a member that acknowledged."""
+    """Wait until every subscribed partition has the owner node of a member that acknowledged."""
 
     control_znode: ControlZnode
     stores: OffsetStores
     phase: Phase
 
-    name = "members hold every partition"
+    name = "members own every partition"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["wait until each partition that is read is owned by a member that acknowledged, in ZooKeeper too"]
+        return ["wait until each subscribed partition is owned in ZooKeeper by a member that acknowledged"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -134,11 +133,11 @@ class WaitForFullOwnership:
         session, group = self.control_znode.session, self.control_znode.group
         state = read_group(session, group)
         if state is None:
-            return StepWaiting(f"{paths.group_root(group)}, which is gone, to be made by a member that registers")
+            return StepWaiting(f"a member to register, and create {paths.group_root(group)}, which was deleted")
         nodes = read_owner_nodes(session, group)
         ours = Participants(held.control, read_participants_by_id(session, group, lambda: nodes)).acknowledged
         words = [
-            f"{owner_text(nodes[tp])}, which is no member that moves, to give {tp} back: stop it"
+            f"{owner_text(nodes[tp])}, which cannot migrate, to release {tp}: stop it"
             for tp in sorted(nodes)
             if _consumer(nodes[tp]) not in ours and parse_fence_record(nodes[tp].data) is None
         ]
@@ -148,7 +147,7 @@ class WaitForFullOwnership:
             if tp not in nodes or parse_fence_record(nodes[tp].data) is not None
         ]
         if free:
-            words.append(f"a member to claim {format_partitions(free)}")
+            words.append(f"a member to acquire {format_partitions(free)}")
         return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
@@ -158,16 +157,16 @@ class WaitForFullOwnership:
 
 @dataclass(frozen=True, slots=True)
 class WaitForForeignOwnersToRelease:
-    """Behind the switch: no owner node but fences is left."""
+    """After the switch: wait until no owner nodes but fences are left."""
 
     control_znode: ControlZnode
 
-    name = "nobody claims in ZooKeeper"
+    name = "no owners are left in ZooKeeper"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
+        return [f"wait until {paths.owners(self.control_znode.group)} has no owner nodes but fences"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -179,7 +178,7 @@ class WaitForForeignOwnersToRelease:
         if not claims:
             return StepDone()
         whose = sorted({owner_text(node) for node in claims.values()})
-        return StepWaiting(f"{format_conditions(whose)} to give {format_partitions(list(claims))} back: stop it")
+        return StepWaiting(f"{format_conditions(whose)} to release {format_partitions(list(claims))}: stop it")
 
     def do(self) -> None:
         """See ``MigrationStep``: there is nothing to do; raises when the migration is not behind the switch."""

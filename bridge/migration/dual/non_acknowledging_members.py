@@ -18,7 +18,7 @@ _PREFIX = "guest/"
 
 
 def non_acknowledging_name(consumer: str) -> str:
-    """What a guest calls itself in the coordinator's group, where a member says its consumer id."""
+    """The name of a Spark query in the coordinator group, in the place of a member's consumer id."""
     return f"{_PREFIX}{consumer}"
 
 

@@ -1,8 +1,8 @@
-"""What no member carries over: partitions that nobody reads, and those without an offset.
+"""The offsets that no member migrates: of partitions that no member reads, and of those without an offset.
 
-One rule: what a member reads and has an offset of, it carries over itself, whatever the plan saw.  All else is
-committed by the tool as planned, while the coordinator's group is still empty and nobody but the tool can commit.  A
-member that stores an offset later writes over that, as it should.
+One rule: a member migrates the offset of each partition that it reads and that has one, whatever the plan contains.
+The command commits all other offsets as planned, while the coordinator group is still empty and no other client can
+commit.  A member that commits later correctly overwrites them.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class CheckOrphanedOffsets:
 
     context: MigrationContext
 
-    name = "what nobody holds is as planned"
+    name = "orphaned partitions are as planned"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["look whether the offsets that no member carries over are what the plan saw"]
+        return ["check that the offsets that no member migrates are those of the plan"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -85,15 +85,15 @@ class CheckOrphanedOffsets:
                 now = "no offset" if offset is None else f"{offset} (version {version})"
                 before = "no offset" if copy.stored is None else f"{copy.stored} (version {copy.version})"
                 found.append(
-                    PlanDifference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member carries that over")
+                    PlanDifference(copy.tp, f"ZooKeeper had {before} and has {now}, and no member migrates it")
                 )
         if not found:
             return StepDone()
         lines = "".join(f"\n  {line}" for line in drift_lines(found))
         return StepRefused(
             StalePlanError(
-                f"group {moving.group} is not what the plan was made from:{lines}\nPlan again: zkconsumer migrate plan "
-                f"{moving.group} --strategy dual"
+                f"group {moving.group} has changed since the plan was made:{lines}\nPlan again: zkconsumer migrate "
+                f"plan {moving.group} --strategy dual"
             )
         )
 

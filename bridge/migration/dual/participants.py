@@ -1,4 +1,5 @@
-"""Who is registered, who acknowledged what, who is in the coordinator's group; and who is waited for in a phase.
+"""The participants of a ``dual`` migration: registrations, acknowledgements, members of the coordinator group; and
+what a phase waits for.
 
 ids/<consumer>                      registered                     compared as sets, by name, never as counts:
 groups/G/members/<consumer>         acknowledged: epoch, phase     a member that died and one that came are two
@@ -50,7 +51,7 @@ PHASES_REQUIRING_CAUGHT_UP = frozenset({Phase.LOCKED, Phase.COPIED, Phase.RETURN
 PHASES_ALLOWING_NO_MEMBERS = frozenset({Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNED, Phase.UNDOING, Phase.UNDONE})
 """Phases that end without any member too: nothing that a member would have to do is left."""
 
-SPARK_QUERY_HINT = " (Spark queries only step aside: a group of queries alone moves with --strategy copy)"
+SPARK_QUERY_HINT = " (Spark queries only leave: a group of queries alone migrates with --strategy copy)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Participants:
 
     @property
     def acknowledged(self) -> frozenset[str]:
-        """Who acts by the phase and epoch of the control znode."""
+        """The members that have acknowledged the phase and epoch of the control znode."""
         return frozenset(
             name
             for name, one in self.by_consumer_id.items()
@@ -185,15 +186,15 @@ def _read(node: ZnodeData | None) -> tuple[Acknowledgement | None, str]:
 
 
 def pending_conditions(roster: Participants) -> list[str]:
-    """Whom the phase of the control znode waits for, and why, each in words; empty: nobody.
+    """The conditions for which the phase of the control znode waits, as texts; empty: none.
 
-    Behind the switch, who says nothing at all is not waited for: it owns nothing that counts, and meets a fence.
+    After the switch no phase waits for a member without an acknowledgement: it owns nothing, and a fence blocks it.
     """
     control, phase = roster.control, phase_of(roster.control)
     duty = PHASE_RULES[member_phase_of(control)]
     words: list[str] = []
     if not roster.by_consumer_id and phase not in PHASES_ALLOWING_NO_MEMBERS:
-        words.append(f"a member to register: nobody is in the group{SPARK_QUERY_HINT}")
+        words.append(f"a member to register: the group is empty{SPARK_QUERY_HINT}")
     can_pass = phase in PHASES_ALLOWING_NO_MEMBERS
     for one in roster.by_consumer_id.values():
         if can_pass and one.acknowledgement is None and not one.error:
@@ -204,39 +205,36 @@ def pending_conditions(roster: Participants) -> list[str]:
     if not words and duty.protocols and phase is not Phase.COMPLETED:
         generations = {one.acknowledgement.generation for one in roster.by_consumer_id.values() if one.acknowledgement}
         if len(generations) > 1:
-            words.append(f"the members to be in one generation (they say {list_text(sorted(generations))})")
+            words.append(f"the members to be in one generation (they acknowledged {list_text(sorted(generations))})")
         words += _conditions_of_group(roster, has_names=MIGRATION_PROTOCOL in duty.protocols)
     if not duty.protocols:
         gone = roster.in_coordinator_group
-        words += [f"{name} to leave the coordinator's group" for name in sorted(gone)]
+        words += [f"{name} to leave the coordinator group" for name in sorted(gone)]
     return words
 
 
 def _conditions_of_participant(one: Participant, control: ControlRecord, *, joins: bool, counts: bool) -> list[str]:
     said = one.acknowledgement
     if one.error:
-        return [f"{one.consumer_id} to acknowledge in words of this release ({one.error})"]
+        return [f"{one.consumer_id} to acknowledge in the format of this release ({one.error})"]
     if said is None and one.is_scala_consumer:
-        return [
-            f"{one.consumer_id} to leave: it is no member that can follow (an original one, as its claims show); stop "
-            "it"
-        ]
+        return [f"{one.consumer_id} to leave: it cannot migrate (a Scala consumer, by its owner nodes); stop it"]
     if said is None:
         return [
-            f"{one.consumer_id} to acknowledge, as every MigratingConsumerConnector does, or to step aside, as a Spark "
-            "query does when its batch is over; if it is neither, start it anew as such a member, or stop it"
+            f"{one.consumer_id} to acknowledge, as every MigratingConsumerConnector does, or to leave, as a Spark "
+            "query does after its batch; if it is neither, restart it as a MigratingConsumerConnector, or stop it"
         ]
     if not one.is_registered and control.phase != Phase.COMPLETED.value:
-        return [f"{one.consumer_id}, which acknowledged and is not registered, to register or to end"]
+        return [f"{one.consumer_id}, which acknowledged and is not registered, to register or to stop"]
     if not said.matches_control(control):
         return [
             f"{one.consumer_id} to follow to {control.phase}, epoch {control.epoch} (at {said.phase}, epoch "
             f"{said.epoch})"
         ]
     if joins and said.generation == NO_GENERATION:
-        return [f"{one.consumer_id} to join the coordinator's group"]
+        return [f"{one.consumer_id} to join the coordinator group"]
     if counts and said.behind:
-        return [f"{one.consumer_id} to bring up {said.behind} of its partitions"]
+        return [f"{one.consumer_id} to catch up with {said.behind} of its partitions"]
     return []
 
 
@@ -244,25 +242,20 @@ def _conditions_of_group(roster: Participants, *, has_names: bool) -> list[str]:
     """Whether the coordinator's group has exactly the members that acknowledged."""
     modern = roster.coordinator_group
     if modern is None:
-        return ["the coordinator to tell who is in the group"]
+        return ["the coordinator to return the members of the group"]
     if modern.state in STATES_WITHOUT_MEMBERS and not roster.acknowledged:
         return []
     if modern.state != STABLE_GROUP_STATE:
-        return [f"the coordinator's group to come to rest (it is {modern.state})"]
+        return [f"the coordinator group to become stable (it is {modern.state})"]
     if not has_names:
         return []
     if modern.protocol != roster.migration_protocol:
         names = list_text(format_coordinator_member(one) for one in modern.members)
-        return [
-            f"the coordinator's group to divide by {roster.migration_protocol} (it does by {modern.protocol}: {names})"
-        ]
+        return [f"the coordinator group to use {roster.migration_protocol} (it uses {modern.protocol}: {names})"]
     missing = sorted(roster.acknowledged - roster.in_coordinator_group)
     guests = () if phase_of(roster.control) in PHASES_ALLOWING_NON_ACKNOWLEDGING else roster.non_acknowledging_members
     return [
-        *(f"{name} to be in the coordinator's group" for name in missing),
-        *(
-            f"{name} to leave the coordinator's group: it is no member that moves; stop it"
-            for name in roster.unknown_members
-        ),
-        *(f"{name}, a Spark query, to leave the coordinator's group, as it does behind its batch" for name in guests),
+        *(f"{name} to join the coordinator group" for name in missing),
+        *(f"{name} to leave the coordinator group: it cannot migrate; stop it" for name in roster.unknown_members),
+        *(f"{name}, a Spark query, to leave the coordinator group, as it does after its batch" for name in guests),
     ]

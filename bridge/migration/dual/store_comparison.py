@@ -1,9 +1,9 @@
-"""Both stores, compared by value while members commit to them.
+"""Compares both stores by value while members commit to them.
 
-ZooKeeper is read before Kafka and behind it.  Members write one store and then the other, so a partition that differs
-at one look may agree at the next: it has to be seen to agree once in a phase, and what never does is named.  One that
-moved in between, and had what Kafka has on its way, agrees: what is committed more often than one can look never stands
-still.  What no member carries over does not move, and has to agree at once.
+ZooKeeper is read before Kafka and after it.  Members write one store and then the other, so a partition that differs in
+one comparison may agree in the next: it has to agree once in a phase, and the step names a partition that never does.
+A partition whose two ZooKeeper offsets enclose Kafka's offset agrees too, because a partition with frequent commits
+never has the same offset in two reads.  An orphaned partition does not change, and has to agree at once.
 
     ZooKeeper has an offset      Kafka has the same, and up to the switch with this migration's provenance
     it has none, one is planned  Kafka has the planned one, of this migration
@@ -87,7 +87,7 @@ def compare_offsets(
         elif should is not None and not _is_ours(
             value, tp in wanted.consumed and stored is not None, phase, migration_id, epoch
         ):
-            differ.append(StoreDifference(tp, "Kafka", "a value of this migration", f"{found}, somebody else's"))
+            differ.append(StoreDifference(tp, "Kafka", "a value of this migration", f"{found}, of another client"))
         else:
             agree.add(tp)
     return agree, differ
@@ -148,7 +148,7 @@ class CompareStores:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["read both stores, and compare them partition by partition, until each was seen to agree"]
+        return ["read both stores, and compare each partition until it has agreed once"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -164,14 +164,14 @@ class CompareStores:
             group = self.context.group
             return StepRefused(
                 VerificationError(
-                    f"group {group} is not as it was written: {format_differences(stuck)}. No member holds these, so "
-                    "somebody "
-                    f"else wrote: find out who, then go back: zkconsumer migrate rollback {group} --execute"
+                    f"the stores of group {group} differ: {format_differences(stuck)}. No member owns these "
+                    "partitions, so another client wrote them: stop it, then roll back: zkconsumer migrate rollback "
+                    f"{group} --execute"
                 )
             )
         if differ:
             return StepWaiting(f"both stores to agree: {format_differences(differ)}")
-        return StepWaiting(f"{left[0]} to stand still for a look (of {len(left)} that are left)")
+        return StepWaiting(f"{left[0]} to agree in one comparison ({len(left)} partitions left)")
 
     def compare(self, epoch: int) -> tuple[ComparedPartitions, list[StoreDifference]]:
         """Once more; what has to agree, and in what the rest of it differs now."""

@@ -1,11 +1,11 @@
-"""How old members are locked out, and let in again; each a step, each with the step that takes it back.
+"""Blocks old members, and removes the blocks again; each is a step, and each has a step that undoes it.
 
-owners.py     a fence in the place of every claim (K2)         lifted by     RemoveOwnerFences
-behind_switch.py  the same where members stay, once they gave their claims back
-acls.py       access lists that refuse even a zombie (K9)      put back by   RestoreAcls
-left.py       fences that a completed migration left, for the next one to take over
-standing.py   nobody is there any more; the fences stand
-nudge.py      wakes members that gave up behind a fence (K7), and looks whether they read again
-mark.py       what a fence says of itself    lists.py  which lists are a fence    rights.py  who may change them
-list_of_made.py   the list that a node gets, from the lists of before
+owner_fences.py         a persistent owner node for every partition (K2); ``RemoveOwnerFences`` deletes them
+post_switch_fences.py   the same for ``dual``, after the members have released their ownership
+fence_acl_steps.py      access lists that block even a member after a long pause (K9); ``RestoreAcls`` undoes them
+inherited_fences.py     fences of a completed migration, which the next one takes over
+fence_checks.py         no old member is left; all fences exist
+rebalance_trigger.py    triggers a rebalance of members that gave up at a fence (K7), and checks that they read again
+fence_record.py         the data of a fence    fence_acls.py  which lists are a fence
+fence_permissions.py    who may change them    fence_acl_rules.py  the list of a new node, from the lists of before
 """

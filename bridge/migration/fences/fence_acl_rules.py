@@ -1,4 +1,4 @@
-"""Which list a fence gives a node, and which list a node gets that is made on the way: from the lists of before."""
+"""The access list that a fence gives a node, and that of a new node; both from the lists before the fence."""
 
 from __future__ import annotations
 

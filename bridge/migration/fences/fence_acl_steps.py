@@ -84,9 +84,8 @@ class SetFenceAcls:
         if blocks_group_logins(self.control_znode, self.planned):
             return []
         return [
-            f"members of the group log in as this run does ({self.control_znode.acl_policy.login_text}), so these "
-            "lists do not stop "
-            "one that wakes from a long pause: the longest session is waited for instead"
+            f"members of the group have the same login as this run ({self.control_znode.acl_policy.login_text}), so "
+            "these lists do not block one that resumes from a long pause: the run waits for the longest session instead"
         ]
 
     def check(self) -> StepStatus:
@@ -102,15 +101,15 @@ class SetFenceAcls:
         if foreign:
             return StepRefused(
                 PreconditionFailed(
-                    f"{foreign[0]} and {len(foreign) - 1} more nodes had the lists of a fence already when the plan "
-                    "was made, from a migration that was not undone: put them right by hand, then make a new plan"
+                    f"{foreign[0]} and {len(foreign) - 1} more nodes already had the lists of a fence when the plan "
+                    "was made, from a migration that was not undone: correct them manually, then make a new plan"
                 )
             )
         unfenced = self._unfenced(None if held is None else held.phase)
         there = {path: one.acl for path, one in unfenced.items() if one.acl != ()}
         lacking = paths_without_admin(self.control_znode.session, there)
         if lacking:
-            return StepRefused(PartiallyDoneError(f"{missing_admin_text(lacking)}. What was done stands"))
+            return StepRefused(PartiallyDoneError(f"{missing_admin_text(lacking)}. The completed steps remain"))
         return StepPending() if unfenced else StepDone()
 
     def do(self) -> None:
@@ -120,10 +119,8 @@ class SetFenceAcls:
             if not unfenced:
                 return
             if not self.control_znode.own_acl_entries():
-                self.control_znode.require_lock_session()  # else the run was lost, and no login is missing
-                raise UsageError(
-                    "access lists can be a fence for a login only: give --zookeeper-auth, or --no-acl-fence"
-                )
+                self.control_znode.require_lock_session()  # raises if the lock was lost: then no login is missing
+                raise UsageError("a fence of access lists needs a login: give --zookeeper-auth, or --no-acl-fence")
             self._store_previous_acls(unfenced)
             if self._set(unfenced) and paths.partition_of(next(iter(unfenced))) is not None:
                 return  # the lowest level, whole: the look that comes after every step is enough
@@ -133,9 +130,8 @@ class SetFenceAcls:
                     raise member_registered_error(self.control_znode.group, members)
             is_first = False
         raise PartiallyDoneError(
-            f"the access lists of group {self.control_znode.group} are not all set: nodes come and go, or the "
-            "connection "
-            "broke again and again. What was done stands; run the same command again"
+            f"some access lists of group {self.control_znode.group} are not set: nodes are created and deleted, or the "
+            "connection broke in every try. The completed steps remain; run the same command again"
         )
 
     def _levels(self, phase: Phase | None) -> list[list[str]]:
@@ -175,9 +171,9 @@ class SetFenceAcls:
         path = None if self.control_znode.acl_policy.is_protected else first_protected_path(named)
         if path is not None:  # it would be kept where everybody may read it
             raise PartiallyDoneError(
-                f"{login_required_text(self.control_znode.group, path, named[path])} What was done before stays: go "
-                "back "
-                f"(zkconsumer migrate rollback {self.control_znode.group} --execute), and begin again with that login"
+                f"{login_required_text(self.control_znode.group, path, named[path])} The completed steps remain: "
+                f"roll back (zkconsumer migrate rollback {self.control_znode.group} --execute), and begin again with "
+                "that login"
             )
         store_late_acls(self.control_znode, late)
 
@@ -202,21 +198,21 @@ class _UnfencedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoreAcls:
-    """Every list as it was before the fence, ``ids`` last; nodes that were made for the fence go, if they are empty.
+    """Restore every list from before the fence, ``ids`` last; delete empty nodes that were created for the fence.
 
-    Only lists that are a fence are changed: what somebody changed meanwhile is his.
+    The step changes only lists that are a fence, and keeps a list that another client has changed meanwhile.
     """
 
     control_znode: ControlZnode
     topics: tuple[str, ...]
     planned: Mapping[str, AccessList]
 
-    name = "put the access lists back"
+    name = "restore the access lists"
     changes = True
 
     def describe(self) -> list[str]:
         count = sum(len(fenced) for fenced in self._fenced())
-        return [f"put the access lists of {count} nodes back as they were"]
+        return [f"restore the access lists of {count} nodes"]
 
     def check(self) -> StepStatus:
         ended = fence_removal_status(self.control_znode)
@@ -245,9 +241,8 @@ class RestoreAcls:
                 self._remove([path for path in level if path not in originals], originals)
         if any(self._fenced()):
             raise PartiallyDoneError(
-                f"the access lists of group {self.control_znode.group} are not all back: the connection broke again "
-                "and "
-                "again. Run the same command again"
+                f"some access lists of group {self.control_znode.group} are not restored: the connection broke in "
+                "every try. Run the same command again"
             )
 
     def _restore(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
@@ -280,8 +275,7 @@ def _write_in_lock_session(
         if isinstance(answer, StoreError) and not isinstance(answer, (ConnectionLost, *passed)):
             [path] = paths_of(request)
             raise PartiallyDoneError(
-                f"ZooKeeper refused to change {path}: {zk_error_name(answer)}. What was done stands; run the same "
-                "command "
-                "again, with --zookeeper-auth if another login is wanted"
+                f"ZooKeeper refused to change {path}: {zk_error_name(answer)}. The completed steps remain; run the "
+                "same command again, with --zookeeper-auth if it needs another login"
             )
     return answers

@@ -1,4 +1,4 @@
-"""What must hold around the fences, looked at and never done: nobody is there any more, and the fences stand."""
+"""Checks around the fences, which change nothing: no old member is left, and all fences exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FENCED = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RET
 
 @dataclass(frozen=True, slots=True)
 class WaitForMembersToLeave:
-    """``ids`` is empty."""
+    """Wait until ``ids`` is empty."""
 
     control_znode: ControlZnode
 
@@ -53,11 +53,11 @@ class WaitForMembersToLeave:
 
 @dataclass(slots=True)
 class WaitForOwnershipRelease:
-    """No claim is left, and none can come.
+    """Wait until no owner node is left, and none can be created.
 
-    A member that could not make its last commit, or was paused, leaves its claims behind until its session ends.  With
-    the access lists as a fence, claims are waited for at most the longest session that ZooKeeper grants.  Without
-    (``acl_fence`` False) that time is waited out in full, since only then no member that left can write any more.
+    The owner nodes of a member that could not make its last commit, or was paused, exist until its session ends.  With
+    access lists as a fence, the step waits for them at most the longest session that ZooKeeper grants.  Without
+    (``acl_fence`` False) it waits that time in full, since only then no member that left can write any more.
     """
 
     control_znode: ControlZnode
@@ -65,11 +65,11 @@ class WaitForOwnershipRelease:
     _since_ms: int | None = None
     _longest_ms: int = 0
 
-    name = "no claims are left"
+    name = "no owner nodes are left"
     changes = False
 
     def describe(self) -> list[str]:
-        return [f"wait until {paths.owners(self.control_znode.group)} has no claims"]
+        return [f"wait until {paths.owners(self.control_znode.group)} has no owner nodes"]
 
     def check(self) -> StepStatus:
         session = self.control_znode.session
@@ -80,7 +80,7 @@ class WaitForOwnershipRelease:
             return StepDone()
         claims = self._claims()
         if held is None:
-            return StepWaiting(f"the claims of {format_partitions(list(claims))} to end") if claims else StepDone()
+            return StepWaiting(f"the owner nodes of {format_partitions(list(claims))} to end") if claims else StepDone()
         members = registered_members(session, self.control_znode.group)
         if members:
             return StepRefused(member_registered_error(self.control_znode.group, members))
@@ -92,7 +92,7 @@ class WaitForOwnershipRelease:
         left_ms = self._since_ms + self._longest_ms - session.clock.now_ms()
         if left_ms > 0:
             whose = (
-                f"the claims of {format_partitions(list(claims))} to end"
+                f"the owner nodes of {format_partitions(list(claims))} to end"
                 if claims
                 else "sessions of old members to end"
             )
@@ -129,11 +129,11 @@ class CheckFences:
     partitions: Collection[TopicPartition]
     plan_location: str
 
-    name = "the fences stand"
+    name = "all fences exist"
     changes = False
 
     def describe(self) -> list[str]:
-        return [f"look whether the fences of {len(self.partitions)} partitions stand"]
+        return [f"check that the fences of {len(self.partitions)} partitions exist"]
 
     def check(self) -> StepStatus:
         held = self.control_znode.check_phase(*_FENCED)
@@ -143,10 +143,9 @@ class CheckFences:
         if session.get(paths.group_root(group)) is None:
             return StepRefused(
                 VerificationError(
-                    f"{paths.group_root(group)} is gone: somebody deleted it, as old tools do with groups that nobody "
-                    f"is in. Its offsets as they were are in {self.plan_location}. Go back, which puts them back: "
-                    "zkconsumer "
-                    f"migrate rollback {group} --execute"
+                    f"{paths.group_root(group)} was deleted, as old tools do with groups without members. Its offsets "
+                    f"from before are in {self.plan_location}. Roll back, which restores them: zkconsumer migrate "
+                    f"rollback {group} --execute"
                 )
             )
         nodes = read_some_owner_nodes(session, group, self.partitions)
@@ -154,10 +153,9 @@ class CheckFences:
         if broken:
             return StepRefused(
                 VerificationError(
-                    f"the fences of {format_partitions(broken)} are gone, or others' nodes are there: somebody "
-                    "deleted them, "
-                    f"and old members may have read and committed since. The offsets as they were are in "
-                    f"{self.plan_location}. Go back, and begin anew: zkconsumer migrate rollback {group}"
+                    f"the fences of {format_partitions(broken)} were deleted or replaced by another client, and old "
+                    "members may have read and committed since. The offsets from before are in "
+                    f"{self.plan_location}. Roll back, and begin again: zkconsumer migrate rollback {group}"
                 )
             )
         return StepDone()

@@ -1,4 +1,4 @@
-"""As whom a migration changes access lists: as the operator says, or as nobody else ever will again.
+"""The login with which a migration changes access lists: the operator's, or a random one of a single run.
 
 --zookeeper-auth digest:FILE, sasl-…    the login of ``zookeeper.auth``: the migration belongs to it, and a run with
                                         another login is refused (``access``)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
 
 NAMED_MAX = 1_000
-"""How many nodes an error names: all of them, unless nobody could read on."""
+"""How many nodes an error names at most."""
 
 PATH_INDEPENDENT_SCHEMES = frozenset({"world", "digest", "sasl", "ip"})
 """Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
@@ -104,9 +104,9 @@ def missing_admin_text(lacking: Sequence[str]) -> str:
     more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
     names = "".join(f"\n  {path}" for path in lacking[:NAMED_MAX])
     return (
-        f"the access lists of {len(lacking)} nodes are not ours to change:{names}{more}\nLog in as whoever made them "
-        "(--zookeeper-auth), or go without this fence (--no-acl-fence): then a member that wakes from a long pause can "
-        "still write its old offsets"
+        f"this login may not change the access lists of {len(lacking)} nodes:{names}{more}\nGive the login that "
+        "created them (--zookeeper-auth), or do not use this fence (--no-acl-fence): then a member that resumes "
+        "from a long pause can still write its old offsets"
     )
 
 
@@ -122,7 +122,7 @@ class CheckAclPermissions:
     changes = False
 
     def describe(self) -> list[str]:
-        return ["look whether the access lists may be changed"]
+        return ["check the permission to change the access lists"]
 
     def check(self) -> StepStatus:
         levels = fenced_levels(self.session, self.group, self.topics)
@@ -148,7 +148,7 @@ class CheckPermissions:
     changes = False
 
     def describe(self) -> list[str]:
-        return ["look whether nodes may be made, written and deleted"]
+        return ["check the permissions to create, write and delete nodes"]
 
     def check(self) -> StepStatus:
         lacking = missing_permissions(self.session, self.nodes, self.before)

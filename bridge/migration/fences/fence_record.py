@@ -1,9 +1,9 @@
-"""What the fence of a partition says: whose it is, and from which epoch.  Pure.
+"""The data of the fence of a partition: its migration and epoch.  Pure.
 
     zkconsumer-migrate:1:<migration id>:<epoch>
 
-It stands where a member's thread id would.  An original member takes it for another's claim, and does not claim; old
-tools print it as the owner (they cut the text at its last ``-``, so there is one).
+It is in the place of a member's thread id.  A Scala consumer takes it for another owner, and does not acquire the
+partition.  Old tools print it as the owner; they cut the text at its last ``-``, so it contains one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def format_fence_record(mark: FenceRecord) -> bytes:
 
 
 def parse_fence_record(data: bytes) -> FenceRecord | None:
-    """None for whatever is no fence."""
+    """The fence record in these data; None: they are no fence."""
     found = _TEXT.fullmatch(data)
     return None if found is None else FenceRecord(found["id"].decode(), int(found["epoch"]))

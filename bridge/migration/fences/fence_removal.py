@@ -1,4 +1,4 @@
-"""Deletes the owner fences: on the way back, and after a migration is completed, when the operator asks for it."""
+"""Deletes the owner fences: in a rollback, and after a migration is completed with ``--remove-fences``."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class RemoveOwnerFences:
             take_over_fence_acls(self.control_znode, [path.rpartition("/")[0] for path in made])
             self.control_znode.write([Delete(path) for path in made])
         raise PartiallyDoneError(
-            f"the owner fences of group {self.control_znode.group} are not all gone: they changed, or the connection "
-            "broke, again and again. Run the same command again"
+            f"some owner fences of group {self.control_znode.group} are not deleted: they changed, or the connection "
+            "broke, in every try. Run the same command again"
         )
 
     def _delete(self, fences: Mapping[TopicPartition, ZnodeData]) -> bool:

@@ -1,4 +1,4 @@
-"""The fences that a completed migration left, and how the next plan takes them over.
+"""Takes over the fences of a completed migration in the next one.
 
     plan     whose fences there are; the access lists as they were before them take the place of the fence's own
     apply    StoreInheritedAcls: those lists beside the control znode, before ``CreateControlZnode`` deletes the plan
@@ -90,13 +90,13 @@ class StoreInheritedAcls:
     completed_control_znode: ControlZnode
     acls: Mapping[str, AccessList]
 
-    name = "keep the access lists of before the fences"
+    name = "store the access lists of before the fences"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         control = paths.control(self.completed_control_znode.group)
-        return [f"write {count_text(len(self.acls), 'access list')} to {control}, for the way back"]
+        return [f"write {count_text(len(self.acls), 'access list')} to {control}, for a rollback"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""

@@ -1,4 +1,4 @@
-"""The access lists that nodes had before the fence, where the plan does not know them, or not so.
+"""Stores the access lists from before the fence that the plan does not contain, or not in this form.
 
     /zkconsumer/groups/G/acls-0000    {"schema": ..., "lists": {path: [[rights, scheme, id], ...]}}, gzip
 
@@ -44,8 +44,8 @@ def read_late_acls(authority: ControlZnode) -> dict[str, AccessList]:
             found |= _parse(data)
         except (DamagedPiecesError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise VerificationError(
-                f"{paths.control_child(authority.group, name)} was damaged ({type(error).__name__}): it holds access "
-                "lists that the migration must put back. Put those of the group right by hand, then delete that node"
+                f"{paths.control_child(authority.group, name)} is damaged ({type(error).__name__}): it contains access "
+                "lists that the migration must restore. Set those of the group manually, then delete that node"
             ) from error
     return found
 
@@ -58,10 +58,9 @@ def _check_ours(authority: ControlZnode, names: list[str]) -> None:
     for path, acl in authority.session.get_acls(wanted).items():
         if acl is None or not is_owned_by_login(acl, login, 0):
             raise VerificationError(
-                f"{path} has the access list {format_acl(acl or ())}, so others than "
-                f"{authority.acl_policy.login_text} may "
-                "have written the access lists that it holds. Nothing was put back. Put the lists of group "
-                f"{authority.group} right by hand, then delete that node"
+                f"{path} has the access list {format_acl(acl or ())}, so a client other than "
+                f"{authority.acl_policy.login_text} may have written its data. Nothing was restored. Set the lists of "
+                f"group {authority.group} manually, then delete that node"
             )
 
 

@@ -1,9 +1,9 @@
-"""A fence in the place of every claim (K2): a persistent node that no original member made, with a child.
+"""The owner fences (K2): for every partition a persistent owner node with a child.
 
-An original member that meets it finds the partition taken, tries four times and gives up loudly.  The child keeps a
-blind delete from working.  All fences of a chunk are made in one multi behind a check of the control znode, so a chunk
-stands whole or not at all; and it fails whole when anybody owns one of its partitions, because a running owner would
-not notice a fence in its place: it would read and commit on, and delete the fence at its next rebalance.
+A Scala consumer finds the partition owned, tries four times, and gives up with an error.  The child makes an
+unconditional delete fail.  One multi with a check of the control znode creates all fences of a chunk, or none.  It
+fails when a member owns one of the partitions, because a running owner would not detect a fence in its place: it would
+continue to read and commit, and delete the fence at its next rebalance.
 
 Where the session that fences owns a partition itself, the same multi puts the fence in the place of the claim.
 """
@@ -87,7 +87,7 @@ class CreateOwnerFences:
         return f"owner fences {self.number} of {self.count}"
 
     def describe(self) -> list[str]:
-        return [f"make the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
+        return [f"create the fences of {len(self.partitions)} partitions, {self.partitions[0]} first"]
 
     def check(self) -> StepStatus:
         held = _fencing_status(self.control_znode)
@@ -116,8 +116,8 @@ class CreateOwnerFences:
             if isinstance(answer, MultiFailed) and isinstance(answer.error, NoAuth):
                 break
         raise PartiallyDoneError(
-            f"no fence of {self.name} was made: {multi_error_text(answer)}. What was done stands; run the same "
-            "command again"
+            f"no fence of {self.name} was created: {multi_error_text(answer)}. The completed steps remain; run the "
+            "same command again"
         )
 
     def _pending_ops(self, held: VersionedControl) -> dict[TopicPartition, list[Op]]:
@@ -173,7 +173,7 @@ class CreateLateOwnerFences:
 
     def describe(self) -> list[str]:
         late = self._late()
-        return [f"make a fence for what came after the plan: {format_partitions(late) if late else 'nothing so far'}"]
+        return [f"create fences for what came after the plan: {format_partitions(late) if late else 'nothing so far'}"]
 
     def _late(self) -> list[TopicPartition]:
         planned = set(self.planned)

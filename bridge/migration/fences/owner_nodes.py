@@ -1,4 +1,4 @@
-"""The owner nodes of a group as a migration meets them, and what it says of those that stand in its way."""
+"""Reads the owner nodes of a group, and makes the error texts about those that block a migration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE_OF_CONTROL_CHECK = CheckOp("/", 0)
 
 
 def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, ZnodeData]:
-    """Every node ``owners/T/P`` that there is, whoever made it; names that are no partition's are passed over."""
+    """Every existing node ``owners/T/P``; names that are no partition are ignored."""
     listed = session.children(paths.owners(group))
     topics = [name for name in (listed.names if listed else ()) if is_topic(name)]
     return read_some_owner_nodes(session, group, [tp for topic in topics for tp in _children(session, group, topic)])
@@ -81,18 +81,18 @@ def format_partitions(partitions: Sequence[TopicPartition]) -> str:
 
 
 def member_registered_error(group: str, members: Sequence[str]) -> PartiallyDoneError:
-    """What to raise when somebody registered between two steps."""
+    """The error for a member that registered between two steps."""
     more = f" and {len(members) - 5} more" if len(members) > 5 else ""
     return PartiallyDoneError(
-        f"{', '.join(members[:5])}{more} registered in group {group} after everybody had left: stop whoever starts it, "
-        "and run the same command again. What was done stands"
+        f"{', '.join(members[:5])}{more} registered in group {group} after all members had left: stop the program "
+        "that starts it, and run the same command again. The completed steps remain"
     )
 
 
 def foreign_owner_error(
     group: str, strangers: Mapping[TopicPartition, ZnodeData], migration_id: str
 ) -> PartiallyDoneError:
-    """What to raise where partitions are somebody else's."""
+    """The error for partitions that other clients own."""
     words = [_foreign_owner_text(tp, node, migration_id) for tp, node in sorted(strangers.items())]
     more = f"; and {len(words) - NAMED_MAX} more" if len(words) > NAMED_MAX else ""
     return PartiallyDoneError(
@@ -105,21 +105,21 @@ def _foreign_owner_text(tp: TopicPartition, node: ZnodeData, migration_id: str) 
     if node.stat.ephemeral_owner:
         return f"{tp} is owned by {owner_text(node)} (session {node.stat.ephemeral_owner:#x}): stop that member"
     if mark is None:
-        return f"a persistent node holds {tp}, by hand or by another program ({owner_text(node)}): delete it"
+        return f"another program created a persistent owner node of {tp} ({owner_text(node)}): delete it"
     if mark.migration_id == migration_id:
-        return f"{tp} is fenced at epoch {mark.epoch}, later than this run's: another run went on; let that end"
+        return f"{tp} is fenced at epoch {mark.epoch}, later than this run's: another run took over; wait for its end"
     return (
-        f"{tp} is fenced by migration {mark.migration_id}, which no control znode tells of: when nobody carries that "
-        "out, delete the node and its child"
+        f"{tp} is fenced by migration {mark.migration_id}, which has no control znode: if that migration is not "
+        "active, delete the node and its child"
     )
 
 
 def multi_error_text(answer: object) -> str:
     match answer:
         case MultiFailed(path, _, NoAuth()):
-            return f"{path} may not be written (NoAuth): log in as its maker, with --zookeeper-auth"
+            return f"no permission to write {path} (NoAuth): give the login that created it, with --zookeeper-auth"
         case MultiFailed(path, _, NodeExists() | NoNode()):
-            return f"{path} changed again and again"
+            return f"{path} changed in every try"
         case MultiFailed(path, _, error):
             return f"{path}: {zk_error_name(error)}"
-    return "the connection to ZooKeeper broke again and again"
+    return "the connection to ZooKeeper broke in every try"

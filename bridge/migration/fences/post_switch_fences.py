@@ -1,8 +1,8 @@
-"""Fences where members stay: each stands once its claim was given back, when Kafka has the authority.
+"""Fences of a ``dual`` migration: after the switch, each released partition gets its fence.
 
-Members that move without a stop hold every partition in ZooKeeper up to the switch, and give all back behind it.  From
-then on an original member that turns up late would find everything free; it meets a fence (K2) instead.  Nobody's claim
-is touched: an original member that was quicker is named, and what it gives back is fenced after that.
+The members own every partition in ZooKeeper until the switch, and release all after it.  Then a late Scala consumer
+would find unowned partitions; a fence (K2) blocks it.  The step changes no existing owner node: it names a Scala
+consumer that was faster, and fences its partitions after it has released them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class FenceUnownedPartitions:
     topics: Collection[str]
     _is_done: bool = False
 
-    name = "owner fences where nobody claims"
+    name = "owner fences for unowned partitions"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"make a fence in {paths.owners(self.control_znode.group)} for each partition that members gave back"]
+        return [f"create a fence in {paths.owners(self.control_znode.group)} for each partition that members released"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""

@@ -1,10 +1,11 @@
-"""Waking members that gave up behind a fence (K7), and looking whether they read again.
+"""Triggers a rebalance of members that gave up at a fence (K7), and checks that they read again.
 
-An original member whose four tries are used up does nothing until a child of ``ids`` comes or goes, not even when the
-fence is lifted.  So one is made and deleted, in one multi: everybody is woken, and nobody ever reads it.
+A Scala consumer that has used up its four tries does nothing until a child of ``ids`` is created or deleted, not even
+when the fence is lifted.  So one multi creates and deletes such a child: every member gets the event, and no member can
+read the child.
 
-A member whose ``createMessageStreams`` failed behind a fence claims after that, too, but nobody reads its streams.
-ZooKeeper cannot tell the two apart; only its offsets, which do not move.
+A member whose ``createMessageStreams`` failed at a fence also acquires partitions after that, but its program does not
+read the streams.  In ZooKeeper only its offsets, which do not change, show the difference.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ _PHASES = (Phase.UNDOING, Phase.RETURNED)
 
 @dataclass(slots=True)
 class TriggerRebalance:
-    """Wake every member.  It leaves no trace, so a run that is repeated does it once more: that harms nobody."""
+    """Trigger a rebalance.  The step leaves no trace, so a repeated run triggers another one, which does no harm."""
 
     control_znode: ControlZnode
     _is_done: bool = False
 
-    name = "wake the old members"
+    name = "trigger a rebalance of the old members"
     changes = True
 
     def describe(self) -> list[str]:
-        return [f"make and delete a child of {paths.ids(self.control_znode.group)}, so that old members try again"]
+        return [f"create and delete a child of {paths.ids(self.control_znode.group)}, so that old members try again"]
 
     def check(self) -> StepStatus:
         held = self.control_znode.check_phase(*_PHASES, Phase.UNDONE)
@@ -68,7 +69,7 @@ class TriggerRebalance:
             held = self.control_znode.require_phase(*_PHASES)
             answer = self.control_znode.transact(held, [CreateOp(path, data), DeleteOp(path)])
             if isinstance(answer, MultiFailed) and not isinstance(answer.error, NoNode):
-                raise UnavailableError(f"the old members were not woken: {path}: {zk_error_name(answer.error)}")
+                raise UnavailableError(f"no rebalance was triggered: {path}: {zk_error_name(answer.error)}")
             if isinstance(answer, MultiOk | MultiFailed):
                 self._is_done = True
                 return
@@ -77,10 +78,10 @@ class TriggerRebalance:
 
 @dataclass(slots=True)
 class WaitForOffsetProgress:
-    """After a nudge: every partition that is owned and has records to read moves, or is named.
+    """After the trigger: wait until the offset of every owned partition with unread records changes, or report it.
 
-    Where members are registered, one with records to read that nobody owns is waited for, too, at first: who was woken
-    claims a moment later.
+    While members are registered, the step first also waits for unowned partitions with unread records: the members
+    acquire them a moment after the rebalance.
 
     ``ends``: where the logs end, for whoever has the brokers at hand.  ``tell``: is given a sentence about the
     partitions that stand; the migration is as it should be, and those members must be started anew.
@@ -98,7 +99,7 @@ class WaitForOffsetProgress:
     changes = False
 
     def describe(self) -> list[str]:
-        return ["look whether the offsets of owned partitions move"]
+        return ["check that the offsets of owned partitions change"]
 
     def check(self) -> StepStatus:
         session = self.control_znode.session
@@ -120,11 +121,11 @@ class WaitForOffsetProgress:
         waited_ms = session.clock.now_ms() - self._since_ms
         is_early = waited_ms < min(OWNERSHIP_TIMEOUT_MS, self.timeout_ms)
         if unclaimed and is_early and registered_members(session, self.control_znode.group):
-            return StepWaiting(f"{format_partitions(unclaimed)} to be claimed by the members that are registered")
+            return StepWaiting(f"the registered members to acquire {format_partitions(unclaimed)}")
         left_ms = self.timeout_ms - waited_ms
         if without_progress and left_ms > 0:
             return StepWaiting(
-                f"the offsets of {format_partitions(without_progress)} to move, at most {-(-left_ms // 1_000)} s"
+                f"the offsets of {format_partitions(without_progress)} to change, at most {-(-left_ms // 1_000)} s"
             )
         if without_progress and not self._has_reported:
             self._has_reported = True

@@ -67,7 +67,7 @@ class CheckClusterIds:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["look whether the brokers and ZooKeeper have the ids that the plan saw"]
+        return ["check that the brokers and ZooKeeper have the cluster ids of the plan"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -81,9 +81,9 @@ class CheckClusterIds:
 
     def _refusal(self, others: str) -> PreconditionFailed:
         moving = self.context
-        words = f"the plan of group {moving.group} was made with {others}. Name the servers of the plan"
+        words = f"the plan of group {moving.group} was made with {others}. Give the servers of the plan"
         if moving.phase is not None:
-            return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is under way there")
+            return PreconditionFailed(f"{words} (--zookeeper, --bootstrap-server): its migration is active there")
         return StalePlanError(
             f"{words} (--zookeeper, --bootstrap-server), or plan again for these: zkconsumer migrate plan "
             f"{moving.group}"

@@ -63,8 +63,8 @@ class CopiedOffsetsStatus:
         where = f"--topic {first.tp.topic}:{first.tp.partition} --to-offset {first.expected_offset}"
         one = f"zkconsumer offsets set {group} --store kafka {where} --execute"
         return (
-            "they expired or were deleted, and a member that starts there begins at its auto.offset.reset. Stop the "
-            f"members; then take the group back to ZooKeeper, which still has them ({back}), or set each ({one})"
+            "they expired or were deleted, and a member would start there at its auto.offset.reset. Stop the members; "
+            f"then roll the group back to ZooKeeper, which still has them ({back}), or set each ({one})"
         )
 
 

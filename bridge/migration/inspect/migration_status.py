@@ -1,6 +1,6 @@
-"""Where a migration stands, for whoever asks: looked at, and nothing changed.
+"""Reads the status of a migration; changes nothing.
 
-What the journal says is shown as what was intended; what counts is the control znode and what is found in both stores.
+The journal entries are intentions; the control znode and the two stores decide.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATUS_RETRY_POLICY = CoordinatorRetryPolicy(unreachable_attempts_max=1, min_dur
 """How long a coordinator that is away is waited for: who asks wants an answer, so brokers are searched for once."""
 
 PLACEHOLDER_ENTRY = "ended, and the seat stays"
-"""The journal's name for until when the seat holds."""
+"""The journal entry with the end of the placeholder's session; stored, so its text does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class MigrationStatus:
         """What nobody told, a sentence each; what is shown of it is neither empty nor zero."""
         found = []
         if self.coordinator_error:
-            found.append(f"who is in the modern group {self.group} is not known: {self.coordinator_error}")
+            found.append(f"the members of the coordinator group {self.group} are not known: {self.coordinator_error}")
         if self.copied is not None and self.copied.error and self.copied.error != self.coordinator_error:
-            found.append(f"whether Kafka still has the copied offsets is not known: {self.copied.error}")
+            found.append(f"it is not known whether Kafka still has the copied offsets: {self.copied.error}")
         if self.journal_error:
-            found.append(f"not all of the journal is known: {self.journal_error}")
+            found.append(f"the journal cannot be read: {self.journal_error}")
         return tuple(found)
 
     @property

@@ -1,4 +1,4 @@
-"""What is carried from one store to the other, partition by partition, and how a value that is found is judged.  Pure.
+"""The copies of offsets from one store to the other, and how an offset that is found is judged.  Pure.
 
     to Kafka       Copy = where a partition is to start, the offset znode that it comes from, what the plan saw in Kafka
     to ZooKeeper   OffsetWrite = the value in the group's own convention, and the version of the znode that it replaces

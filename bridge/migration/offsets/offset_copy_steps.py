@@ -1,8 +1,8 @@
-"""Offsets on their way: into Kafka as the only member of the group, and back into ZooKeeper under the control znode.
+"""Copies offsets to Kafka as the only member of the group, and back to ZooKeeper with checks of the control znode.
 
-Both are steps that may be cut off anywhere and done again: what is right already is not written again, and what is
-somebody else's is never written over.  Into Kafka the seat's generation is the condition (a run that is overtaken is
-refused there), into ZooKeeper the version of the control znode, in every multi.
+Both steps can be interrupted anywhere and run again: they do not write a correct offset again, and never overwrite an
+offset of another client.  Commits to Kafka carry the placeholder member's generation, so the coordinator rejects those
+of an outdated run; every multi to ZooKeeper checks the version of the control znode.
 """
 
 from __future__ import annotations
@@ -179,9 +179,9 @@ class CopyToKafka:
         left, drift = pending_and_drifted(self.copies, found, authority.migration_id, epoch)
         if drift:
             raise VerificationError(
-                f"somebody else committed for group {self.stores.group} since the plan was made: "
-                f"{format_differences(drift)}. "
-                "Nothing of it was written over. Find out who did; then roll back, and plan again"
+                f"another client committed for group {self.stores.group} since the plan was made: "
+                f"{format_differences(drift)}. None of these offsets was overwritten. Find and stop that client; then "
+                "roll back, and plan again"
             )
         return epoch, left
 
@@ -235,7 +235,7 @@ class CopyToZooKeeper:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"write what the modern group {self.stores.group} committed to {paths.offsets(self.stores.group)}"]
+        return [f"write Kafka's offsets of group {self.stores.group} to {paths.offsets(self.stores.group)}"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -260,8 +260,8 @@ class CopyToZooKeeper:
             stopped_by = authority.write_offsets(held, some, self.acl)
             if stopped_by:
                 raise PartiallyDoneError(
-                    f"offsets of group {authority.group} are written to ZooKeeper in part, and no member may work "
-                    f"before the others are: {stopped_by}. See to it, then run the same command again"
+                    f"only a part of the offsets of group {authority.group} is written to ZooKeeper, so start no "
+                    f"member: {stopped_by}. Remove the cause, then run the same command again"
                 )
 
     def _pending(self) -> list[OffsetWrite]:
@@ -289,4 +289,4 @@ def _commit_error_remedy(code: ErrorCode) -> str:
         return "allow this user READ on these topics"
     if code in _TOO_LARGE_CODES:
         return "raise max.message.bytes of __consumer_offsets to 4096 at least"
-    return "look into the logs of the brokers"
+    return "read the logs of the brokers"

@@ -1,4 +1,4 @@
-"""What was carried over is read back and compared by value; nothing is written here."""
+"""Reads the copied offsets back and compares them by value; writes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class VerifyCopiedOffsets:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"read {len(self.copies)} offsets back from Kafka, and look whether ZooKeeper's have moved"]
+        return [f"read {len(self.copies)} offsets back from Kafka, and check that ZooKeeper's have not changed"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -102,9 +102,8 @@ def _comparison_status(differences: Sequence[StoreDifference], stores: OffsetSto
     if differences:
         return StepRefused(
             VerificationError(
-                f"group {stores.group} is not as it was written: {format_differences(differences)}. Somebody else "
-                "writes to it: "
-                "find out who, then roll back, or run the same command again"
+                f"the offsets of group {stores.group} differ from what was written: {format_differences(differences)}. "
+                "Another client writes them: stop it, then roll back, or run the same command again"
             )
         )
     if stores.placeholder.joined is not None:  # a dry run compares without

@@ -1,4 +1,4 @@
-"""On the way back before the switch: offsets that somebody deleted behind the fences stand in ZooKeeper again.
+"""In a rollback before the switch: restores offset znodes that another client deleted after the fences were set.
 
 Old tools delete ``/consumers/G`` as soon as nobody is registered; without the fence of access lists nothing stops them.
 ZooKeeper has the authority then, and the plan is the only one that knows what it said.  It is done before a fence is
@@ -37,13 +37,13 @@ class RestoreDeletedOffsets:
     planned: Mapping[TopicPartition, PartitionSnapshot]
     acl: tuple[Acl, ...] | None = None
 
-    name = "offsets that were deleted come back"
+    name = "restore deleted offsets"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         group = self.stores.group
-        return [f"make {count_text(len(self._missing()), 'znode')} below {paths.offsets(group)}, as the plan saw them"]
+        return [f"create {count_text(len(self._missing()), 'znode')} below {paths.offsets(group)}, as in the plan"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -57,8 +57,8 @@ class RestoreDeletedOffsets:
         stopped_by = authority.write_offsets(authority.require_phase(*COPY_PHASES), self._missing(), self.acl)
         if stopped_by:
             raise PartiallyDoneError(
-                f"offsets of group {authority.group} that somebody deleted were put back in part: {stopped_by}. "
-                "See to it, then run the same command again"
+                f"only a part of the deleted offsets of group {authority.group} is restored: {stopped_by}. "
+                "Remove the cause, then run the same command again"
             )
 
     def _missing(self) -> list[OffsetWrite]:

@@ -1,4 +1,4 @@
-"""What the way back of a migration left in Kafka, so that the next plan recognises it.
+"""Records the offsets that a rollback left in Kafka, so that the next plan recognises them.
 
     rollback   StoreReturnedOffsets: /zkconsumer/groups/G/returned-0000 and on, before the fences are removed
     plan       read_ended_migration: those values, and what the stored numbers mean
@@ -178,7 +178,7 @@ class StoreReturnedOffsets:
 
     context: MigrationContext
 
-    name = "keep a record of Kafka's offsets that ZooKeeper has now"
+    name = "record Kafka's offsets that ZooKeeper has now"
     changes = True
 
     def describe(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The modern group as its seat meets it: who is there, what we may do, and what an answer that refuses us means."""
+"""The coordinator group for the placeholder member: its members, our permissions, and the meaning of error codes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ UNUSED_MEMBER_ID = "zkconsumer-asks-how-long-a-session-may-be"
 
 
 class PlaceholderGroup:
-    """One group, and the name that one migration's seat has in it.  One thread.
+    """One group, and the name of one migration's placeholder member in it.  One thread.
 
-    Methods raise ``PartiallyDoneError`` for a refusal that somebody must see to, ``BrokerUnreachable`` or
-    ``KafkaException`` when the brokers were waited for in vain.
+    Methods raise ``PartiallyDoneError`` for an error that an operator must resolve, ``BrokerUnreachable`` or
+    ``KafkaException`` when the brokers did not answer in time.
     """
 
     def __init__(self, line: CoordinatorClient, group: str, name: str) -> None:
@@ -42,7 +42,7 @@ class PlaceholderGroup:
         self.name = name
 
     def read_occupants(self) -> GroupOccupants:
-        """Who is in the group now; changes nothing."""
+        """The members of the group now; changes nothing."""
         try:
             group = self.coordinator.execute(
                 partial(describe_coordinator_group, group=self.group, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -52,9 +52,9 @@ class PlaceholderGroup:
         return occupants_of(group, self.name)
 
     def join_error(self) -> str:
-        """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it.
+        """Why this user cannot join, as far as that can be checked before; empty: no reason was found.
 
-        A heartbeat of nobody changes nothing, and needs the right that a JoinGroup needs.
+        A heartbeat of an unknown member changes nothing, and needs the permission that a JoinGroup needs.
         """
         config = asked.placeholder_config(self.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
         code = self.coordinator.execute(
@@ -63,12 +63,12 @@ class PlaceholderGroup:
         return join_error_remedy(code.code, self.group)
 
     def session_timeout_ms(self) -> int | None:
-        """The longest session that the brokers allow a member, of those that a seat asks for.
+        """The longest of the placeholder's session timeouts that the brokers allow, in ms.
 
-        0: they allow none of them; None: they do not say.
+        0: they allow none of them; None: unknown.
 
-        A JoinGroup with a member id that nobody has changes nothing.  Coordinators of every release look at its session
-        time-out first (26), then whether they know the member (25).
+        A JoinGroup with an unknown member id changes nothing.  Coordinators of every release check the session timeout
+        first (error 26), then the member id (25).
         """
         for timeout_ms in PLACEHOLDER_SESSION_TIMEOUTS_MS:
             joining = asked.PlaceholderJoinRequest(
@@ -80,12 +80,12 @@ class PlaceholderGroup:
         return 0
 
     def raise_error(self, code: ErrorCode, what: str) -> NoReturn:
-        """Raise what an answer means that no further try mends; ``BrokerError`` for the others."""
+        """Raise the error for a code that no retry resolves; ``BrokerError`` for the others."""
         why = join_error_remedy(code.code, self.group)
         if not why:
             raise BrokerError(code, f"{what} of group {self.group}")
         raise PartiallyDoneError(
-            f"{what} of group {self.group} was answered by {code}: {why}. Then run the same command again, or roll back"
+            f"{what} of group {self.group} failed with {code}: {why}. Then run the same command again, or roll back"
         )
 
 
@@ -97,13 +97,13 @@ def _join_error_code(
 
 
 def other_members_text(found: GroupOccupants) -> str:
-    """What to do about them."""
+    """The other members, and what to do about them."""
     return (
-        f"{found.names} is alive there and may commit. Stop it, and find out who started it; then run the same command "
-        "again: it compares every offset before it goes on"
+        f"{found.names} is a member and may commit. Stop it, and find out what started it; then run the same command "
+        "again: it compares every offset before it continues"
     )
 
 
 def retriable_code(code: ErrorCode) -> ErrorCode | None:
-    """An error after which the same is asked again."""
+    """The code, if the request is to be sent again after it; else None."""
     return code if code in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS else None

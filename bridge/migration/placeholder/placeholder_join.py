@@ -1,4 +1,4 @@
-"""Taking the seat in a modern group, and leaving it: tries, each after a look, until one says that it is done."""
+"""Joins the placeholder member to a coordinator group, and removes it: retries, each after it reads the group."""
 
 from __future__ import annotations
 
@@ -36,25 +36,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinedPlaceholder:
-    """Who we are in the group."""
+    """The joined placeholder member."""
 
     generation: Generation
     config: GroupMemberConfig
     last_response_request_ms: int
-    """When the last question was sent to which the coordinator gave an answer, by the session's clock."""
+    """When the last answered request was sent, by the session's clock."""
 
     @property
     def session_end_ms(self) -> int:
-        """Till when nobody else is let in if the coordinator hears nothing more of us, by the session's clock."""
+        """Until when the coordinator keeps the member without a further heartbeat, by the session's clock."""
         return self.last_response_request_ms + self.config.session_timeout_ms
 
 
 class PlaceholderJoiner:
-    """Takes the seat, and leaves it; ``metadata`` is what it says of itself.  One thread.
+    """Joins and removes the placeholder member; ``metadata`` is its subscription.  One thread.
 
-    What one try learns of the brokers, the next one goes by.  Methods raise as ``PlaceholderGroup`` does,
-    ``PlaceholderTimeoutError`` when it was tried for ``patience_ms``, ``VerificationError`` when somebody else is alive
-    in the group.
+    A try uses what the earlier tries learned about the brokers.  Methods raise as ``PlaceholderGroup`` does,
+    ``PlaceholderTimeoutError`` after the timeout, ``VerificationError`` when another client is in the group.
     """
 
     def __init__(
@@ -79,17 +78,17 @@ class PlaceholderJoiner:
         """The static member of an earlier run that the next JoinGroup replaces."""
 
     def join(self) -> JoinedPlaceholder:
-        """Join, or take back the seat that an earlier run left; when it returns, nobody else is in the group."""
-        self._retry_until_done(self._try_join, "taken")
-        assert self._joined_placeholder is not None, "the last try says so"
+        """Join, or replace the placeholder member of an earlier run; then no other member is in the group."""
+        self._retry_until_done(self._try_join, "join")
+        assert self._joined_placeholder is not None, "the last try joined"
         return self._joined_placeholder
 
     def leave(self) -> None:
-        """Give the seat up, whichever run took it; when it returns, modern members can join."""
-        self._retry_until_done(self._try_leave, "left")
+        """Remove the placeholder member of any run; then other clients can join."""
+        self._retry_until_done(self._try_leave, "leave")
 
     def _retry_until_done(self, attempt: Callable[[], str], what: str) -> None:
-        """Try until a try says that nothing is in the way."""
+        """Try until a try returns no reason to try again."""
         until_ms = self._clock.now_ms() + self._timeout_ms
         while True:
             try:
@@ -101,7 +100,7 @@ class PlaceholderJoiner:
             if self._clock.now_ms() >= until_ms:
                 within = f"within {self._timeout_ms // 1000} s"
                 raise PlaceholderTimeoutError(
-                    f"the seat in group {self._group.group} could not be {what} {within}: {trouble}"
+                    f"the placeholder member of group {self._group.group} could not {what} {within}: {trouble}"
                 )
             self._pause(COORDINATOR_RETRY_BACKOFF_MS)
 
@@ -116,7 +115,7 @@ class PlaceholderJoiner:
         """
         found = self._group.read_occupants()
         if found.others:
-            raise VerificationError(f"the seat in group {self._group.group} is not free: {other_members_text(found)}")
+            raise VerificationError(f"group {self._group.group} has other members: {other_members_text(found)}")
         self._check_run()
         statics = [one for one in found.placeholders if one.instance_id is not None and self._has_static_members]
         self._previous_static_member = statics[0] if statics else None
@@ -141,12 +140,12 @@ class PlaceholderJoiner:
                 and self._previous_static_member is not None
                 and not member_id
             ):
-                # A group of group.max.size members lets nobody in who names no member, a static one neither.
+                # A group of group.max.size members rejects a new member without a member id, static or not.
                 trouble = self._remove(self._previous_static_member.member_id)
                 return trouble or self._send_join("", is_static=is_static)
             case ErrorAction.RAISE if self._fall_back(answer.error_code, is_static=is_static):
                 return self._send_join(member_id, is_static=is_static and self._has_static_members)
-        return f"JoinGroup was answered by {error_code(answer.error_code)}"
+        return f"JoinGroup failed with {error_code(answer.error_code)}"
 
     def _fall_back(self, code: int, *, is_static: bool) -> bool:
         """Whether there is less to ask for, at once; raises when there is nothing less."""
@@ -181,10 +180,10 @@ class PlaceholderJoiner:
             and error_action(error_policy.SYNC_GROUP, code.code) is ErrorAction.RAISE
         ):
             self._group.raise_error(code, "SyncGroup")
-        return f"SyncGroup was answered by {code}"
+        return f"SyncGroup failed with {code}"
 
     def _try_leave(self) -> str:
-        """Empty when no seat of this migration is there any more, else why not yet."""
+        """Empty when the group has no placeholder member of this migration; else why to try again."""
         seats = self._group.read_occupants().placeholders
         # What was found before the run was still ours is no seat of a later run.
         self._check_run()
@@ -192,7 +191,7 @@ class PlaceholderJoiner:
         return next(filter(None, troubles), "")
 
     def _remove(self, member_id: str) -> str:
-        """Empty when a member is gone, else why not."""
+        """Empty when the member was removed; else why not."""
         config = asked.placeholder_config(self._group.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
         code = self._group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
         if code == NONE or code.code in MEMBERSHIP_LOST_CODES:
@@ -201,4 +200,4 @@ class PlaceholderJoiner:
             self._group.coordinator.forget_coordinator()
         elif code not in COORDINATOR_LOADING_ERRORS:
             self._group.raise_error(code, "LeaveGroup")
-        return f"LeaveGroup was answered by {code}"
+        return f"LeaveGroup failed with {code}"

@@ -95,28 +95,28 @@ class PlaceholderMember:
         )
 
     def read_occupants(self) -> GroupOccupants:
-        """Who is in the group now; changes nothing."""
+        """The members of the group now; changes nothing."""
         return self._group.read_occupants()
 
     def join_error(self) -> str:
-        """Why this user could not sit, as far as that can be asked beforehand; empty when nothing speaks against it."""
+        """Why this user cannot join, as far as that can be checked before; empty: no reason was found."""
         return self._group.join_error()
 
     def session_timeout_ms(self) -> int | None:
-        """As ``PlaceholderGroup.session_timeout_ms``: what the seat's session will be; changes nothing."""
+        """As ``PlaceholderGroup.session_timeout_ms``."""
         return self._group.session_timeout_ms()
 
     def join(self) -> None:
-        """Join, in the place of a seat that an earlier run left; when it returns, nobody else is in the group."""
+        """Join, or replace the placeholder member of an earlier run; then no other member is in the group."""
         self.joined = self._joiner.join()
 
     def leave(self) -> None:
-        """Give the seat up, whichever run took it; when it returns, modern members can join."""
+        """Remove the placeholder member of any run; then other clients can join."""
         self._joiner.leave()
         self.joined = None
 
     def heartbeat_if_due(self) -> None:
-        """Say that we live if the coordinator has not heard of us lately; nothing while we do not sit."""
+        """Send a heartbeat if the last answered request is old; nothing while not joined."""
         if (
             self.joined is not None
             and self._clock.now_ms() >= self.joined.last_response_request_ms + asked.HEARTBEAT_INTERVAL_MS
@@ -124,7 +124,7 @@ class PlaceholderMember:
             self.heartbeat()
 
     def heartbeat(self) -> None:
-        """Say that we live, and hear that nobody else came.  ``InternalError``: we do not sit."""
+        """Send a heartbeat; the answer proves that no other client joined.  ``InternalError``: not joined."""
         sitting, sent_at_ms = self._require_joined(), self._clock.now_ms()
         question = partial(asked.send_heartbeat, config=sitting.config, generation=sitting.generation)
         self._handle_code(self._group.coordinator.execute(question, retriable_code), "a heartbeat", sent_at_ms)
@@ -132,7 +132,7 @@ class PlaceholderMember:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], retention_ms: int = BROKER_RETENTION
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit as the only member; what became of each partition.  ``InternalError``: we do not sit.
+        """Commit as the only member; returns the result of each partition.  ``InternalError``: not joined.
 
         ``retention_ms``: how long brokers before 2.1 keep these offsets (``commit_offsets``).
         """
@@ -157,7 +157,7 @@ class PlaceholderMember:
 
     def _require_joined(self) -> JoinedPlaceholder:
         if self.joined is None:
-            raise InternalError(f"the seat in group {self.group} was not taken")
+            raise InternalError(f"the placeholder member of group {self.group} did not join")
         return self.joined
 
     def _handle_code(self, code: ErrorCode, what: str, sent_at_ms: int) -> None:
@@ -169,21 +169,21 @@ class PlaceholderMember:
 
     def _lost_error(self, code: ErrorCode, what: str) -> VerificationError | PartiallyDoneError:
         self.joined = None
-        told = f"the seat in group {self.group} was lost ({what} was answered by {code})"
+        told = f"the placeholder member of group {self.group} was removed ({what} failed with {code})"
         try:
             found = self.read_occupants()
         except BROKER_REQUEST_ERRORS as error:
-            return VerificationError(f"{told}, and who is in the group now is not known: {error}")
+            return VerificationError(f"{told}, and the members of the group are not known now: {error}")
         if found.others:
             return VerificationError(f"{told}: {other_members_text(found)}")
         if found.placeholders:
             return VerificationError(
-                f"{told}: another run of this migration sits there now ({found.placeholders[0].member_id}, "
-                f"{found.placeholders[0].host}). Let one of them go on, and stop the other"
+                f"{told}: another run of this migration joined ({found.placeholders[0].member_id}, "
+                f"{found.placeholders[0].host}). Stop one of the two runs"
             )
         return PlaceholderLostError(
-            f"{told}, and the group is empty: the session ended, or another client came and went. The seat is taken "
-            "again, and every offset is compared before anything else is written"
+            f"{told}, and the group is empty: the session ended, or another client joined and left. The placeholder "
+            "member joins again, and the run compares every offset before the next write"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a seat asks of its coordinator, each question once, in the best version that both sides speak."""
+"""The requests of the placeholder member to its coordinator, in the highest version that both sides support."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PlaceholderJoinRequest:
 
 
 def placeholder_config(group: str, instance_id: str | None, session_timeout_ms: int) -> GroupMemberConfig:
-    """The settings of a seat, as those of a member."""
+    """The settings of the placeholder member, as of any member."""
     return GroupMemberConfig(
         {
             "group.id": group,
@@ -80,7 +80,7 @@ def send_sync_group(
 def send_heartbeat(
     connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, generation: Generation
 ) -> ErrorCode:
-    """Say that we live."""
+    """Send a heartbeat."""
     body = heartbeat(config, generation)
     return error_code(connection.request(HEARTBEAT, ranges.pick(HEARTBEAT), body, REQUEST_TIMEOUT_MS).error_code)
 
@@ -88,7 +88,7 @@ def send_heartbeat(
 def send_leave_group(
     connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, member_id: str
 ) -> ErrorCode:
-    """One member goes, a static one too."""
+    """Remove one member, static or not."""
     version = ranges.pick(LEAVE_GROUP)
     member = Generation(member_id=member_id)
     if version < BATCHED_FROM:

@@ -1,4 +1,4 @@
-"""What a seat goes by: who is in the group, what an error code means to it, and what it says of itself.  Pure."""
+"""The rules of the placeholder member: who is in the group, the meaning of error codes, its subscription.  Pure."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ GROUP_MAX_SIZE_REACHED = 81
 
 @dataclass(frozen=True, slots=True)
 class GroupOccupants:
-    """Who is in the modern group: seats of one migration, and everybody else in words."""
+    """The members of the coordinator group: placeholder members of one migration, and texts for all others."""
 
     placeholders: tuple[CoordinatorGroupMember, ...] = ()
     others: tuple[str, ...] = ()
 
     @property
     def names(self) -> str:
-        """The others, the first of them by name."""
+        """The other members; the first of them by name."""
         shown = ", ".join(self.others[:NAMES_SHOWN_MAX])
         more = len(self.others) - NAMES_SHOWN_MAX
         return f"{shown} and {more} more" if more > 0 else shown
@@ -70,26 +70,26 @@ def occupants_of(group: CoordinatorGroup, name: str) -> GroupOccupants:
         if member not in ours
     )
     if not group.members and group.has_members:
-        return GroupOccupants((), (f"somebody whom the coordinator does not name (group state {group.state})",))
+        return GroupOccupants((), (f"a member that the coordinator does not name (group state {group.state})",))
     return GroupOccupants(ours, others)
 
 
 def join_error_remedy(code: int, group: str) -> str:
-    """What to do about a code that no further try mends; empty for the others."""
+    """What to do about a code that no retry resolves; empty for the others."""
     match code:
         case 24:
-            return f"the brokers do not take {group!r} as the name of a modern group, so this group cannot be moved"
+            return f"the brokers reject {group!r} as the name of a coordinator group, so it cannot be migrated"
         case 26:
             return (
                 f"the brokers allow no session of {PLACEHOLDER_SESSION_TIMEOUTS_MS[-1] // 1000} s: raise their "
                 f"group.max.session.timeout.ms to {PLACEHOLDER_SESSION_TIMEOUTS_MS[-1]} at least"
             )
         case 30:
-            return f"the brokers' ACLs do not let this user into the group: allow it READ and DESCRIBE on Group:{group}"
+            return f"the brokers' ACLs do not let this user join the group: allow it READ and DESCRIBE on Group:{group}"
         case 35:
-            return "the brokers are too old for modern groups: they came with 0.9"
+            return "the brokers are too old for coordinator groups: upgrade them to 0.9 or later"
         case 81:
-            return f"group.max.size of the brokers lets nobody into group {group}: raise it"
+            return f"group.max.size of the brokers does not allow a member in group {group}: increase it"
     return ""
 
 

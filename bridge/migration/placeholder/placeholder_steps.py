@@ -1,4 +1,4 @@
-"""The steps about the modern group: members of ours are asked to leave it, nobody is in it, the seat is taken, left."""
+"""The steps on the coordinator group: our members leave it, it is empty, the placeholder member joins, and leaves."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestMembersToLeave:
-    """Members of ours leave the modern group by themselves, as long as this run lasts; others must be stopped."""
+    """Request members of this library to leave the coordinator group during this run; others must be stopped."""
 
     control_znode: ControlZnode
 
-    name = "members of ours are asked to leave"
+    name = "request our members to leave"
     changes = False
-    """Ephemeral: it is gone with the session, and they come back."""
+    """Ephemeral: ZooKeeper deletes it with the session, and the members join again."""
 
     def describe(self) -> list[str]:
-        return [f"hold {self._path}: Spark queries on this group step aside, and wait"]
+        return [f"create {self._path}: Spark queries on this group leave it, and wait"]
 
     @property
     def _path(self) -> str:
@@ -63,8 +63,8 @@ class RequestMembersToLeave:
                     if isinstance(self.check(), StepDone):
                         return
                 case MultiFailed(_, _, error):
-                    raise UnavailableError(f"{self._path} cannot be made: {zk_error_name(error)}")
-        raise UnavailableError(f"{self._path} was not made: the connection broke again and again. Run it again")
+                    raise UnavailableError(f"{self._path} cannot be created: {zk_error_name(error)}")
+        raise UnavailableError(f"{self._path} was not created: the connection broke in every try. Run it again")
 
 
 @dataclass(slots=True)
@@ -79,9 +79,9 @@ class EnsureSessionTimeouts:
     placeholder: PlaceholderMember
     session: AdminSession
     _is_short: bool = False
-    """Whether ZooKeeper was asked for the short session."""
+    """Whether the short session was requested from ZooKeeper."""
 
-    name = "the seat outlives the run"
+    name = "the placeholder member outlives the run"
     changes = False
 
     def describe(self) -> list[str]:
@@ -104,7 +104,7 @@ class EnsureSessionTimeouts:
             PreconditionFailed(
                 f"the brokers allow a member of a group a session of {allowed_ms} ms (group.max.session.timeout.ms), "
                 f"and ZooKeeper granted this run one of {granted_ms} ms. The first must be longer than the second by "
-                f"more than {SESSION_MARGIN_MS} ms, or a run that is paused could lose the seat in group "
+                f"more than {SESSION_MARGIN_MS} ms, or a paused run could lose its placeholder member in group "
                 f"{self.placeholder.group} before it loses its session. Nothing was changed. Raise "
                 f"group.max.session.timeout.ms above {least_ms}, or let ZooKeeper grant {SHORT_ZOOKEEPER_SESSION_MS} "
                 "ms "
@@ -120,49 +120,49 @@ class EnsureSessionTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class WaitForEmptyCoordinatorGroup:
-    """Nobody but a seat of this migration is in the modern group, which is waited for; and we might sit there."""
+    """Wait until the coordinator group has no members but placeholder members of this migration, and we may join."""
 
     placeholder: PlaceholderMember
 
-    name = "nobody is in the modern group"
+    name = "the coordinator group is empty"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"wait until the modern group {self.placeholder.group} has no members"]
+        return [f"wait until the coordinator group {self.placeholder.group} has no members"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
         found = self.placeholder.read_occupants()
         if found.others:
-            return StepWaiting(f"{found.names} to leave the modern group")
+            return StepWaiting(f"{found.names} to leave the coordinator group")
         problem = self.placeholder.join_error()
         return StepRefused(PreconditionFailed(f"{problem}. Nothing was changed")) if problem else StepDone()
 
     def do(self) -> None:
-        """Never called: one waits for others."""
-        raise AssertionError("there is nothing to do but to wait")
+        """Never called: the step only waits."""
+        raise AssertionError("this step only waits")
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPlaceholder:
-    """We sit in the modern group (K5).
+    """Join the placeholder member (K5).
 
-    ``has_sat``: the control znode says that the seat was taken before.  Then a member of somebody else is an
-    interference and ends the run (exit code 5), while before it is only waited for.
+    ``had_placeholder``: by the control znode an earlier run joined it.  Then another member is an interference and
+    ends the run (exit code 5); otherwise the step waits for it to leave.
     """
 
     placeholder: PlaceholderMember
     had_placeholder: bool
 
-    name = "take the seat in the modern group"
+    name = "join the placeholder member"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         return [
-            f"join the modern group {self.placeholder.group} as {self.placeholder.name}, so that nobody else can join "
-            "or commit"
+            f"join the coordinator group {self.placeholder.group} as {self.placeholder.name}, so that no other client "
+            "can join or commit"
         ]
 
     def check(self) -> StepStatus:
@@ -177,12 +177,12 @@ class JoinPlaceholder:
         if not found.others:
             return StepPending()
         if not self.had_placeholder:
-            return StepWaiting(f"{found.names} to leave the modern group")
+            return StepWaiting(f"{found.names} to leave the coordinator group")
         return StepRefused(
             VerificationError(
-                f"the seat in group {self.placeholder.group} ended, and {found.names} came since: stop it, and find "
-                "out who "
-                "started it; then run the same command again: it compares every offset before it goes on"
+                f"the placeholder member of group {self.placeholder.group} was removed, and {found.names} joined "
+                "since: stop it, and find out what started it; then run the same command again: it compares every "
+                "offset before it continues"
             )
         )
 
@@ -193,16 +193,16 @@ class JoinPlaceholder:
 
 @dataclass(frozen=True, slots=True)
 class RemovePlaceholder:
-    """No seat of this migration is in the modern group."""
+    """Remove the placeholder member of this migration."""
 
     placeholder: PlaceholderMember
 
-    name = "leave the seat in the modern group"
+    name = "remove the placeholder member"
     changes = True
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"leave the modern group {self.placeholder.group}, so that others can join"]
+        return [f"leave the coordinator group {self.placeholder.group}, so that other clients can join"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""

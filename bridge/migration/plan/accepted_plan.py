@@ -1,4 +1,4 @@
-"""Whether a plan that was accepted with its drift follows from the first one.  Pure.
+"""Checks that a plan that was accepted with its drift follows from the first plan.  Pure.
 
 The first plan is the operator's file, or its digest was confirmed.  The accepted one is read from ZooKeeper, and
 believed only as far as it follows from the first: everything that is not an offset is the same, and each start is what
@@ -29,9 +29,9 @@ def accepted_plan_error(first: MigrationPlan, accepted: MigrationPlan) -> str:
             continue
         seen_first = first.snapshot.partitions.get(row.tp)
         if now.is_returned and (seen_first is None or (now.kafka, True) != (seen_first.kafka, seen_first.is_returned)):
-            return f"it says that a way back left Kafka's offset of {row.tp}, and the first plan does not"
+            return f"it contains an offset of {row.tp} that a rollback left in Kafka, and the first plan does not"
         fresh = plan_partition(now, first.convention, first.decisions)
         if fresh != row:
             start = fresh.refusal if fresh.target is None else str(fresh.target)
-            return f"it says {row.target} for {row.tp}, and the decisions of the first plan give {start}"
+            return f"it contains {row.target} for {row.tp}, and the decisions of the first plan give {start}"
     return ""

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, for the user alone (0600).
+"""Writes a file atomically, readable by the user alone (0600).
 
 a temporary file beside it -> fsync -> its name -> fsync of the folder
 """

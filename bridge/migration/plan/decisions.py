@@ -1,4 +1,4 @@
-"""What a plan never guesses: the operator's choices, each with a default that refuses.  Pure."""
+"""The operator's choices, which a plan never guesses; the default of each is to refuse.  Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class OffsetConvention(Enum):
-    """What a stored number means."""
+    """What a stored offset means."""
 
     NEXT = "next"
-    """The record to be read next: Kafka itself, the original consumer, ours."""
+    """The next record to read: Kafka itself, the Scala consumer, this library."""
     LAST = "last"
     """The record read last: go_kafka_client, Spark's ReliableKafkaReceiver."""
 
 
 class OffsetFallback(Enum):
-    """Where a partition begins whose offset is missing, unreadable, or outside its log."""
+    """Where a partition starts whose offset is missing, unreadable, or out of range."""
 
     REFUSE = "refuse"
     EARLIEST = "earliest"
@@ -29,7 +29,7 @@ class OffsetFallback(Enum):
 
 
 class ExistingOffsetPolicy(Enum):
-    """Which value wins where Kafka has one that differs, written by nobody of this migration."""
+    """Which offset is used where Kafka has another one that this migration did not write."""
 
     REFUSE = "refuse"
     KEEP_SOURCE = "keep-source"

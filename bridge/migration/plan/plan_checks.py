@@ -1,4 +1,4 @@
-"""What stands in the way of moving a whole group, and what a person should know before: sentences.  Pure.
+"""The refusals and warnings of a plan about the whole group, as sentences.  Pure.
 
 A refusal ends with ``NEXT_COMMAND_MARK`` and the next command, and so does a warning that has one.  What concerns
 single partitions stands with them (``targets``).
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.coordinator_groups import CoordinatorGroup
 
 NEXT_COMMAND_MARK = ". Next: "
-"""Between a sentence and the command that comes next."""
+"""Separates a sentence from the next command."""
 
 UNKNOWN_ASSIGNMENT = "?"
 """``strategy_in_use`` when the owners show none."""
@@ -78,27 +78,27 @@ def plan_refusals(case: PlanInput) -> Iterator[str]:
     again = plan_command(seen.group)
     if not seen.partitions:
         yield (
-            f"group {seen.group} has nothing to do with any topic that exists, so there is nothing to move"
+            f"group {seen.group} uses no existing topic, so there is nothing to move"
             f"{NEXT_COMMAND_MARK}zkconsumer groups describe {seen.group}"
         )
     # While no broker answers, nobody is to decide what the logs may show.
     is_hidden = seen.brokers and all(one.supports_groups is None for one in seen.brokers)
     if convention is None and not is_hidden:
         yield (
-            f"what the stored numbers mean is not known ({case.evidence.text}): say whether a number is the record to "
-            f"be read next (Kafka's own clients) or the last one that was read (go_kafka_client, Spark's "
+            f"the meaning of the stored offsets is not known ({case.evidence.text}): decide whether an offset is the "
+            f"next record to read (Kafka's own clients) or the last one read (go_kafka_client, Spark's "
             f"ReliableKafkaReceiver), with --offset-convention next or last{NEXT_COMMAND_MARK}{again} "
             "--offset-convention next"
         )
     strays = [tp for tp in decisions.offsets if tp not in seen.partitions]
     if strays:
-        yield f"--offset names {list_text(strays)}, which the group has nothing to do with{NEXT_COMMAND_MARK}{again}"
+        yield f"--offset names {list_text(strays)}, which the group does not use{NEXT_COMMAND_MARK}{again}"
     if case.strategy == "copy" and decisions.acl_fence and seen.acls_without_admin:
         yield (
-            f"we may not change the access lists of {count_text(len(seen.acls_without_admin), 'node')} "
-            f"({list_text(seen.acls_without_admin)}), so "
-            "old members cannot be kept from writing offsets: log in as whom the lists name (zookeeper.auth in a "
-            "--config file), or do without (then a process that wakes from a pause may still write an old offset)"
+            f"this login may not change the access lists of {count_text(len(seen.acls_without_admin), 'node')} "
+            f"({list_text(seen.acls_without_admin)}), so they cannot block old members: use a login that the lists "
+            "allow (zookeeper.auth in a --config file), or do not use access lists (then an old process that resumes "
+            "from a pause can still write an old offset)"
             f"{NEXT_COMMAND_MARK}{again} --no-acl-fence"
         )
     if seen.missing_permissions:
@@ -112,9 +112,8 @@ def plan_refusals(case: PlanInput) -> Iterator[str]:
     ]
     if fixed:
         yield (
-            f"{count_text(len(fixed), 'owner node')} ({list_text(fixed)}) will not end with any session: a fence that "
-            "was "
-            "left, or made by hand, and nobody can claim these partitions; the doctor shows whose they are"
+            f"no member can acquire the partitions of {count_text(len(fixed), 'owner node')} ({list_text(fixed)}): "
+            "such a node is persistent, from another migration or created manually; the doctor shows the origin"
             f"{NEXT_COMMAND_MARK}zkconsumer groups doctor {seen.group}"
         )
     if case.strategy == "dual":
@@ -125,8 +124,8 @@ def _migration_under_way(seen: GroupSnapshot) -> Iterator[str]:
     look = f"{NEXT_COMMAND_MARK}zkconsumer migrate inspect {seen.group}"
     if seen.control_error:
         yield (
-            f"the control znode of group {seen.group} cannot be read ({seen.control_error}): find out who wrote it, "
-            f"and repair or delete it{look}"
+            f"the control znode of group {seen.group} cannot be read ({seen.control_error}): find out which program "
+            f"wrote it, and repair or delete it{look}"
         )
     control = seen.control
     if control is None:
@@ -135,14 +134,14 @@ def _migration_under_way(seen: GroupSnapshot) -> Iterator[str]:
         phase = phase_of(control)
     except ValueError:
         yield (
-            f"group {seen.group} is on the move in a phase {control.phase!r} that this release does not know: go on "
+            f"group {seen.group} is migrating, in a phase {control.phase!r} that this release does not know: continue "
             f"with the release that wrote it{look}"
         )
         return
     if phase not in ENDED:
         yield (
-            f"group {seen.group} is on the move already (migration {control.migration_id}, phase {phase.value}, "
-            f"authority {control.authority}): let it end, or take it back"
+            f"group {seen.group} is already migrating (migration {control.migration_id}, phase {phase.value}, "
+            f"authority {control.authority}): finish it, or roll it back"
             f"{NEXT_COMMAND_MARK}zkconsumer migrate status {seen.group}"
         )
 
@@ -172,22 +171,22 @@ def _brokers(seen: GroupSnapshot) -> Iterator[str]:
     old = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is False]
     silent = [f"{one.name} ({one.release})" for one in seen.brokers if one.supports_groups is None]
     if not seen.brokers:
-        yield f"no broker is known, so nobody could coordinate the group: start one, or correct the chroot{again}"
+        yield f"no broker is known, so the group would have no coordinator: start one, or correct the chroot{again}"
     if old:
         yield (
             f"groups with members need brokers from 0.9 on, and these are older: {list_text(old)}; upgrade them{again}"
         )
     if silent:
-        yield f"what these brokers speak is not known: {list_text(silent)}; start them, or take them out{again}"
+        yield f"the releases of these brokers are not known: {list_text(silent)}; start them, or remove them{again}"
 
 
 def _kafka(seen: GroupSnapshot) -> Iterator[str]:
     again = f"{NEXT_COMMAND_MARK}{plan_command(seen.group)}"
     if seen.kafka_error:
-        yield f"what Kafka has stored for group {seen.group} is not known: {seen.kafka_error}{again}"
+        yield f"the offsets of group {seen.group} in Kafka are not known: {seen.kafka_error}{again}"
     if seen.coordinator_group is None:
         yield (
-            f"whether a modern group of the name {seen.group} has members is not known: "
+            f"it is not known whether the coordinator group {seen.group} has members: "
             f"{seen.coordinator_group_error}{again}"
         )
         return
@@ -200,9 +199,9 @@ def _kafka(seen: GroupSnapshot) -> Iterator[str]:
         )
     elif seen.coordinator_group.has_members:
         yield (
-            f"a modern group of the name {seen.group} is alive ({_coordinator_group_text(seen.coordinator_group)}), "
-            "and brokers take "
-            f"commits of its members only: stop them first{NEXT_COMMAND_MARK}zkconsumer groups describe {seen.group}"
+            f"the coordinator group {seen.group} has members ({_coordinator_group_text(seen.coordinator_group)}), "
+            "and brokers accept commits of its members only: stop them first"
+            f"{NEXT_COMMAND_MARK}zkconsumer groups describe {seen.group}"
         )
 
 
@@ -217,15 +216,15 @@ def _dual_refusals(seen: GroupSnapshot, convention: OffsetConvention | None) -> 
     if others:
         yield f"dual needs members of this library only, and these are others: {list_text(others)}{as_copy}"
     if not seen.members:
-        yield f"dual moves a group with its members in it, and nobody is registered{as_copy}"
+        yield f"dual migrates a group with running members, and no member is registered{as_copy}"
     if seen.assignment_in_use == UNKNOWN_ASSIGNMENT:
         yield (
-            f"the owners are not what any strategy gives, so the group is not at rest{NEXT_COMMAND_MARK}zkconsumer "
+            f"the owners match no assignment strategy, so the group is rebalancing{NEXT_COMMAND_MARK}zkconsumer "
             "groups doctor "
             f"{seen.group}"
         )
     if convention is OffsetConvention.LAST:
-        yield f"dual leaves the stored numbers to members that take them for the next record, not the last{as_copy}"
+        yield f"dual needs offsets of the next record, and the stored ones are of the last record read{as_copy}"
     if seen.legacy_kafka_commits:
         yield f"dual needs members that store in ZooKeeper: {seen.legacy_kafka_commits}{as_copy}"
 
@@ -239,14 +238,14 @@ def plan_warnings(case: PlanInput) -> Iterator[str]:
     yield from _second_migration_warning(seen)
     yield from _members(seen, strategy)
     if case.convention is OffsetConvention.LAST:
-        yield f"each stored number is taken for the last record read, so the one after it is next: {evidence.text}"
+        yield f"each stored offset is taken as the last record read, so the next one is one higher: {evidence.text}"
     given = decisions.convention
     if given is not None and contradicts(evidence, given):
-        yield f"the stored numbers look otherwise than --offset-convention {given.value} says: {evidence.text}"
+        yield f"the evidence contradicts --offset-convention {given.value}: {evidence.text}"
     if seen.legacy_kafka_commits and strategy == "copy":
         yield (
             f"old members seem to store offsets in Kafka: {seen.legacy_kafka_commits}. Where the stores differ, "
-            "--existing says which one counts"
+            "--existing decides which one is used"
         )
     yield from _topics(seen)
     if seen.coordinator_group is not None:
@@ -255,14 +254,14 @@ def plan_warnings(case: PlanInput) -> Iterator[str]:
         yield from _dual(seen)
     elif decisions.acl_fence and any(not is_open(acl) for acl in set(seen.acls.values())):
         yield (
-            "the nodes of the group have access lists, so apply needs a login that may administer them "
-            "(--zookeeper-auth): one that the members do not have, or the lists do not stop a member that wakes from a "
-            "long pause, and apply waits for the longest session instead"
+            "the nodes of the group have access lists, so apply needs a login with ADMIN permission on them "
+            "(--zookeeper-auth), and not the members' login: otherwise the lists do not block a member that resumes "
+            "from a long pause, and apply waits for the longest session instead"
         )
     elif not decisions.acl_fence:
         yield (
-            "without the fence of access lists an old process that wakes from a pause may still write an old offset to "
-            "ZooKeeper; it cannot claim a partition"
+            "without access lists as a fence an old process that resumes from a pause can still write an old offset "
+            "to ZooKeeper; it cannot acquire a partition"
         )
 
 
@@ -286,16 +285,14 @@ def _dual(seen: GroupSnapshot) -> Iterator[str]:
     unread = [tp for tp in seen.partitions if tp.topic not in read]
     if unread:
         yield (
-            f"nobody reads {list_text(unread)}: apply commits their offsets to Kafka as planned, before any member "
-            "joins "
-            "the coordinator's group"
+            f"no member reads {list_text(unread)}: apply commits their offsets to Kafka as planned, before any member "
+            "joins the coordinator group"
         )
     unknown = [one.consumer_id for one in seen.members if one.kind == "unknown"]
     if unknown:
         yield (
-            f"{list_text(unknown)} own nothing, so it is not seen whether they can follow: apply waits until each of "
-            "them "
-            "has acknowledged"
+            f"{list_text(unknown)} own no partition, so it is not known whether they can migrate: apply waits until "
+            "each of them has acknowledged"
         )
 
 
@@ -306,13 +303,13 @@ def _members(seen: GroupSnapshot, strategy: Strategy) -> Iterator[str]:
     unread = [f"{one.consumer_id}: {one.error}" for one in seen.members if one.error]
     if unread:
         yield (
-            f"registrations that cannot be made out: {list_text(unread)}{NEXT_COMMAND_MARK}zkconsumer groups doctor "
+            f"registrations that cannot be parsed: {list_text(unread)}{NEXT_COMMAND_MARK}zkconsumer groups doctor "
             f"{seen.group}"
         )
     if seen.assignment_in_use == UNKNOWN_ASSIGNMENT and strategy == "copy":
         yield (
-            "the owners are neither what range nor what any roundrobin gives: somebody joins right now, or the members "
-            f"do not compute alike{NEXT_COMMAND_MARK}zkconsumer groups doctor {seen.group}"
+            "the owners match neither range nor any roundrobin: a member is joining, or the members compute different "
+            f"assignments{NEXT_COMMAND_MARK}zkconsumer groups doctor {seen.group}"
         )
 
 
@@ -324,8 +321,8 @@ def _topics(seen: GroupSnapshot) -> Iterator[str]:
             "during the move is behind the fence as well, and apply names it; it is planned when the plan is made anew"
         )
     if seen.missing_topics:
-        yield f"these topics do not exist and are left behind: {list_text(seen.missing_topics)}"
+        yield f"these topics do not exist and are not migrated: {list_text(seen.missing_topics)}"
     if seen.offsets_without_partition:
-        yield f"offsets of partitions that do not exist are left behind: {list_text(seen.offsets_without_partition)}"
+        yield f"offsets of partitions that do not exist are not migrated: {list_text(seen.offsets_without_partition)}"
     if seen.unexpected_nodes:
-        yield f"these nodes are no topic's and no partition's, and are left alone: {list_text(seen.unexpected_nodes)}"
+        yield f"these nodes belong to no topic or partition, and are not changed: {list_text(seen.unexpected_nodes)}"

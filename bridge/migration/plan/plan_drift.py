@@ -1,4 +1,4 @@
-"""How a group differs from what its plan was made from.  Pure.
+"""The differences (drift) between a group and its plan.  Pure.
 
 Members that go, claims that end and logs that grow are what a migration waits for, and no drift.  What is: an offset
 that moved, came or went, in either store; a partition that came or went; a target that the log does not hold any more.
@@ -45,7 +45,7 @@ def find_drift(plan: MigrationPlan, seen: GroupSnapshot) -> list[PlanDifference]
     for tp in sorted(planned.keys() | seen.partitions.keys()):
         row, now = planned.get(tp), seen.partitions.get(tp)
         if row is None:
-            found.append(PlanDifference(tp, "it came after the plan was made"))
+            found.append(PlanDifference(tp, "it was created after the plan"))
         elif now is None:
             found.append(PlanDifference(tp, "it does not exist any more"))
         else:
@@ -79,7 +79,7 @@ def _differences(plan: MigrationPlan, row: PlannedPartition, now: PartitionSnaps
     if now.kafka != before and not _is_of_migration(plan, now.kafka):
         yield f"Kafka had {_value(before)} and has {_value(now.kafka)}"
     if row.target is not None and isinstance(now.log, LogRange) and not now.log.contains(row.target):
-        yield f"the log ({_range(now.log)}) does not hold the planned {row.target} any more"
+        yield f"the planned {row.target} is not in the log any more ({_range(now.log)})"
 
 
 def _moved_back_text(row: PlannedPartition, now: PartitionSnapshot) -> str:
@@ -87,8 +87,8 @@ def _moved_back_text(row: PlannedPartition, now: PartitionSnapshot) -> str:
     if row.stored is None or now.stored is None or row.target is None or now.stored >= row.stored:
         return ""
     return (
-        ": it went back, as when a process wakes from a long pause and writes what it knew before. To begin at "
-        f"{row.target} all the same, make a new plan with --offset {row.tp.topic}:{row.tp.partition}={row.target}"
+        ": it went back, as when a process resumes from a long pause and writes its old offset. To start at "
+        f"{row.target} nevertheless, make a new plan with --offset {row.tp.topic}:{row.tp.partition}={row.target}"
     )
 
 

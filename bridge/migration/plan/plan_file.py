@@ -1,4 +1,4 @@
-"""A plan in a file: written whole or not at all, read strictly.
+"""The plan file: written atomically, parsed strictly.
 
     write_plan_file   the file that was there, or the whole new one (``atomic_file``)
     read_plan    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
@@ -32,7 +32,7 @@ SCHEMA_BYTES = 200
 
 
 class InvalidPlanFileError(PreconditionFailed):
-    """A file is no plan, or is not as it was written; take it as ``migrate plan`` wrote it, or plan again."""
+    """A file is no plan, or was altered; use the file as ``migrate plan`` wrote it, or plan again."""
 
 
 class PlanNotWrittenError(UnavailableError):
@@ -78,7 +78,7 @@ def check_plan_file_target(path: Path, group: str) -> None:
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise PreconditionFailed(f"{path} is no file that could be replaced: name another one")
+            raise PreconditionFailed(f"{path} is not a regular file: name another file")
         with path.open("rb") as file:
             start = file.read(SCHEMA_BYTES)
             file.seek(0)
@@ -87,7 +87,7 @@ def check_plan_file_target(path: Path, group: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise PlanNotWrittenError(f"{path} cannot be looked at: {error.strerror}") from error
+        raise PlanNotWrittenError(f"{path} cannot be read: {error.strerror}") from error
     if not is_of_group:
         raise PreconditionFailed(f"{path} exists and is no plan of group {group}: name another file, or remove it")
 

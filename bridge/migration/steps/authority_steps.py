@@ -4,17 +4,17 @@
                                                         |
                refused, or not asked: the stores are compared again -> confirmed
 
-No write to ZooKeeper can depend on what Kafka holds.  A process that is paused between its last heartbeat and its write
-may write the phase after the session of its placeholder member in the coordinator's group has ended, and after a client
-committed there.  So the write alone proves nothing, and the control znode says so (``ControlRecord.is_confirmed``): a
-heartbeat that the coordinator answers after the write, in the generation of the heartbeat before it, proves that
-nobody else was in the group at the moment of the write.  Until then nothing happens that depends on the move.
+No write to ZooKeeper can depend on the state of Kafka.  A process that is paused between its last heartbeat and its
+write may write the phase after the coordinator has removed its placeholder member, and after a client committed there.
+So the write alone proves nothing, and ``ControlRecord.is_confirmed`` is False after it.  A heartbeat that the
+coordinator answers after the write, in the generation of the heartbeat before it, proves that no other client was in
+the group at the moment of the write.  Until then no step runs that depends on the move.
 
-Whoever finds a move that is not confirmed, in the same run or in a later one, compares instead:
+A run that finds a move that is not confirmed, its own or an earlier one, compares instead:
 
-    returned   Kafka's offsets are written to ZooKeeper once more where they differ; the fences keep old members away
-    switched   every offset in Kafka must be one that this migration committed.  Another one was committed before or
-               after the move, which nobody can tell apart: it is named and never overwritten
+    returned   it writes Kafka's offsets to ZooKeeper again where they differ; the fences block old members
+    switched   every offset in Kafka must be one that this migration committed.  For another one it cannot decide
+               whether it was committed before or after the move: it names that offset and never overwrites it
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def authority_move_steps(moving: MigrationContext, phase: Phase) -> Iterator[Mig
 
 
 def confirm_switch_steps(moving: MigrationContext, *, accept_drift: bool = False) -> Iterator[MigrationStep]:
-    """What a run does first that finds phase ``switched`` not confirmed; nothing in any other phase.
+    """The first steps of a run that finds phase ``switched`` not confirmed; none in any other phase.
 
-    ``accept_drift``: the operator says that what others committed is right.
+    ``accept_drift``: the operator accepts the offsets that other clients committed.
     """
     if moving.is_confirmed or moving.phase is not Phase.SWITCHED:
         return
@@ -66,7 +66,7 @@ def confirm_switch_steps(moving: MigrationContext, *, accept_drift: bool = False
 
 @dataclass(frozen=True, slots=True)
 class MoveAuthority:
-    """The phase in which the other store has the authority: one heartbeat that is answered, then one write."""
+    """Move the authority: one heartbeat of the placeholder member, then one write of the phase."""
 
     control_znode: ControlZnode
     placeholder: PlaceholderMember
@@ -86,7 +86,7 @@ class MoveAuthority:
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         return [
-            f"ask the coordinator whether the placeholder member is still in group {self.placeholder.group}",
+            f"check with the coordinator that the placeholder member is still in group {self.placeholder.group}",
             *self._write.describe(),
         ]
 
@@ -102,7 +102,7 @@ class MoveAuthority:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmAuthorityMove:
-    """The control znode says that the move counts: nobody can have committed to Kafka unseen before it.
+    """Confirm the move in the control znode: no client can have committed to Kafka unnoticed before it.
 
     Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
     """
@@ -121,9 +121,8 @@ class ConfirmAuthorityMove:
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
         return [
-            f"ask the coordinator once more whether the placeholder member is in group {self.placeholder.group}, and "
-            "write "
-            f"that {self.phase.value} is confirmed"
+            f"check with the coordinator that the placeholder member is still in group {self.placeholder.group}, and "
+            f"write that {self.phase.value} is confirmed"
         ]
 
     def check(self) -> StepStatus:
@@ -142,7 +141,7 @@ class ConfirmAuthorityMove:
             self._heartbeat()
         if not self.control_znode.write_control(held, replace(held.control, is_confirmed=True)):
             raise ControlWriteUnknownError(
-                f"whether {self.phase.value} is confirmed is not known: it is looked at again"
+                f"it is not known whether {self.phase.value} was confirmed: the run checks it again"
             )
 
     def _heartbeat(self) -> None:
@@ -150,15 +149,14 @@ class ConfirmAuthorityMove:
             self.placeholder.heartbeat()
         except (PartiallyDoneError, VerificationError) as error:
             raise AuthorityMoveUnconfirmedError(
-                f"{error}\nSo it is not confirmed that no other client committed for group {self.placeholder.group} "
-                "before "
-                f"phase {self.phase.value} was written: the stores are compared again, before anything else is done"
+                f"{error}\nSo another client may have committed for group {self.placeholder.group} before the write of "
+                f"phase {self.phase.value}: the next step compares the stores again"
             ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class CheckForeignCommits:
-    """Kafka has every offset as this migration committed it, so nobody else committed before the authority moved.
+    """Every offset in Kafka is the one that this migration committed, so no other client committed before the move.
 
     ``accepts``: what others committed counts.
     """
@@ -183,7 +181,7 @@ class CheckForeignCommits:
         if self.accept_foreign:
             return StepDone()
         found = self.stores.read_kafka([copy.tp for copy in self.copies])
-        # The epoch grew with the move: the copies are of the one before.
+        # The move incremented the epoch: the copies have the epoch before it.
         differences = kafka_differences(self.copies, found, authority.migration_id, held.control.epoch - 1)
         if not differences:
             return StepDone()
@@ -191,10 +189,9 @@ class CheckForeignCommits:
         return StepRefused(
             VerificationError(
                 f"Kafka has the authority of group {group}, and the coordinator does not confirm that the placeholder "
-                f"member was still in the group when it moved. Another client committed, before that or after it: "
-                f"{format_differences(differences)}. Nothing was written over, and the fences against old members "
-                "stand. Find "
-                "out which client it was, and stop it. To go on with the offsets that Kafka has: zkconsumer migrate "
+                f"member was still in the group at the move. Another client committed, before or after the move: "
+                f"{format_differences(differences)}. No offset was overwritten, and the fences against old members "
+                "remain. Find and stop that client. To continue with the offsets that Kafka has: zkconsumer migrate "
                 f"apply --resume {group} --execute --accept-drift. If they are wrong, do that too, then correct them "
                 f"in Kafka ('zkconsumer offsets set') before you start members or roll back"
             )

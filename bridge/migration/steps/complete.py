@@ -1,4 +1,4 @@
-"""``complete``: ends a switched migration, and lifts its fences when the operator asks for that.
+"""``complete``: ends a switched migration, and with ``--remove-fences`` lifts its fences.
 
     from switched     the archive is written and read back · completed
     --remove-fences     behind it, or in a later run: owner fences away · access lists as they were before
@@ -43,8 +43,8 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
     if phase not in (Phase.SWITCHED, Phase.COMPLETED):
         where = "has not begun" if phase is None else f"is in phase {phase.value}"
         raise PreconditionFailed(
-            f"migration {migration_id} of group {group} {where}, and only one that is switched can be completed. What "
-            f"comes next: zkconsumer migrate status {group}"
+            f"migration {migration_id} of group {group} {where}, and only one that is switched can be completed. To "
+            f"see the next command: zkconsumer migrate status {group}"
         )
 
 

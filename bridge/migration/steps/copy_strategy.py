@@ -1,4 +1,4 @@
-"""``copy``: the old members stop, both sides are fenced, offsets are carried over and compared, the authority moves.
+"""``copy``: the old members stop, both sides are fenced, offsets are copied and compared, the authority moves.
 
     planned    control znode · the run · the plan beside it
     fencing    nobody is registered · access lists (K9) · nobody owns · owner fences (K2) · the seat (K5)
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """What the operator says for one run.
+    """The operator's options for one run.
 
     ``plan_text``: the bytes of the plan as it was made, which stay beside the control znode.  ``stop_after``: the run
     ends when that phase has.

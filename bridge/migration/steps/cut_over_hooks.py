@@ -34,11 +34,11 @@ BEFORE_CUT_OVER = "zkconsumer-on-before-cut-over"
 AFTER_CUT_OVER = "zkconsumer-on-after-cut-over"
 
 HOOK_TIMEOUT_S = 60.0
-"""Of each program."""
+"""The time limit of each program."""
 
 HOOK_POLL_INTERVAL_S = 0.25
 HOOK_KILL_TIMEOUT_S = 5.0
-"""For a program that was told to end."""
+"""How long a program may run after SIGTERM."""
 
 
 def check_hooks(folder: Path | None) -> None:
@@ -57,7 +57,7 @@ def find_hooks(folder: Path | None, event: str) -> list[Path]:
         raise PreconditionFailed(f"--hooks-dir {folder} cannot be read: {error.strerror}") from error
     for path in found:
         if not os.access(path, os.X_OK):
-            raise PreconditionFailed(f"{path} cannot be run: make it executable, or take it away")
+            raise PreconditionFailed(f"{path} cannot be run: make it executable, or remove it")
     return found
 
 
@@ -122,8 +122,8 @@ class RunHooks:
         group = self.context.group
         if self.event == BEFORE_CUT_OVER:
             return HookVetoError(
-                f"{path} {problem}: group {group} was not switched. See to what it says; then the same command goes "
-                f"on. Or go back: zkconsumer migrate rollback {group} --execute"
+                f"{path} {problem}: group {group} was not switched. Repair what its output names; then run the same "
+                f"command again. Or roll back: zkconsumer migrate rollback {group} --execute"
             )
         return HookFailedError(
             f"{path} {problem}. Group {group} is switched to Kafka all the same; the same command runs the programs "

@@ -1,4 +1,4 @@
-"""Whether the group is what the plan was made from: looked at before anything is changed, and again behind the fences.
+"""Checks whether the group has changed since the plan: before the first change, and again after the fences are set.
 
 before   nobody is registered: offsets that differ make the plan stale (exit code 4, nothing was changed)
 behind   every start is computed again from what is there and the plan's decisions, and must be the plan's;
@@ -43,12 +43,12 @@ class CheckPlanCurrent:
     context: MigrationContext
     accept_drift: bool
 
-    name = "the plan holds"
+    name = "the plan is current"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["look whether the offsets are what the plan saw"]
+        return ["check that the offsets are those of the plan"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -68,9 +68,8 @@ class CheckPlanCurrent:
             return StepDone()
         return StepRefused(
             StalePlanError(
-                f"group {group} is not what the plan was made from:{_drift_list(found)}\nPlan again (zkconsumer "
-                "migrate plan "
-                f"{group}), or give --accept-drift to carry over what is there, with the plan's decisions"
+                f"group {group} has changed since the plan was made:{_drift_list(found)}\nPlan again (zkconsumer "
+                f"migrate plan {group}), or give --accept-drift to copy the current offsets, with the plan's decisions"
             )
         )
 
@@ -111,7 +110,8 @@ class AcceptDrift:
             return StepDone()
         if self.context.placeholder.joined is not None:
             try:
-                self.context.placeholder.heartbeat()  # who has lost the seat has met somebody, and not an old plan
+                # Raises when the placeholder member was lost: then another client interfered; the plan is not old.
+                self.context.placeholder.heartbeat()
             except (VerificationError, PartiallyDoneError) as error:
                 return StepRefused(error)
         if self.accept:
@@ -123,18 +123,16 @@ class AcceptDrift:
         if foreign and self.had_placeholder:
             return StepRefused(
                 VerificationError(
-                    f"somebody else committed to Kafka while group {group} was being "
-                    f"moved:{_drift_list(found)}\nNothing of "
-                    "it was written over. Find out who did; then roll back, or give --accept-drift to take what is "
-                    "there with the plan's decisions"
+                    f"another client committed to Kafka during the migration of group {group}:{_drift_list(found)}\n"
+                    "None of these offsets was overwritten. Find and stop that client; then roll back, or give "
+                    "--accept-drift to use the current offsets with the plan's decisions"
                 )
             )
         return StepRefused(
             PartiallyDoneError(
-                f"group {group} is not what the plan was made from:{_drift_list(found)}\nNothing of it was written to "
-                "Kafka. "
-                f"Look at each; then go on with: zkconsumer migrate apply --resume {group} --execute --accept-drift. "
-                f"Or go back: zkconsumer migrate rollback {group} --execute"
+                f"group {group} has changed since the plan was made:{_drift_list(found)}\nNo such offset was written "
+                "to Kafka. Check each one; then continue with: zkconsumer migrate apply --resume "
+                f"{group} --execute --accept-drift. Or roll back: zkconsumer migrate rollback {group} --execute"
             )
         )
 
@@ -155,7 +153,7 @@ class AcceptDrift:
         seen = inspect_group(self.context.session, group, with_acls=False)
         if seen is None:
             raise PartiallyDoneError(
-                f"/consumers/{group} is gone. Go back: zkconsumer migrate rollback {group} --execute"
+                f"/consumers/{group} was deleted. Roll back: zkconsumer migrate rollback {group} --execute"
             )
         return seen, find_drift(self.context.plan, seen)
 
@@ -194,7 +192,7 @@ class AcceptDrift:
         shown = "".join(f"\n  {row.tp}: {row.refusal}" for row in rows[:20])
         more = f"\n  and {len(rows) - 20} more" if len(rows) > 20 else ""
         return PartiallyDoneError(
-            f"what moved since the plan cannot be accepted with its decisions:{shown}{more}\nGo back, and plan again: "
+            f"the plan's decisions cannot accept these changes:{shown}{more}\nRoll back, and plan again: "
             f"zkconsumer migrate rollback {self.context.group} --execute"
         )
 
@@ -206,12 +204,12 @@ class CheckStartOffsets:
     context: MigrationContext
     copies: Sequence[OffsetCopy]
 
-    name = "the starts follow from the decisions"
+    name = "the start offsets follow from the decisions"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["compute each start again from what is there and the plan's decisions"]
+        return ["compute each start offset again from the current offsets and the plan's decisions"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -244,10 +242,9 @@ def altered_plan_error(
     if not wrong:
         return None
     return VerificationError(
-        f"the plan of group {plan.group} was altered, or made by another release: its starts do not follow from its "
-        f"decisions and from what is there:{_drift_list(wrong)}\nThis run wrote nothing to Kafka. Go back, and plan "
-        "again: "
-        f"zkconsumer migrate rollback {plan.group} --execute"
+        f"the plan of group {plan.group} was altered, or made by another release: its start offsets do not follow from "
+        f"its decisions and the current offsets:{_drift_list(wrong)}\nThis run wrote nothing to Kafka. Roll back, and "
+        f"plan again: zkconsumer migrate rollback {plan.group} --execute"
     )
 
 

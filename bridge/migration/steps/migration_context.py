@@ -1,4 +1,4 @@
-"""One migration in the hands of one run: what its steps share.
+"""The state that the steps of one run have in common.
 
 open_migration    session, plan -> Moving
 read_effective_plan      the plan that counts: as it was accepted with its drift, else as the first run kept it
@@ -135,8 +135,8 @@ def read_accepted_plan(session: AdminSession, first: MigrationPlan) -> Migration
         names = ", ".join(paths.control_child(group, name) for name in pieces)
         raise PreconditionFailed(
             f"the plan that was accepted with its drift ({names}) does not follow from the first one: {problem}. "
-            "Others wrote there, so nothing of it is carried out. Find out who may write there, delete these nodes, "
-            f"and run zkconsumer migrate apply --resume {group} again, with --accept-drift if drift is named"
+            "Another client wrote it, so it is not executed. Find the client with write permission, delete these "
+            f"nodes, and run zkconsumer migrate apply --resume {group} again, with --accept-drift if it reports drift"
         )
     return accepted
 
@@ -156,7 +156,7 @@ def copy_to_kafka_step(moving: MigrationContext, copies: Sequence[OffsetCopy], *
 
 
 def caller_description() -> str:
-    """User, host and process, for others to read."""
+    """User, host and process of this run, for the lock and the journal."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # no name for this user id
@@ -166,7 +166,7 @@ def caller_description() -> str:
 
 @dataclass(slots=True)
 class AppendJournal:
-    """An entry of the journal: what is about to be done, before it is."""
+    """Append a journal entry before the action that it announces."""
 
     context: MigrationContext
     entry: str

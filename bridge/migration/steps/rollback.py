@@ -88,10 +88,10 @@ def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterat
     authority, phase = moving.control_znode, moving.phase
     if phase is Phase.COMPLETED:
         raise PreconditionFailed(
-            f"migration {authority.migration_id} of group {moving.group} is completed: there is no way back "
-            "from it. A second migration that keeps Kafka's offsets can be rolled back: stop the new members, then "
+            f"migration {authority.migration_id} of group {moving.group} is completed and cannot be rolled back. "
+            "A second migration that keeps Kafka's offsets can be rolled back: stop the new members, then "
             f"zkconsumer migrate plan {moving.group} --existing keep-target; then apply that plan, and roll back. Or "
-            f"old members go on under another group.id, with offsets of: zkconsumer offsets export {moving.group}"
+            f"old members continue with another group.id, with offsets of: zkconsumer offsets export {moving.group}"
         )
     if phase is None or phase is Phase.UNDONE:
         return
@@ -100,7 +100,7 @@ def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterat
     if phase in (*_AFTER_SWITCH, Phase.RETURNED) and not has_registered_members(moving):
         yield EnsureSessionTimeouts(moving.placeholder, moving.session)
     if phase is Phase.SWITCHED:
-        # Told while modern members still work: a way back that stops half-way would keep them from it.
+        # Checked while new members still read: a rollback that stops half-way would block them.
         before: Mapping[str, AccessList] = {}
         if moving.plan.uses_acl_fence:
             before = acls_before_fence(authority, moving.plan.snapshot.acls)
@@ -188,16 +188,16 @@ def _convention_of(moving: MigrationContext) -> OffsetConvention:
 
 @dataclass(frozen=True, slots=True)
 class CheckNoFences:
-    """Without a plan nobody knows what there was before a fence; there must be none."""
+    """Without a plan the state before a fence is unknown; so there must be no fences."""
 
     control_znode: ControlZnode
 
-    name = "nothing is fenced"
+    name = "no fences exist"
     changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["look whether there are fences, since the plan was not kept whole"]
+        return ["check that there are no fences, because the plan was not stored completely"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -212,8 +212,8 @@ class CheckNoFences:
         return StepRefused(
             PartiallyDoneError(
                 f"group {group} has fences ({len(marks)} owner nodes, {len(lists)} access lists), and the plan, which "
-                "says what was there before, was damaged: somebody else writes beside the control znode. Put the plan "
-                f"back with its file: zkconsumer migrate rollback {group} --plan {group}.plan --execute"
+                "contains the state before them, is damaged: another client writes beside the control znode. Restore "
+                f"the plan from its file: zkconsumer migrate rollback {group} --plan {group}.plan --execute"
             )
         )
 

@@ -1,16 +1,16 @@
-"""One named action of a migration, and how actions are carried out: for real, or in words.
+"""The steps of a migration: their interface, and the loop that executes or shows them.
 
-A step is idempotent and looks at the world, never at a list of what was done:
+A step is idempotent.  It checks the state of the stores, never a record of what was done:
 
     check -> Done                 it is as the step wants it; go on
           -> Todo                 ``do`` it
           -> Waiting(for, ...)    somebody else must come or go; look again
           -> Refused(error)       it cannot be done now, and why
 
-``StepRunner`` is the only loop.  It checks before it does and again afterwards: a step that was done and still says
-``StepPending`` is a bug, one that waits is waited for until the deadline that the operator gave.  An abort of somebody
-else, seen between two steps or while one waits, ends it.  A store that is away is waited for until the same deadline;
-then the steps are derived anew, from what is found.
+``StepRunner`` is the only loop.  It checks a step before it executes it, and again afterwards: ``StepPending`` after
+the execution is a bug.  It waits for a ``StepWaiting`` step until the operator's deadline.  A request to stop ends the
+run between two steps or while a step waits.  The loop waits for an unavailable store until the same deadline; then it
+derives the steps again from the current state.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _NOTHING_CHANGED = (UsageError.exit_code, PreconditionFailed.exit_code)
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """It is as the step wants it."""
+    """The state is what the step requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPending:
-    """Nothing stands in the way."""
+    """The step can be executed now."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepWaiting:
-    """``whom``: for the operator, with names; it stands behind "waiting for"."""
+    """``waits_for``: text for the operator, with names, that follows "waiting for"."""
 
     waits_for: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepRefused:
-    """The error says who must act, and has the exit code."""
+    """``error``: who must act and what to do, with the exit code."""
 
     error: ZkConsumerError
 
@@ -55,11 +55,11 @@ StepStatus: TypeAlias = StepDone | StepPending | StepWaiting | StepRefused
 
 
 class MigrationStep(Protocol):
-    """Something of which one can say whether it is done."""
+    """One named, idempotent action."""
 
     @property
     def name(self) -> str:
-        """A few words; the same for the same action in every run: what the log, the story and ``--stop-after`` show."""
+        """The name for the operator and the log; the same in every run."""
 
     @property
     def changes(self) -> bool:
@@ -69,38 +69,38 @@ class MigrationStep(Protocol):
         """What ``do`` will do, line by line, for the dry run."""
 
     def check(self) -> StepStatus:
-        """Look at the world; changes nothing."""
+        """Check the state of the stores; changes nothing."""
 
     def do(self) -> None:
-        """Do it, or the part that is not done; raises when it cannot.  Cut off anywhere, it may be done again."""
+        """Execute it, or the part that is not done; raises on failure.  After any interruption it can run again."""
 
 
 class StepExecutor(Protocol):
-    """Who carries steps out: ``ApplyExecutor``, or ``Explain`` for a dry run."""
+    """Executes the steps (``ApplyExecutor``) or shows them (``DryRunExecutor``)."""
 
     @property
     def rechecks_steps(self) -> bool:
-        """Whether a step that was performed is checked again: a dry run changes nothing, so there is nothing to see."""
+        """Whether a step is checked again after its execution; not in a dry run, which changes nothing."""
 
     def execute(self, step: MigrationStep) -> None:
-        """A step that is to be done."""
+        """Called for a pending step."""
 
     def on_already_done(self, step: MigrationStep) -> None:
-        """A step that was done before."""
+        """Called for a step that is already done."""
 
     def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
-        """A step that waits: True once it was waited a little and should be looked at again, False to go on without."""
+        """Called for a step that waits: True (after a pause): check it again; False: continue without it."""
 
     def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
-        """A step that cannot be done now: raise the error, or note it and go on."""
+        """Called for a refused step: raise the error, or record it and continue."""
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
-        """A store is away: return once it was waited a little, or raise the error."""
+        """Called when a store is unavailable: return after a pause, or raise the error."""
 
 
 @dataclass(slots=True)
 class StepRunner:
-    """One run over the steps.
+    """Runs the steps.
 
     ``timeout_ms``: how long may be waited altogether.  ``resume``: the command that goes on.  ``has_changed``: whether
     a store was changed, by a run before this one too; ``has_changed_in_this_run``: by this one.
@@ -129,7 +129,7 @@ class StepRunner:
                     raise
                 left_ms = self._left_ms()
                 if left_ms <= 0:
-                    raise self._timeout_error(f"waited long enough: {error}") from error
+                    raise self._timeout_error(f"the --timeout ended: {error}") from error
                 self.executor.on_unavailable(error, left_ms)
             else:
                 return
@@ -147,7 +147,7 @@ class StepRunner:
         except ZkConsumerError as error:
             if self.has_changed_in_this_run and error.exit_code in _NOTHING_CHANGED:
                 raise PartiallyDoneError(
-                    f"{error}\nWhat was done stands; then go on with: {self.resume_command}"
+                    f"{error}\nThe completed steps remain; then continue with: {self.resume_command}"
                 ) from error
             raise
 
@@ -161,11 +161,11 @@ class StepRunner:
                 )
                 self.executor.execute(step)
                 if self.executor.rechecks_steps and self._is_pending(step):
-                    self._stop_if_aborted(step)  # whose run it is not any more is told so
-                    raise InternalError(f"step {step.name!r} was done, and is still to do")
+                    self._stop_if_aborted(step)  # raises the better error when the lock was lost
+                    raise InternalError(f"step {step.name!r} was executed, and is still pending")
 
     def _is_pending(self, step: MigrationStep) -> bool:
-        """Whether it must be performed; waits for whoever must come or go first."""
+        """Whether the step must be executed; waits while the step is ``StepWaiting``."""
         while True:
             standing = step.check()
             match standing:
@@ -180,7 +180,7 @@ class StepRunner:
                 case StepWaiting():
                     left_ms = self._left_ms()
                     if left_ms <= 0:
-                        raise self._timeout_error(f"{step.name}: waited long enough for {standing.waits_for}")
+                        raise self._timeout_error(f"{step.name}: the --timeout ended, waiting for {standing.waits_for}")
                     if not self.executor.on_waiting(step, standing, left_ms):
                         return False
                     self._stop_if_aborted(step)
@@ -188,16 +188,16 @@ class StepRunner:
     def _stop_if_aborted(self, step: MigrationStep) -> None:
         if self.is_abort_requested():
             raise PartiallyDoneError(
-                f"stopped before {step.name!r}: somebody aborted it. Go on with: {self.resume_command}"
+                f"stopped before {step.name!r} by 'zkconsumer migrate abort'. Continue with: {self.resume_command}"
             )
 
     def _left_ms(self) -> int:
-        """Till the deadline, which is one for everything that is waited for."""
+        """The time until the deadline, which is the same for all waits."""
         if self._deadline_ms is None:
             self._deadline_ms = self.clock.now_ms() + self.timeout_ms
         return self._deadline_ms - self.clock.now_ms()
 
     def _timeout_error(self, words: str) -> ZkConsumerError:
         if self.has_changed:
-            return PartiallyDoneError(f"{words}. What was done stands; go on with: {self.resume_command}")
-        return WaitTimeoutError(f"{words}; nothing was changed. Again: {self.resume_command}")
+            return PartiallyDoneError(f"{words}. The completed steps remain; continue with: {self.resume_command}")
+        return WaitTimeoutError(f"{words}; nothing was changed. To try again: {self.resume_command}")

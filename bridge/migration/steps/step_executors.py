@@ -1,7 +1,8 @@
-"""Who carries steps out: for real, or in words alone.
+"""Executes the steps of a run, or shows them in a dry run.
 
-Real      does it, and says so; while a step waits it says for whom and how long still, and the seat keeps beating
-Explain   says what would be done, what would be waited for, and what stands in the way; changes nothing
+ApplyExecutor    executes and reports each step; while a step waits, it reports for what and how long, and sends the
+                 heartbeats of the placeholder member
+DryRunExecutor   shows what would be done, what it would wait for, and what blocks it; changes nothing
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
 
 STEP_POLL_INTERVAL_MS = 1_000
-"""Between two looks at what is waited for."""
+"""The pause between two checks of a step that waits."""
 
 WAIT_REPORT_INTERVAL_MS = 10_000
-"""How often the same wait is told."""
+"""How often the same wait is reported."""
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class ApplyExecutor:
     def on_already_done(self, step: MigrationStep) -> None:
         """See ``StepExecutor``."""
         if self._reported == step.name:
-            self.report(f"{step.name}: so it is")
+            self.report(f"{step.name}: already done")
             self._reported = ""
 
     def on_waiting(self, step: MigrationStep, waiting: StepWaiting, left_ms: int) -> bool:
@@ -72,14 +73,14 @@ class ApplyExecutor:
         words = str(error)
         now_ms = self.clock.now_ms()
         if words != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
-            self.report(f"{words}; it is tried again ({-(-left_ms // 1_000)} s left)")
+            self.report(f"{words}; trying again ({-(-left_ms // 1_000)} s left)")
             self._reported, self._reported_at_ms = words, now_ms
         self.pause(min(STEP_POLL_INTERVAL_MS, left_ms))
 
 
 @dataclass(slots=True)
 class DryRunStep:
-    """One step of a dry run.  ``status``: ``done``, ``to do``, ``waits``, ``not so now`` or ``refused``."""
+    """One step of a dry run.  ``status``: ``done``, ``to do``, ``waits``, ``blocked`` or ``refused``."""
 
     name: str
     status: str
@@ -89,11 +90,11 @@ class DryRunStep:
 
 @dataclass(slots=True)
 class DryRunExecutor:
-    """Says what each step would do.
+    """Shows what each step would do.
 
-    ``error``: what stands in the way of the first step that changes something; from that step on nothing is explained,
-    since a run would not come there.  Behind a step that would change something, what a later one finds wrong may be
-    what the former would have put right: it is shown as ``not so now``.
+    ``error``: what blocks the first step that would change something; later steps are not shown, since a run would not
+    reach them.  After a step that would change something, a later step may be refused only because the earlier one has
+    not run: its status is ``blocked``.
     """
 
     steps: list[DryRunStep] = field(default_factory=list)
@@ -121,13 +122,13 @@ class DryRunExecutor:
     def on_refused(self, step: MigrationStep, error: ZkConsumerError) -> None:
         """See ``StepExecutor``."""
         if self.would_change:
-            self._record(step, "not so now", [str(error)])
+            self._record(step, "blocked", [str(error)])
             return
         self._record(step, "refused", [str(error)])
         self.error = self.error or error
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
-        """See ``StepExecutor``: what cannot be looked at cannot be explained."""
+        """See ``StepExecutor``: a dry run does not wait for a store."""
         raise error
 
     def _record(self, step: MigrationStep, standing: str, lines: list[str]) -> None:

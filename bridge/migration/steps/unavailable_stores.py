@@ -1,11 +1,11 @@
-"""When a store is away: what counts as that.  Pure.
+"""Which errors mean that a store is unavailable.  Pure.
 
     ZooKeeper    it did not answer, the connection took the answer along, or the session of the run has ended
                  a seat is gone from a group that is empty, before the authority moved or after it
     Kafka        no broker answers, or none coordinates the group now (14, 15, 16): a seat is not taken or left in time
 
-Nothing that was done is lost by it, and every step may be done again, so a run waits for the store (``Run``), as it
-waits for members that leave, until its deadline.
+No completed step is lost, and every step can run again, so ``StepRunner`` waits for the store, as it waits for members
+that leave, until its deadline.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINAT
 
 
 def is_unavailable(error: ZkConsumerError) -> bool:
-    """Whether the same may be tried again once a store is back."""
+    """Whether the steps can be tried again when the store answers."""
     if isinstance(error, BrokerError):
         return error.code in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS
     return isinstance(

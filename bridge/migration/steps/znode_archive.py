@@ -1,11 +1,11 @@
-"""What an old group left in ZooKeeper, in a file, before a migration is completed; and the way to put it back.
+"""Archives the znodes of a group in a file before a migration is completed, and restores them from it.
 
     line 1     the schema, the group, the migration, when, how many nodes
     others     one znode each, parents first: path, data (base64), access list, the session of an ephemeral one
     last       SHA-256 of everything above
 
-Written whole or not at all, for the user alone (0600): access lists hold hashes of passwords.  ``put_back`` makes the
-persistent nodes that are missing and changes none that is there.
+The file is written atomically, readable by the user alone (0600): access lists contain hashes of passwords.
+``restore_znodes`` creates the missing persistent nodes and changes no existing one.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class WriteArchive:
     planned: Mapping[str, AccessList]
     path: Path
 
-    name = "keep the znodes of the group in a file"
+    name = "archive the znodes of the group"
     changes = False
 
     def describe(self) -> list[str]:
@@ -252,20 +252,19 @@ def restore_znodes(session: AdminSession, archive: ZnodeArchive) -> list[str]:
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, StoreError) and not isinstance(answer, NodeExists):
                 raise PartiallyDoneError(
-                    f"{node.path} cannot be made ({zk_error_name(answer)}), {len(made)} nodes were: see to it, then "
-                    "do the "
-                    "same again"
+                    f"{node.path} cannot be created ({zk_error_name(answer)}); {len(made)} nodes were created. Remove "
+                    "the cause, then run the same command again"
                 )
     return made
 
 
 def restorable_znodes(archive: ZnodeArchive) -> list[ArchivedNode]:
-    """What ``put_back`` makes where it is missing: neither what sessions held nor fences; parents first."""
+    """The nodes that ``restore_znodes`` creates if missing: no ephemeral nodes, no fences; parents first."""
     return [node for node in archive.nodes if not node.session and not _is_fence(node)]
 
 
 def missing_znodes(session: AdminSession, archive: ZnodeArchive) -> list[str]:
-    """What ``put_back`` would make now."""
+    """The paths that ``restore_znodes`` would create now."""
     wanted = [node.path for node in restorable_znodes(archive)]
     there = session.get_many(wanted)
     return [path for path in wanted if path not in there]
