@@ -1,19 +1,19 @@
-"""A member of a coordinator's group, client side: a pure machine behind the same streams as a ZooKeeper member.
+"""A client-side member of a coordinator group: a pure state machine under the streams that a ZooKeeper member also has.
 
-    runtime thread --event--> ConsumerCoordinator --commands--> network, timers, callbacks
-                                  (pure)                              |
-                   <-- response, disconnect, fired, callback done ----'
+    control thread --event--> ConsumerCoordinator --commands--> network, timers, callbacks
+                                   (pure)                              |
+                    <-- response, disconnect, timer, callback done ----'
 
-``events`` and ``commands`` are all that crosses the border of the machine; names of its methods are Kafka's own.
+``events`` and ``commands`` are the complete interface of the machine; its methods have Kafka's own names.
 
-    connector.py     CoordinatorConsumerConnector: what a program sees
-    from_config.py   what the old configuration says of a member
-    membership.py    machine, threads and whoever waits, put together
-      runtime.py       the control thread: events in, commands out, the lease
-      commit_calls.py  who waits for a commit
-      network.py       the connection to the coordinator, and questions to any broker
-      topics.py        which topics there are, for the machine
-      handing.py       partitions taken up and handed back: drain, commit, listener, drop
-      spread.py        a share, divided among streams
-    assignors/       how a leader divides the group
+    coordinator_connector.py     CoordinatorConsumerConnector: the API for a program
+    coordinator_from_config.py   settings of a member from the old consumer's configuration
+    coordinator_membership.py    machine, threads and blocking calls together
+      coordinator_event_loop.py  the control thread: events in, commands out, the lease
+      commit_calls.py            blocking commits
+      network.py                 the connections to the coordinator, and requests to any broker
+      group_topics.py            the topics and their partitions, for the machine
+      assignment_executor.py     starts and releases partitions: drain, commit, listener, drop
+      stream_assignor.py         divides the assignment among streams
+    assignors/                   how a leader computes the assignment
 """

@@ -1,13 +1,13 @@
-r"""How a member joins its group, whatever the group is for: prepare, join, sync, complete.  Pure.
+r"""How a member joins a group of any protocol type: prepare, join, sync, complete.  Pure.
 
-    RESTING --needed--> PREPARING --on_join_prepare is through--> JOINING --leader--> ELECTED --its shares--> SYNCING
-       ^                                                             |  '--follower------------------------------^
-       '----------------------- COMPLETING <---------------------- answered: STABLE
-             on_join_complete is through;    every failure leads to RESTING, with the wish to join
+    IDLE --needed--> PREPARING --on_join_prepare is done--> JOINING --leader--> ELECTED --assignments--> SYNCING
+      ^                                                        |  '--follower-------------------------------^
+      '----------------------- COMPLETING <--------------------- answered: STABLE
+            on_join_complete is done;         every failure leads to IDLE, and another join is needed
 
-The steps are those of ``AbstractCoordinator.joinGroupIfNeeded`` (3.x), with nothing that waits: each event takes it as
-far as it goes.  The subclass says what the group is for; its ``on_...`` are called again at every
-event until they say that they are through, so that what they wait for can be callbacks.
+The steps are those of ``AbstractCoordinator.joinGroupIfNeeded`` (3.x), without blocking: each event runs as many steps
+as possible.  The subclass implements the protocol type.  Its ``on_...`` methods are called again at every event until
+they report that they are done, so they can wait for callbacks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtoco
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
 RETRIES_AT_ONCE_MAX = 5
-"""So often in a row a failed join is repeated without a pause; Kafka's clients set no limit."""
+"""How many times in a row a failed join is repeated without a pause; Kafka's clients have no limit."""
 
 
 class AbstractCoordinator(GroupMemberBase):
@@ -46,30 +46,30 @@ class AbstractCoordinator(GroupMemberBase):
         self._join_attempts = self._retries_at_once = 0
         self._election: JoinGroupResponse | None = None
 
-    # --- what the group is for ------------------------------------------------------------------------------------
+    # --- the protocol type ----------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def protocol_type(self) -> str:
-        """``consumer``, ``connect`` …: all members of a group have the same."""
+        """``consumer``, ``connect`` …: the same for all members of a group."""
 
     @abstractmethod
     def metadata(self) -> Sequence[JoinGroupProtocol]:
-        """What this member can do, the best first."""
+        """The protocols that this member supports, in order of preference."""
 
     @abstractmethod
     def on_join_prepare(self) -> bool:
-        """Before this member joins; whether it may."""
+        """Called before this member joins; returns whether it may join now."""
 
     @abstractmethod
     def on_leader_elected(
         self, protocol: str, members: Sequence[JoinGroupMember], *, skip_assignment: bool
     ) -> Mapping[str, bytes] | None:
-        """Everybody's share by member id, nothing with ``skip_assignment``; None while something is waited for."""
+        """The assignment of each member id, empty with ``skip_assignment``; None while an input is missing."""
 
     @abstractmethod
     def on_join_complete(self, assignment: bytes) -> bool:
-        """This member's share of ``generation``; whether it is taken up."""
+        """Apply this member's assignment of ``generation``; returns whether that is done."""
 
     @abstractmethod
     def wants_group(self) -> bool:
@@ -78,18 +78,18 @@ class AbstractCoordinator(GroupMemberBase):
     # --- joining --------------------------------------------------------------------------------------------------
 
     def rejoin_needed_or_pending(self) -> bool:
-        """Whether there is to be a next generation, or one is being joined."""
+        """Whether another generation is needed, or is being joined."""
         return self.rejoin_needed or self.step in (JoinStep.JOINING, JoinStep.SYNCING, JoinStep.COMPLETING)
 
     def join_group_if_needed(self) -> None:
-        """Go on towards the next generation, as far as that is possible now."""
+        """Continue towards the next generation, as far as possible now."""
         while self.failure is None and self.wants_group():
             match self.step:
                 case JoinStep.IDLE:
                     if not self._may_begin():
                         return
                     if self.needs_join_prepare:
-                        # False already while it is prepared: a reset meanwhile sets it, and it is prepared once more.
+                        # Cleared before the preparation: a reset during it sets it again, and it is prepared again.
                         self.needs_join_prepare = False
                         self.step = JoinStep.PREPARING
                     else:
@@ -108,7 +108,7 @@ class AbstractCoordinator(GroupMemberBase):
                     return
 
     def _complete(self) -> bool:
-        """Take up our share; whether that is through, one way or the other."""
+        """Apply our assignment; returns whether that has ended, with success or not."""
         try:
             if not self.on_join_complete(self.assignment_bytes):
                 return False
@@ -120,18 +120,18 @@ class AbstractCoordinator(GroupMemberBase):
         return True
 
     def _may_begin(self) -> bool:
-        """Whether there is something to begin with, and nothing to be waited for."""
+        """Whether a preparation can begin: there is a reason for it, and no pause or answer is pending."""
         if not self.rejoin_needed_or_pending():
             return False
         if self.needs_join_prepare and self.generation.is_lost:
-            # What was lost is stopped at once, whether anybody can be asked or not.
+            # The member stops reading lost partitions at once, also while no coordinator is known.
             return True
         if self._waits_for_call or self.pending_commands.now_ms < self.retry_at_ms:
             return False
         return self.ensure_coordinator_ready()
 
     def initiate_join_group(self) -> None:
-        """Send JoinGroup.  Its answer comes when all members have joined."""
+        """Send JoinGroup.  The coordinator answers when all members have joined."""
         self.state = MemberState.PREPARING_REBALANCE
         self.step = JoinStep.JOINING
         self.pending_commands.log_event("joining", reason=self.rejoin_reason, member=self.generation.member_id)
@@ -141,10 +141,10 @@ class AbstractCoordinator(GroupMemberBase):
         self.send_to_coordinator(RequestKind.JOIN_GROUP, JOIN_GROUP.key, body, self.config.join_group_timeout_ms)
 
     def join_answered(self, sent: SentRequest, body: JoinGroupResponse) -> None:
-        """The answer to JoinGroup."""
+        """Process the response to JoinGroup."""
         if body.error_code != 0:
             if error_action(JOIN_TABLE, body.error_code) is ErrorAction.USE_GIVEN_MEMBER_ID:
-                # The id is kept and the reason too: it is the same wish to join.
+                # Keep the member id and the reason: it continues the same join.
                 self.generation = Generation(member_id=body.member_id)
             self._react(JOIN_TABLE, body.error_code, sent)
             return
@@ -168,7 +168,7 @@ class AbstractCoordinator(GroupMemberBase):
             self._send_sync({})
 
     def sync_as_leader(self) -> bool:
-        """Tell everybody's share when it is known; whether there was something to do."""
+        """Send the assignments when they are computed; returns whether a step was possible."""
         elected = self._election
         if elected is None or self.state is not MemberState.COMPLETING_REBALANCE:
             self._retry("the generation ended before its leader had spoken", at_once=True)
@@ -195,7 +195,7 @@ class AbstractCoordinator(GroupMemberBase):
         self.send_to_coordinator(RequestKind.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
 
     def sync_answered(self, sent: SentRequest, body: SyncGroupResponse) -> None:
-        """The answer to SyncGroup."""
+        """Process the response to SyncGroup."""
         if body.error_code != 0:
             self._react(SYNC_TABLE, body.error_code, sent)
         elif body.protocol_type is not None and body.protocol_type != self.protocol_type:
@@ -214,13 +214,14 @@ class AbstractCoordinator(GroupMemberBase):
 
     def _inconsistent(self, what: str, found: str, expected: str) -> InconsistentGroupProtocolException:
         return InconsistentGroupProtocolException(
-            f"{what} of group {self.config.group_id}: the coordinator says {found!r}, and this member {expected!r}"
+            f"{what} of group {self.config.group_id}: the coordinator reports {found!r}, but this member expected "
+            f"{expected!r}"
         )
 
-    # --- what went wrong ------------------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------------------------
 
     def _react(self, table: Mapping[int, ErrorAction], code: int, sent: SentRequest) -> None:
-        """A join or a sync was refused."""
+        """The coordinator rejected a JoinGroup or SyncGroup request."""
         what = error_action(table, code)
         reason = f"rebalance failed due to {error_code(code)}"
         match what:
@@ -243,7 +244,7 @@ class AbstractCoordinator(GroupMemberBase):
                 self._fail(error_from_code(code, self.config.group_id, sent.what.value))
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
-        """Join again, at once or after a pause.  The state stays, and so does the member id."""
+        """Join again, at once or after a pause.  The state and the member id stay."""
         self.give_up_joining()
         self.request_rejoin(reason)
         if at_once and self._retries_at_once < RETRIES_AT_ONCE_MAX:
@@ -253,7 +254,7 @@ class AbstractCoordinator(GroupMemberBase):
         self._join_attempts += 1
 
     def _fail(self, error: ZkConsumerError) -> None:
-        """The program is told, and with its next call it is tried again."""
+        """Report the error to the program; the next call of the program retries."""
         self._retry(f"rebalance failed due to {type(error).__name__}", at_once=False)
         self.raise_to_program(error)
 

@@ -1,12 +1,12 @@
-"""Between the machine and what works on partitions: taking them up and handing them back, step by step.
+"""Executes partition commands of the state machine: starts and drains the partitions of a processor, step by step.
 
-    StopPartitions --> drain ---- all at rest, or rebalance.drain.timeout.ms ---.
+    StopPartitions --> drain ---- all drained, or rebalance.drain.timeout.ms ---.
     CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
     Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
-    Invoke LOST: drop, at once; the listener is called, and not waited for
+    Invoke LOST: drop at once; the listener is called without a wait for its return
     Invoke ASSIGNED --> listener --> CallbackDone, then StartFetching --> FetchAsked, FetchDone --> start
 
-What the machine asks for while something drains waits for it, in its order.  All of this runs on the control thread.
+A command that arrives during a drain waits for it; the order stays.  All methods run on the control thread.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.membership_protocols import PartitionProcessor
 
 UNKNOWN = -1
-PARTITION_LOST_REASON = "the group has given it to somebody else, or may have"
+PARTITION_LOST_REASON = "the group has assigned it to another member, or may have"
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class AssignmentWait(Enum):
-    """What is waited for, with a deadline."""
+    """A wait with a deadline."""
 
     DRAIN = "drain"
     LISTENER = "listener"
@@ -53,7 +53,7 @@ class AssignmentWait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentLimits:
-    """How long each may take, in ms; ``positions``: the pause before the coordinator is asked for offsets again.
+    """The limits in ms; ``positions``: the pause before the coordinator is asked for offsets again.
 
     ``new_from_beginning``: ``new.partitions.from.beginning``.
     """
@@ -65,9 +65,9 @@ class AssignmentLimits:
 
 
 class AssignmentExecutor:
-    """``feed`` gives the machine an event; ``wait`` sets a timer, which comes back by ``fired``.
+    """``feed`` submits an event to the machine; ``wait`` starts a timer, which calls ``fired``.
 
-    ``refused``: the coordinator does not say what is committed, and to ask again is of no use.
+    ``refused``: called when the coordinator denies the committed offsets, so that a retry is of no use.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class AssignmentExecutor:
         self._share_held = assignment_complete
         self._refused = refused
         self._running: dict[TopicPartition, str] = {}
-        """What is being worked on, and by which thread; what is on its way out included."""
+        """Running partitions and their threads, including those that drain."""
         self._awaiting_offsets: dict[TopicPartition, str] = {}
         self._new: frozenset[TopicPartition] = frozenset()
-        """What of them came into being while we were in the group."""
+        """Those of them that were created while we were in the group."""
         self._generation = UNKNOWN
         self._asked: dict[int, frozenset[TopicPartition]] = {}
         self._questions = 0
@@ -105,32 +105,32 @@ class AssignmentExecutor:
         self._moving: set[TopicPartition] = set()
         self._drained: dict[TopicPartition, int] = {}
         self._steps: deque[Callable[[], bool]] = deque()
-        """What waits for those that drain, or for the listener; each says whether the next one may come at once."""
+        """Steps that wait for a drain or for the listener; each returns whether the next one may run at once."""
         self._listener_calls: deque[tuple[str, Callable[[], None]]] = deque()
         self._calling = ""
-        """The call of the listener that was made last."""
+        """The latest call of the listener."""
         self._is_listening = False
         self._then: Callable[[], None] | None = None
         self._was_told_of_release = False
         self._started: set[TopicPartition] = set()
-        """What the listener takes for ours: a start named it, and no release since."""
+        """The partitions that the listener counts as ours: a start named them, and no release since."""
         self._why_ended = ""
-        """The error that ended the member, in words; "" while none has."""
+        """The error that ended the member, as text; "" without one."""
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """What is ours and worked on, or about to be."""
+        """Owned partitions that run, or start soon."""
         return frozenset(self._running) | frozenset(self._awaiting_offsets)
 
     @property
     def running(self) -> frozenset[TopicPartition]:
-        """What is worked on."""
+        """The running partitions."""
         return frozenset(self._running)
 
-    # --- what the machine wants ---------------------------------------------------------------------------------
+    # --- commands of the machine --------------------------------------------------------------------------------
 
     def stop_fetching(self, command: cmd.StopPartitions) -> None:
-        """Hand out nothing more of these."""
+        """Stop the delivery of records of these."""
         for tp in command.partitions:
             self._awaiting_offsets.pop(tp, None)
         self._moving -= command.partitions
@@ -146,7 +146,7 @@ class AssignmentExecutor:
         self._wait(AssignmentWait.DRAIN, self._limits.drain_ms)
 
     def collect_positions(self) -> None:
-        """Say what is consumed, once all that leaves is at rest."""
+        """Report the consumed offsets, once all leaving partitions are drained."""
 
         def step() -> bool:
             self.holder.collect_positions()
@@ -155,7 +155,7 @@ class AssignmentExecutor:
         self._put(step)
 
     def invoke(self, command: cmd.Invoke) -> None:
-        """Tell the program, and then the machine that it was told."""
+        """Call the program's listener, and then report the end of the call to the machine."""
         match command.callback:
             case Callback.REVOKED:
                 self._put(lambda: self._revoke(command))
@@ -167,10 +167,10 @@ class AssignmentExecutor:
                 self._put(lambda: self._assigned(command))
 
     def start_fetching(self, command: cmd.StartPartitions) -> None:
-        """These are ours; ask where they stand."""
+        """We own these; request their committed offsets."""
         self._generation = command.generation
         threads = self._threads(command.partitions)
-        assert threads.keys() >= command.partitions, "only topics that our streams take are taken up"
+        assert threads.keys() >= command.partitions, "only topics with a stream are assigned to this member"
         self._awaiting_offsets.update({tp: str(threads[tp]) for tp in command.partitions})
         self._new = (self._new & self._awaiting_offsets.keys()) | command.new
         self._ask()
@@ -182,7 +182,8 @@ class AssignmentExecutor:
         return self._spread.threads(self.subscription, self.partitions | more)
 
     def fetched(self, command: cmd.FetchDone) -> bool:
-        """Where some of them stand: start, or ask again after a pause.  False: that was not asked here."""
+        """Committed offsets of some of them: start, or ask again after a pause.  False: not requested by this
+        object."""
         if command.number not in self._asked:
             return False
         asked = self._asked.pop(command.number) & self._awaiting_offsets.keys()
@@ -192,7 +193,7 @@ class AssignmentExecutor:
             return True
         if command.error is not None:
             if asked:
-                log.warning("offset-fetch-failed partitions=%d reason=%r: asked again", len(asked), str(command.error))
+                log.warning("offset-fetch-failed partitions=%d reason=%r: retried", len(asked), str(command.error))
                 self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
@@ -211,7 +212,7 @@ class AssignmentExecutor:
         return True
 
     def _start(self, tp: TopicPartition) -> int:
-        """Where to read one from of which nothing is committed."""
+        """The starting position of a partition without a committed offset."""
         return do.BEGINNING if self._limits.new_from_beginning and tp in self._new else UNKNOWN
 
     def _ask(self) -> None:
@@ -228,7 +229,7 @@ class AssignmentExecutor:
             self._share_held()
 
     def close(self) -> None:
-        """The program closes: its listener is not called any more, unless an error has ended the member before."""
+        """The program closes: its listener is not called any more, unless an error ended the member before."""
         if not self._why_ended:
             self.is_closing = True
             self._started.clear()
@@ -236,14 +237,16 @@ class AssignmentExecutor:
     def end(self, error: ZkConsumerError) -> None:
         """An error ends the member.
 
-        The machine still gives back what is this member's: the listener is called about it first, as in a rebalance.
-        What cannot be given back is lost.  (Java's consumer does the same when it is closed after an error.)
+        The machine still releases the partitions of this member: the listener is called about them first, as in a
+        rebalance.  Partitions that cannot be released are lost.  (Java's consumer does the same when it is closed after
+        an error.)
         """
         if not self.is_closing:
             self._why_ended = f"an error ended the member: {error}"
 
     def stopped(self) -> None:
-        """The machine has stopped.  What it did not give back in time is lost, if an error ended the member."""
+        """The machine has stopped.  Partitions that it did not release in time are lost, if an error ended the
+        member."""
         if not self._why_ended:
             return
         if self._then is not None:
@@ -257,20 +260,20 @@ class AssignmentExecutor:
         if lost:
             self._listener.call_partitions_lost(do.CallPartitionsLost(lost))
 
-    # --- what the holder says -----------------------------------------------------------------------------------
+    # --- callbacks of the partition processor -------------------------------------------------------------------
 
     def on_offset_reset(self, event: ev.OffsetReset) -> bool:
-        """A broker does not have what was to be read; said, and so is the answer, where something was committed."""
+        """A broker does not have the committed offset: logs it and the new one, if an offset was committed."""
         tp, stored = event.partition, self._stored.get(event.partition, UNKNOWN)
         if stored < 0:
             return False
-        words = f"partition={tp} stored={stored} is out of range; going on at {event.offset}"
+        words = f"partition={tp} stored={stored} is out of range; continuing at {event.offset}"
         log.warning("offset-reset %s", words)
         self._observing.command_executed(do.LogEvent("WARNING", "offset-reset", words, (tp, stored, event.offset)))
         return True
 
     def drained(self, event: ev.PartitionsDrained) -> None:
-        """These are at rest: on their way out, or to another thread."""
+        """These are drained: they leave this member, or change to another thread."""
         arrived = {tp: position for tp, position in event.positions.items() if tp in self._draining}
         self._draining -= arrived.keys()
         moved = self._moving & arrived.keys()
@@ -286,12 +289,12 @@ class AssignmentExecutor:
         self._advance()
 
     def collected(self, event: ev.PositionsCollected) -> None:
-        """What is consumed of what goes on; what is at rest stands where it came to rest."""
+        """The consumed offsets of running partitions; those of drained ones are known from the drain."""
         positions = {**event.positions, **self._drained}
         self._feed(cev.PositionsReceived({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
 
     def fired(self, what: AssignmentWait) -> None:
-        """It was waited for long enough."""
+        """A wait has reached its deadline."""
         match what:
             case AssignmentWait.DRAIN if self._draining:
                 command = do.ForceDrain(tuple(sorted(self._draining)))
@@ -301,7 +304,7 @@ class AssignmentExecutor:
                 self._ask()
             case AssignmentWait.LISTENER:
                 words = (
-                    f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance goes on without it "
+                    f"call={self._calling} timeout_ms={self._limits.listener_ms}: the rebalance continues without it "
                     "(rebalance.listener.timeout.ms)"
                 )
                 log.warning("listener-timeout member=%s %s", self._listener.member, words)
@@ -311,7 +314,7 @@ class AssignmentExecutor:
                 pass
 
     def listener_returned(self) -> None:
-        """The program's listener came back, in time or not."""
+        """The program's listener has returned, in time or not."""
         self._is_listening = False
         self._wait(AssignmentWait.LISTENER, None)
         if self._listener_calls:
@@ -358,7 +361,7 @@ class AssignmentExecutor:
         return "before_releasing_partitions", lambda: self._before_releasing(partitions)
 
     def _call_listener_then(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
-        """Call the listener, if there is one and it is to be called; whether ``then`` was done already."""
+        """Call the listener, if it exists and must be called; returns whether ``then`` has run already."""
         if self._listener.listener is None or self.is_closing:
             then()
             return True
@@ -403,7 +406,7 @@ class AssignmentExecutor:
             return
         if why != DROP_REASON_RELEASED:
             log.warning(
-                "partitions-lost partitions=%d first=%s: what was read since the last commit comes again",
+                "partitions-lost partitions=%d first=%s: records since the last commit are read again",
                 len(gone),
                 gone[0],
             )
@@ -412,7 +415,7 @@ class AssignmentExecutor:
         self._observing.command_executed(command)
 
     def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """What falls to another thread of ours now is brought to rest, and then moved."""
+        """Drain the partitions that another thread of ours gets, and then move them."""
         movers = [
             tp
             for tp, thread in sorted(threads.items())

@@ -1,4 +1,4 @@
-"""The leader's part: from everybody's metadata to everybody's share.  Pure."""
+"""The leader's task: from the metadata of all members to their assignments.  Pure."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from zkconsumer.wire.consumer_protocol import decode_subscription, encode_assign
 from zkconsumer.wire.schemas.join_group import JoinGroupMember
 
 COOPERATIVE_STICKY = "cooperative-sticky"
-"""The one whose shares are not looked at: it goes by the generations of what members say that they own (KIP-792)."""
+"""The assignor whose assignments are not validated: it uses the generations that members report (KIP-792)."""
 
 
 def select_rebalance_protocol(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
-    """The highest protocol that all assignors have in common.  ``InvalidConfigException``: none, or two of one name."""
+    """The highest protocol that all assignors support.  ``InvalidConfigException``: none, or two with one name."""
     names = [assignor.name for assignor in assignors]
     if not names:
         raise InvalidConfigException("no assignor is given: a member needs at least one")
     if len(set(names)) < len(names):
-        raise InvalidConfigException(f"two assignors have the same name: {', '.join(names)}; leave one of them out")
+        raise InvalidConfigException(f"two assignors have the same name: {', '.join(names)}; remove one of them")
     common = frozenset[RebalanceProtocol].intersection(*(assignor.supported_protocols for assignor in assignors))
     if not common:
         raise InvalidConfigException(
-            f"the assignors {', '.join(names)} have no rebalance protocol in common; give those alone that have"
+            f"the assignors {', '.join(names)} have no rebalance protocol in common; use only assignors that have"
         )
     return max(common, key=lambda protocol: protocol.value)
 
 
 def lookup_assignor(assignors: Sequence[ConsumerPartitionAssignor], name: str, group: str) -> ConsumerPartitionAssignor:
-    """The one that the coordinator chose.  ``AssignorFailed``: it is none of ours."""
+    """The assignor that the coordinator chose.  ``AssignorFailed``: this member does not have it."""
     for assignor in assignors:
         if assignor.name == name:
             return assignor
-    raise AssignorFailed(f"the coordinator of group {group} chose the assignor {name!r}, which is none of ours")
+    raise AssignorFailed(
+        f"the coordinator of group {group} chose the assignor {name!r}, which this member does not have: give all "
+        "members the same assignors"
+    )
 
 
 def read_subscriptions(members: Sequence[JoinGroupMember]) -> dict[str, Subscription]:
-    """What each member wants and has, by member id.  ``MalformedMessage``: somebody's metadata cannot be read."""
+    """The subscription of each member, by member id.  ``MalformedMessage``: the metadata of one cannot be parsed."""
     return {
         member.member_id: replace(
             decode_subscription(member.metadata), group_instance_id=member.group_instance_id
@@ -56,9 +59,10 @@ def perform_assignment(
     subscriptions: Mapping[str, Subscription],
     racks: Mapping[TopicPartition, frozenset[str]],
 ) -> dict[str, bytes]:
-    """Everybody's share in bytes; a member that the assignor left out gets an empty one.
+    """The encoded assignment of each member; one that the assignor omits gets an empty assignment.
 
-    ``AssignorFailed``: it raised, gave to somebody who is no member, or gave away what another still has.
+    ``AssignorFailed``: the assignor raised, assigned to an unknown member, or assigned a partition that another member
+    still owns.
     """
     try:
         assignments = assignor.assign(partitions, subscriptions, racks)
@@ -69,7 +73,7 @@ def perform_assignment(
     unknown_members = sorted(assignments.keys() - subscriptions.keys())
     if unknown_members:
         raise AssignorFailed(
-            f"the assignor {assignor.name} gave partitions to {unknown_members[0]!r}, which is no member"
+            f"the assignor {assignor.name} assigned partitions to {unknown_members[0]!r}, which is not a member"
         )
     if protocol is RebalanceProtocol.COOPERATIVE and assignor.name != COOPERATIVE_STICKY:
         validate_cooperative_assignment(assignor.name, subscriptions, assignments)
@@ -79,7 +83,7 @@ def perform_assignment(
 def validate_cooperative_assignment(
     name: str, subscriptions: Mapping[str, Subscription], assignments: Mapping[str, Assignment]
 ) -> None:
-    """Nothing may go from one member to another in one step: the first one reads it still."""
+    """No partition may change its owner in one step: the first owner still reads it."""
     revoked: set[TopicPartition] = set()
     added: set[TopicPartition] = set()
     for member, subscription in subscriptions.items():
@@ -91,5 +95,5 @@ def validate_cooperative_assignment(
     if both:
         raise AssignorFailed(
             f"the assignor {name} moves {', '.join(map(str, both[:5]))} from one member to another at once, which the "
-            "cooperative protocol forbids: leave it out of this assignment, and the group forms again"
+            "cooperative protocol forbids: omit it from this assignment, and the group rebalances again"
         )

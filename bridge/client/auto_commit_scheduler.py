@@ -1,10 +1,10 @@
-"""Automatic commits: when positions are collected, and for whom.  Pure.
+"""Automatic commits: when positions are collected, and for which commit.  Pure.
 
-Positions are collected for the timer and before partitions are given back.  Questions are answered in their order, so a
-hand-back never takes the answer to an earlier question: what was consumed in between would come again.
+Positions are collected for the timer and before a revocation.  The requests for positions are answered in their order,
+so a revocation never uses the answer to an earlier request: records that were consumed in between would be read again.
 
-A commit that the coordinator refuses because the group rebalances is not kept: it is owed, and positions are collected
-again as soon as a generation is taken up.
+A commit that the coordinator rejects because the group rebalances is not kept.  A new one is due, and positions are
+collected again as soon as the next assignment is applied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkconsumer.errors import ZkConsumerError
 
 
 class AutoCommitScheduler:
-    """Who waits for positions; and the timer of automatic commits."""
+    """The pending requests for positions, and the timer of automatic commits."""
 
     def __init__(self, config: GroupMemberConfig, backoff: ExponentialBackoff, outbox: PendingCommands) -> None:
         self._interval_ms = config.auto_commit_interval_ms
@@ -30,12 +30,12 @@ class AutoCommitScheduler:
         self._waiting: deque[CommitReason] = deque()
         self._is_committing = False
         self._is_owed = False
-        """Whether the last commit was refused because the group rebalanced."""
+        """Whether the last commit was rejected because the group rebalanced."""
         self._failures = 0
         self.next_ms = outbox.now_ms + self._interval_ms
 
     def restart(self) -> None:
-        """A generation was taken up: the interval begins now, unless a commit was due, or refused, before it."""
+        """An assignment was applied: the interval begins now, unless a commit was due, or rejected, before it."""
         now_ms = self._pending_commands.now_ms
         if self._is_owed:
             self.next_ms = now_ms
@@ -43,12 +43,12 @@ class AutoCommitScheduler:
             self.next_ms = now_ms + self._interval_ms
 
     def collect(self, why: CommitReason) -> None:
-        """Ask for positions."""
+        """Request positions."""
         self._waiting.append(why)
         self._pending_commands.add(RequestPositions())
 
     def collect_if_due(self) -> None:
-        """The timer's: one at a time."""
+        """Request positions for the timer: one request at a time."""
         if self._pending_commands.now_ms < self.next_ms or self._is_committing:
             return
         self.next_ms = self._pending_commands.now_ms + self._interval_ms
@@ -56,11 +56,11 @@ class AutoCommitScheduler:
         self.collect(CommitReason.AUTOMATIC)
 
     def collected(self) -> CommitReason | None:
-        """For whom positions have come; None: nobody asked."""
+        """The commit for which positions have arrived; None: there was no request."""
         return self._waiting.popleft() if self._waiting else None
 
     def committed(self, commit: PendingCommit, error: ZkConsumerError | None, refused: CommitErrors) -> None:
-        """What the timer's commit came to: noted, and after a passing reason made again soon."""
+        """The result of the timer's commit: it is logged, and after a transient error the commit is repeated soon."""
         self._is_committing = False
         self._is_owed = isinstance(error, RebalanceInProgressException)
         if self._is_owed or isinstance(error, RetriableCommitFailedException):

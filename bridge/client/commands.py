@@ -1,4 +1,4 @@
-"""What a member of a coordinator's group wants done.  Values only; a list of them is carried out in its order."""
+"""The commands of a member's state machine.  Values only; a list of them is executed in its order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request and say ``Responded`` or ``Failed``, once.
+    """Send a request, and answer with ``Responded`` or ``RequestFailed``, once.
 
-    ``node`` None: to whichever broker has least to do.  ``version_most`` bounds the version that is picked; the highest
-    that both sides know is taken.
+    ``node`` None: to the broker with the fewest pending requests.  ``version_most`` limits the version; the highest one
+    that both sides support is used.
     """
 
     request: RequestId
@@ -30,21 +30,21 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class ConnectCoordinator:
-    """Open the coordinator's own connection (apart from the one that fetches)."""
+    """Open the connection to the coordinator (separate from those that fetch)."""
 
     node: CoordinatorNode
 
 
 @dataclass(frozen=True, slots=True)
 class DisconnectCoordinator:
-    """Close it; what is on its way has ``Failed``."""
+    """Close it; requests in flight fail with ``RequestFailed``."""
 
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class SetMemberTimer:
-    """Say ``TimerFired`` with this kind and deadline once it has passed; takes the place of one of the same kind."""
+    """Submit ``MemberTimerFired`` with this kind and deadline once it has passed; replaces one of the same kind."""
 
     kind: TimerKind
     deadline_ms: int
@@ -52,13 +52,13 @@ class SetMemberTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelMemberTimer:
-    """Nobody waits for this any more."""
+    """Stop this timer."""
 
     kind: TimerKind
 
 
 class Callback(Enum):
-    """What a program, or an assignor, is asked; each answered by ``CallbackDone``."""
+    """The kinds of calls to the program or an assignor; each is answered by ``CallbackDone``."""
 
     REVOKED = "on_partitions_revoked"
     ASSIGNED = "on_partitions_assigned"
@@ -67,7 +67,7 @@ class Callback(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Call the program; heartbeats go on meanwhile."""
+    """Call the program; heartbeats continue meanwhile."""
 
     number: int
     callback: Callback
@@ -76,16 +76,16 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class StopPartitions:
-    """Hand out nothing more of these, before they are committed and given back."""
+    """Stop the delivery of these, before they are committed and released."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class StartPartitions:
-    """These are ours in this generation; where from is asked by ``FetchAsked``.
+    """We own these in this generation; ``FetchAsked`` requests their committed offsets.
 
-    ``new``: those of them that came into being under our eyes (``newcomers``).
+    ``new``: those of them that were created while we were in the group (``new_partitions``).
     """
 
     partitions: frozenset[TopicPartition]
@@ -95,15 +95,15 @@ class StartPartitions:
 
 @dataclass(frozen=True, slots=True)
 class RequestPositions:
-    """Say ``PositionsCollected``, once, for an automatic commit.
+    """Answer with ``PositionsReceived``, once, for an automatic commit.
 
-    After ``StopPartitions`` the positions are those that stay: what the program has in hand then is consumed, or not.
+    After ``StopPartitions`` the positions are final: a record that the program is processing then is consumed, or not.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """What a commit came to: no error, one for all, or one a partition."""
+    """The result of a commit: no error, one for all partitions, or one for each rejected partition."""
 
     number: int
     error: ZkConsumerError | None
@@ -112,7 +112,7 @@ class CommitDone:
 
 @dataclass(frozen=True, slots=True)
 class FetchDone:
-    """What is committed; None for a partition of which nothing is."""
+    """The committed offsets; None for a partition without one."""
 
     number: int
     offsets: Mapping[TopicPartition, Offset | None]
@@ -121,14 +121,14 @@ class FetchDone:
 
 @dataclass(frozen=True, slots=True)
 class NeedMetadata:
-    """Ask for these topics (None: all) and say ``MetadataUpdated``."""
+    """Request the partitions of these topics (None: all) and answer with ``MetadataUpdated``."""
 
     topics: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Raise this out of the program's next call; ``is_fatal``: and out of all that follow."""
+    """Raise this in the program's next call; ``is_fatal``: and in all later ones."""
 
     error: ZkConsumerError
     is_fatal: bool
@@ -136,12 +136,12 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class MemberStopped:
-    """Everything is given back; nothing follows."""
+    """All partitions are released; no more commands follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMemberEvent:
-    """Something to be logged and counted: a word and its fields."""
+    """An event to log and count: its name and its fields."""
 
     name: str
     fields: tuple[tuple[str, Any], ...] = ()

@@ -1,4 +1,4 @@
-"""Commits that somebody waits for, on any thread, and what was said of commits on the wire."""
+"""Blocking commits on any thread, and the results of commits for the metrics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 
 NOT_COMMITTED = CommitFailedException, RebalanceInProgressException, UsageError
-"""After these a commit was certainly not made: the coordinator said so (22, 25, 27 …), or it was never sent."""
+"""After these errors the commit was certainly not made: the coordinator rejected it (22, 25, 27 …), or it was not
+sent."""
 
 
 @dataclass(slots=True)
 class CommitCall:
-    """``refused`` is complete once ``done`` is set.  ``unknown``: what of it may have been committed all the same.
+    """``refused`` is complete once ``done`` is set.  ``unknown``: the partitions that may have been committed although
+    they are in ``refused``.
 
-    ``is_ended``: an error ended the member first, so nothing is known of it.
+    ``is_ended``: an error ended the member first, so the result is unknown.
     """
 
     number: int
@@ -39,7 +41,7 @@ class CommitCall:
 
 
 class CommitCalls:
-    """Those that are waited for, by number."""
+    """The open blocking commits, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,19 +55,19 @@ class CommitCalls:
         *,
         is_retried: bool = True,
     ) -> CommitCall:
-        """One more."""
+        """Start one call."""
         with self._lock:
             self._made += 1
             call = self._open[self._made] = CommitCall(self._made, dict(offsets), metadata or {}, is_retried)
         return call
 
     def give_up(self, call: CommitCall) -> None:
-        """Nobody waits for it any more."""
+        """The caller does not wait for it any longer."""
         with self._lock:
             self._open.pop(call.number, None)
 
     def done(self, command: cmd.CommitDone) -> None:
-        """The machine says what became of one."""
+        """The machine reports the result of one."""
         with self._lock:
             call = self._open.pop(command.number, None)
         if call is None:
@@ -79,7 +81,7 @@ class CommitCalls:
         call.done.set()
 
     def end(self) -> None:
-        """Let everybody go who waits: an error ended the member."""
+        """Wake all waiting callers: an error ended the member."""
         with self._lock:
             calls, self._open = list(self._open.values()), {}
         for call in calls:
@@ -96,7 +98,7 @@ def _not_written(why: Exception) -> CommitFailure:
 def commit_results(
     answer: NetworkAnswer,
 ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaCommitResult]] | None:
-    """What was to be committed, and what became of each; None: it is no answer to a commit."""
+    """The offsets of a commit, and the result for each; None: it is not the answer to a commit."""
     sent, event = answer.sent, answer.event
     if sent is None or sent.api_key != OFFSET_COMMIT.key or not isinstance(event, cev.Responded):
         return None

@@ -1,22 +1,23 @@
-"""Commits of a member: the program's, automatic ones, and the last before partitions are given back.  Pure.
+"""Commits of a member: the program's, automatic ones, and the last before a revocation.  Pure.
 
-    CommitAsked, the timer, a hand-back --> [waiting] --> in flight --> answered: done, refused, or again after a pause
+    CommitAsked, the timer, a revocation --> [waiting] --> in flight --> answered: done, rejected, or retried after a
+    pause
 
-One is in flight at a time, in the order in which they were asked for: a commit that is repeated never overwrites a
-later one.  A commit is sent with the generation of that moment, and its answer judged by it.
+One is in flight at a time, in the order of the requests: a commit that is repeated never overwrites a later one.  A
+commit is sent with the generation of that moment, and its answer is evaluated for that generation.
 
 While the group rebalances (Kafka's coordinator, ``GroupCoordinator.doCommitOffsets``, 0.9 to 4.1):
 
-    PREPARING_REBALANCE    the coordinator waits for members to join and accepts commits of the generation before
-    COMPLETING_REBALANCE   it waits for the leader's assignment and refuses every commit (27; before 2.4 also those of
-                           the generation before, which later releases refuse with 22)
+    PREPARING_REBALANCE    the coordinator waits for members to join and accepts commits of the previous generation
+    COMPLETING_REBALANCE   it waits for the leader's assignment and rejects every commit (27; before 2.4 also those of
+                           the previous generation, which later releases reject with 22)
 
-So a member that keeps partitions while it joins commits until all have joined.  JoinGroup has its own connection
-(``network``), so the answer to a commit may arrive before that to JoinGroup: while JoinGroup is unanswered, 22 and 25
-mean that the generation has ended, and only the answer to JoinGroup says whether this member is in the next one.  What
-is refused meanwhile is committed in the next generation: the last commit of partitions waits here for it, positions of
-automatic commits are collected again, and the program hears ``RebalanceInProgressException``, after which
-``commit_offsets`` tries again.
+So a member that keeps partitions while it joins can commit until all have joined.  JoinGroup has its own connection
+(``network``), so the answer to a commit may arrive before the one to JoinGroup: while JoinGroup is unanswered, 22 and
+25 mean that the generation has ended, and only the answer to JoinGroup shows whether this member is in the next one.
+Commits that are rejected meanwhile are made in the next generation: the last commit of partitions waits here for it,
+positions of automatic commits are collected again, and the program receives ``RebalanceInProgressException``, after
+which ``commit_offsets`` retries.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ from zkconsumer.wire.schemas.offset_commit import (
 )
 
 _OF_A_GENERATION = (ErrorAction.REJOIN, ErrorAction.RESET_MEMBER, ErrorAction.RESET_GENERATION, ErrorAction.FENCED)
-"""What is said of the generation in which a commit was sent (27, 25, 22, 82)."""
+"""Errors about the generation in which a commit was sent (27, 25, 22, 82)."""
 
 WAITING_MAX = 1000
-"""So many commits may wait for their turn; one more is answered at once that it was not made."""
+"""The maximum number of waiting commits; one more fails at once."""
 
 
 class CommitReason(Enum):
-    """Who waits for a commit."""
+    """The origin of a commit."""
 
     REQUESTED = "asked"
     AUTOMATIC = "automatic"
@@ -85,11 +86,11 @@ class PendingCommit:
 CommitErrors: TypeAlias = Mapping[TopicPartition, ZkConsumerError]
 
 CommitCallback: TypeAlias = Callable[[PendingCommit, ZkConsumerError | None, CommitErrors], None]
-"""Told what a commit came to: no error, one for all of it, or one for each partition that was refused."""
+"""Receives the result of a commit: no error, one for the whole commit, or one for each rejected partition."""
 
 
 class CommitQueue:
-    """The commits that wait, the first of them perhaps in flight."""
+    """The waiting commits; the first one may be in flight."""
 
     def __init__(self, member: GroupMemberBase, finished: CommitCallback) -> None:
         self._member = member
@@ -99,31 +100,31 @@ class CommitQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no commit waits."""
         return not self._queue
 
     @property
     def retry_at_ms(self) -> int | None:
-        """When the first of them is tried again, or given up."""
+        """When the first commit is retried, or fails; in ms."""
         if not self._queue or self._is_in_flight:
             return None
         first = self._queue[0]
         return min(first.until_ms, first.retry_at_ms) if first.attempts else first.until_ms
 
     def ask(self, commit: PendingCommit) -> None:
-        """Commit these in their turn."""
+        """Add a commit to the queue."""
         offsets = commit.offsets
         if any(offset.offset < 0 for offset in offsets.values()):
-            error = UsageError("a negative offset cannot be committed: it is that of the next record to read")
+            error = UsageError("a negative offset cannot be committed: commit the offset of the next record to read")
             self._finished(commit, error, {})
         elif len(self._queue) >= WAITING_MAX:
-            self._finished(commit, RetriableCommitFailedException(f"{WAITING_MAX} commits wait already"), {})
+            self._finished(commit, RetriableCommitFailedException(f"{WAITING_MAX} commits are waiting already"), {})
         else:
             commit.asked_in = self._member.generation
             self._queue.append(commit)
 
     def advance(self) -> None:
-        """Send the first one, if that is possible now."""
+        """Send the first commit, if that is possible now."""
         member = self._member
         while self._queue and not self._is_in_flight:
             first = self._queue[0]
@@ -147,32 +148,32 @@ class CommitQueue:
                 self._send(first)
 
     def give_up(self, why: str) -> None:
-        """Nobody waits any longer."""
+        """Fail all waiting commits."""
         self._member.pending_commands.give_up(RequestKind.OFFSET_COMMIT)
         self._is_in_flight = False
         while self._queue:
             self._done(RetriableCommitFailedException(why))
 
     def exclude(self, number: int, partitions: frozenset[TopicPartition]) -> None:
-        """Do not commit these with the hand-back of this number, if it was not sent yet: other members have them."""
+        """Do not commit these with the revocation of this number, if it was not sent yet: other members own them."""
         for index, commit in enumerate(self._queue):
             is_sent = index == 0 and self._is_in_flight
             if commit.why is CommitReason.REVOCATION and commit.number == number and not is_sent:
                 commit.offsets = {tp: at for tp, at in commit.offsets.items() if tp not in partitions}
 
     def _waits_for_generation(self, commit: PendingCommit) -> bool:
-        """Whether it is refused now, and may be accepted in the generation that this member is joining."""
+        """Whether it would be rejected now, and may be accepted in the generation that this member is joining."""
         member = self._member
         if commit.why is not CommitReason.REVOCATION:
             return False
         if member.step is JoinStep.COMPLETING and commit.asked_in != member.generation:
-            return True  # until it is known what of it other members have by now (``leave_out``)
+            return True  # until it is known which of its partitions other members own by now (``exclude``)
         if not member.awaits_generation:
             return False
         return member.state is MemberState.COMPLETING_REBALANCE or commit.refused_in == member.generation
 
     def _not_in_group(self, commit: PendingCommit) -> ZkConsumerError | None:
-        """Why a commit would be refused, if that is known beforehand."""
+        """Why a commit would be rejected, if that is known in advance."""
         member = self._member
         if not member.has_auto_assigned_partitions or member.state is MemberState.STABLE:
             return None
@@ -189,12 +190,12 @@ class CommitQueue:
 
     def _too_late(self) -> ZkConsumerError:
         return RetriableCommitFailedException(
-            f"the coordinator of group {self._member.config.group_id} did not take the commit in time"
+            f"the coordinator of group {self._member.config.group_id} did not accept the commit in time"
         )
 
     def _send(self, commit: PendingCommit) -> None:
         member = self._member
-        assert member.coordinator_discovery.coordinator is not None, "a commit is sent when the coordinator is known"
+        assert member.coordinator_discovery.coordinator is not None, "a commit needs a known coordinator"
         is_member = member.has_auto_assigned_partitions
         generation = member.generation if is_member else NO_GENERATION
         body = _request(member.config.group_id, generation, commit.offsets)
@@ -213,7 +214,7 @@ class CommitQueue:
     # --- answers --------------------------------------------------------------------------------------------------
 
     def answered(self, sent: SentRequest, body: OffsetCommitResponse) -> None:
-        """The coordinator's answer to the one in flight."""
+        """Process the coordinator's answer to the commit in flight."""
         self._is_in_flight = False
         member = self._member
         refused: dict[TopicPartition, ZkConsumerError] = {}
@@ -233,12 +234,12 @@ class CommitQueue:
                 refused[tp] = error
         if missing:
             some = min(missing)
-            self._done(BrokerUnreachable(f"the coordinator did not say what became of the commit of {some}"))
+            self._done(BrokerUnreachable(f"the coordinator did not report the result of the commit of {some}"))
         else:
             self._done(None, refused)
 
     def _react(self, sent: SentRequest, what: ErrorAction, code: int, error: ZkConsumerError) -> None:
-        """An error of one partition that is one of the whole commit."""
+        """An error of one partition that applies to the whole commit."""
         member = self._member
         is_unchanged = sent.generation == member.generation or not member.has_auto_assigned_partitions
         if what in _OF_A_GENERATION and self._is_in_next_generation(sent, what):
@@ -272,7 +273,7 @@ class CommitQueue:
             return False
         if sent.generation != member.generation:
             return True
-        # Of another instance with our id the answer to JoinGroup says nothing new.
+        # With error 82 another instance has our id; the answer to JoinGroup adds no information.
         return what is not ErrorAction.FENCED and member.state is MemberState.PREPARING_REBALANCE
 
     def _refused_in(self, generation: Generation, error: ZkConsumerError) -> None:
@@ -287,7 +288,7 @@ class CommitQueue:
         return error
 
     def failed(self, event: RequestFailed) -> None:
-        """The one in flight has no answer."""
+        """The commit in flight has no answer."""
         self._is_in_flight = False
         error = error_without_answer(event, self._member.config.group_id, RequestKind.OFFSET_COMMIT)
         if event.error is not None or event.failure is Failure.UNSUPPORTED:

@@ -1,8 +1,8 @@
-"""The settings of a member of a coordinator's group: Kafka's keys, ranges and defaults (those of 3.x).
+"""The settings of a member of a coordinator group: Kafka's keys, ranges and defaults (those of 3.x).
 
-``GroupMemberConfig`` is what the group needs to know.  ``CoordinatorConsumerConfig`` is the whole configuration of such
-a member: the old consumer's settings, in the old spelling and in Kafka's own, and the group's.  Pure but for the
-reading of a file.
+``GroupMemberConfig`` has the settings of the group.  ``CoordinatorConsumerConfig`` is the complete configuration of
+such a member: the Scala consumer's settings, under their old keys and under Kafka's, and those of the group.  Pure,
+except that it reads files.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from zkconsumer.config_def import (
 from zkconsumer.errors import InvalidConfigException
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS = 5000
-"""How much longer than the rebalance may last the answer to JoinGroup is waited for (``AbstractCoordinator``)."""
+"""The time in addition to the rebalance timeout for the answer to JoinGroup (``AbstractCoordinator``)."""
 
 INSTANCE_ID_CHARS_MAX = 249
 
 
 def _check_instance_id(given: str) -> str:
-    """A static member's name, as ``JoinGroupRequest.validateGroupInstanceId`` checks it (2.3)."""
+    """The id of a static member, as ``JoinGroupRequest.validateGroupInstanceId`` checks it (2.3)."""
     if given in ("", ".", "..") or not re.fullmatch(r"[a-zA-Z0-9._-]+", given):
-        raise ValueError("it is made of letters, digits, '.', '_' and '-' of ASCII, and is not '.' or '..'")
+        raise ValueError("use letters, digits, '.', '_' and '-' of ASCII, and neither '.' nor '..'")
     if len(given) > INSTANCE_ID_CHARS_MAX:
-        raise ValueError(f"it has {len(given)} characters, and {INSTANCE_ID_CHARS_MAX} are the most")
+        raise ValueError(f"it has {len(given)} characters, the maximum is {INSTANCE_ID_CHARS_MAX}")
     return given
 
 
 def _rack() -> Setting[str | None]:
-    """``client.rack``; nothing is none, as in Kafka."""
+    """``client.rack``; an empty text is None, as in Kafka."""
     made = optional_text(
         "client.rack",
-        "Where this member runs; the leader's assignor may go by it (3.5). A leader that has one lets the "
-        "group form anew when replicas move to other racks. Records are fetched from leaders, in whatever rack.",
+        "The rack of this member; the leader's assignor may use it (3.5). A leader with a rack starts a rebalance "
+        "when replicas move to other racks. Records are fetched from leaders, in any rack.",
         lambda given: given,
         "any text",
     )
@@ -61,7 +61,7 @@ def _rack() -> Setting[str | None]:
 
 
 class MemberSettings(SettingsTable):
-    """What only a member of a coordinator's group has."""
+    """The settings that only a member of a coordinator group has."""
 
     __slots__ = ()
 
@@ -69,8 +69,8 @@ class MemberSettings(SettingsTable):
 
     group_instance_id = optional_text(
         "group.instance.id",
-        "Makes this a static member (2.3): it may go and come back within `session.timeout.ms` without a rebalance, "
-        "and never leaves by itself. No two members of a group may have the same.",
+        "Makes this a static member (2.3): it may restart within `session.timeout.ms` without a rebalance, "
+        "and does not leave the group when it is closed. Each member of a group needs a different value.",
         _check_instance_id,
         f"letters, digits, '.', '_' and '-' of ASCII; at most {INSTANCE_ID_CHARS_MAX}",
     )
@@ -78,17 +78,17 @@ class MemberSettings(SettingsTable):
     session_timeout_ms = integer(
         "session.timeout.ms",
         45_000,
-        "How long the coordinator waits for a silent member before it gives its partitions to the others. This member "
-        "stops handing out messages after two thirds of it. Brokers have limits: `group.min.session.timeout.ms` and "
-        "`group.max.session.timeout.ms`.",
+        "How long the coordinator waits for a heartbeat before it gives the member's partitions to others. This member "
+        "stops the delivery of messages after two thirds of it. Brokers have limits: `group.min.session.timeout.ms` "
+        "and `group.max.session.timeout.ms`.",
         unit="ms",
         low=1,
     )
     heartbeat_interval_ms = integer(
         "heartbeat.interval.ms",
         3000,
-        "How often the coordinator is told that this member lives, and asked whether the group forms anew. Less than "
-        "`session.timeout.ms`, a third of it at most to be safe.",
+        "How often the member sends a heartbeat, whose answer reports a rebalance. Less than "
+        "`session.timeout.ms`; a third of it or less is safe.",
         unit="ms",
         low=1,
     )
@@ -96,8 +96,8 @@ class MemberSettings(SettingsTable):
         "max.poll.interval.ms",
         300_000,
         "How long the program may work on a record before it asks its stream for the next one. After that this member "
-        "leaves the group, and its partitions go to others; it joins again when the program asks on ([how it is "
-        "counted](#maxpollintervalms)). It is also how long the others wait for this member when the group forms anew "
+        "leaves the group, and its partitions go to others; it joins again when the program asks for the next record "
+        "([how it is counted](#maxpollintervalms)). It is also how long the others wait for this member in a rebalance "
         "(brokers from 0.10.1 on; older ones wait for `session.timeout.ms`).",
         unit="ms",
         low=1,
@@ -108,17 +108,17 @@ class MemberSettings(SettingsTable):
     default_api_timeout_ms = integer(
         "default.api.timeout.ms",
         60_000,
-        "How long a commit that is waited for, and a question for committed offsets, are tried again.",
+        "How long a blocking commit, and a request for committed offsets, are retried.",
         unit="ms",
         low=1,
     )
     retry_backoff_ms = integer(
         "retry.backoff.ms",
         100,
-        "The pause before something that failed is tried again; it doubles each time.",
+        "The pause before a failed request is retried; it doubles each time.",
         unit="ms",
     )
-    retry_backoff_max_ms = integer("retry.backoff.max.ms", 1000, "The longest such pause.", unit="ms")
+    retry_backoff_max_ms = integer("retry.backoff.max.ms", 1000, "The maximum of this pause.", unit="ms")
 
     @staticmethod
     def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
@@ -128,12 +128,12 @@ class MemberSettings(SettingsTable):
             return []
         return [
             f"heartbeat.interval.ms={beat}: must be less than session.timeout.ms={session}, or the coordinator would "
-            "drop this member between two heartbeats; lower it, to a third of the other at most"
+            "remove this member between two heartbeats; lower it, to a third of the other at most"
         ]  # fmt: skip
 
 
 class SharedSettings(SettingsTable):
-    """What the old consumer has too, under this key or another."""
+    """The settings that the Scala consumer has too, under this key or another."""
 
     __slots__ = ()
 
@@ -142,15 +142,15 @@ class SharedSettings(SettingsTable):
     group_id = text(
         "group.id",
         ...,
-        "The group: its members share the partitions.",
+        "The group: its partitions are divided among its members.",
         check_group_id,
         "letters, digits, '.', '_' and '-' of ASCII; not empty",
     )
     enable_auto_commit = boolean(
         "enable.auto.commit",
         True,
-        "Whether offsets are committed every `auto.commit.interval.ms`, before partitions are given back and at the "
-        "end.",
+        "Whether offsets are committed every `auto.commit.interval.ms`, before partitions are revoked, and when the "
+        "connector is closed.",
     )
     auto_commit_interval_ms = integer(
         "auto.commit.interval.ms", 5000, "The time between two automatic commits.", unit="ms"
@@ -158,7 +158,7 @@ class SharedSettings(SettingsTable):
 
 
 class TranslatedSettings(SettingsTable):
-    """Settings of the old consumer that take Kafka's own words as well, or follow from Kafka's own settings."""
+    """Settings of the Scala consumer that also accept Kafka's values, or depend on Kafka's own settings."""
 
     __slots__ = ()
 
@@ -169,8 +169,8 @@ class TranslatedSettings(SettingsTable):
     socket_timeout_ms = integer(
         "socket.timeout.ms",
         SameAsSetting("request.timeout.ms"),
-        "How long a broker may take to accept a connection, and to answer what is not a question to the coordinator. "
-        "At least `fetch.wait.max.ms`.",
+        "How long a broker may take to accept a connection, and to answer requests other than those to the "
+        "coordinator. At least `fetch.wait.max.ms`.",
         unit="ms",
         low=1,
     )
@@ -182,8 +182,8 @@ class TranslatedSettings(SettingsTable):
         if ours == theirs or not {"socket.timeout.ms", "request.timeout.ms"} <= given:
             return []
         return [
-            f"socket.timeout.ms={ours} and request.timeout.ms={theirs}: both say how long a broker may take to answer, "
-            "and disagree; leave one of them out"
+            f"socket.timeout.ms={ours} and request.timeout.ms={theirs}: both are the time that a broker may take to "
+            "answer, and they differ; remove one of them"
         ]
 
 
@@ -191,14 +191,15 @@ REQUIRED_KEYS = frozenset({"group.id", "bootstrap.servers"})
 
 
 class CoordinatorConsumerConfig(MemberSettings, TranslatedSettings, ConsumerConfig):
-    """The configuration of a member of a coordinator's group: a file of the old consumer, or of a modern program.
+    """The configuration of a member of a coordinator group: from a file of the Scala consumer, or of a Java consumer.
 
-    ``ConsumerConfig`` in all but this: ``bootstrap.servers`` must be given, and ``zookeeper.connect`` need not be.
-    Kafka's own keys mean what they mean to Kafka's consumer, be it under a key of the old consumer
-    (``enable.auto.commit`` is ``auto.commit.enable``) or as settings of the group (``session.timeout.ms``).  What would
-    change the meaning and cannot be done is an error, and so are two spellings of one setting that disagree.  A key
-    that is not set has the old consumer's default where the old consumer has the key (``auto.commit.interval.ms`` is
-    60000), else that of Kafka 3.0: ``migration_docs/reference/coordinator-config.md`` has both for each key.
+    Like ``ConsumerConfig``, except that ``bootstrap.servers`` is required and ``zookeeper.connect`` is not.
+    Kafka's own keys have the meaning that they have for Kafka's consumer: each sets a key of the Scala consumer
+    (``enable.auto.commit`` is ``auto.commit.enable``) or a setting of the group (``session.timeout.ms``).  A key that
+    would change the meaning and is not supported is an error, and so are two keys of one setting with different values.
+    A key that is not set has the Scala consumer's default where the Scala consumer has the key
+    (``auto.commit.interval.ms`` is 60000), else that of Kafka 3.0: ``migration_docs/reference/coordinator-config.md``
+    has both for each key.
     """
 
     __slots__ = ()
@@ -230,7 +231,7 @@ class CoordinatorConsumerConfig(MemberSettings, TranslatedSettings, ConsumerConf
 
 
 MEMBER_SETTINGS = settings_of([MemberSettings])
-"""Key -> setting of what only a member of a coordinator's group has, in the order of the table."""
+"""Key -> setting that only a member of a coordinator group has, in the order of the table."""
 
 GROUP_SETTINGS = settings_of([SharedSettings, MemberSettings])
 """Key -> setting of the group, in the order of the tables."""
@@ -243,26 +244,26 @@ SCALA_CONSUMER_KEYS = MappingProxyType(
         "auto.commit.interval.ms": "auto.commit.interval.ms",
     }
 )
-"""What both know: key -> the old consumer's key, which says it."""
+"""Kafka's key -> the Scala consumer's key of the same setting."""
 
 
 class GroupMemberConfig(SharedSettings, MemberSettings):
     """The settings of one member: ``GroupMemberConfig({"group.id": "g", "session.timeout.ms": 10_000})``.
 
-    Numbers and booleans are taken as such or as text.  Raises ``InvalidConfigException`` with a line for each problem.
+    Numbers and booleans may be given as text.  Raises ``InvalidConfigException`` with a line for each problem.
     """
 
     __slots__ = ("values",)
 
     def __init__(self, given: Mapping[str, object]) -> None:
         values: dict[str, Any] = {}
-        problems = [f"{key} is not known: leave it out" for key in given if key not in GROUP_SETTINGS]
+        problems = [f"{key} is not known: remove it" for key in given if key not in GROUP_SETTINGS]
         for key, setting in GROUP_SETTINGS.items():
             raw = given.get(key)
             values[key] = default_of(setting, values)
             if raw is None:
                 if setting.default is ...:
-                    problems.append(f"{key} is missing: it must be given; allowed is {setting.allowed}")
+                    problems.append(f"{key} is missing: set it; allowed is {setting.allowed}")
                 continue
             try:
                 values[key] = setting.parse(raw.strip(JAVA_BLANKS) if isinstance(raw, str) else raw)
@@ -275,10 +276,10 @@ class GroupMemberConfig(SharedSettings, MemberSettings):
 
     @property
     def join_group_timeout_ms(self) -> int:
-        """How long the answer to JoinGroup is waited for: it comes when everybody has joined."""
+        """How long the member waits for the answer to JoinGroup, which arrives when all members have joined; in ms."""
         return max(self.request_timeout_ms, self.max_poll_interval_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS)
 
     @property
     def is_dynamic_member(self) -> bool:
-        """Whether the member has no name of its own, and leaves when it goes."""
+        """Whether the member has no ``group.instance.id``, so that it leaves the group when it is closed."""
         return self.group_instance_id is None

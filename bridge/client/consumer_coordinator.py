@@ -1,16 +1,17 @@
-r"""A member of a consumer group: the door of the whole machine, and how it leaves.  Pure.
+r"""A member of a consumer group: the entry point of the whole machine, and how the member leaves.  Pure.
 
-    handle(event, now_ms) --> hear: one machine changes --> advance: what is possible now --> commands, timers
+    handle(event, now_ms) --> dispatch to one part --> _advance: run every step that is possible now --> commands,
+    timers
 
-      discovery x membership                   what hangs on it
-      coordinator_lookup                       commits, fetches: questions to the coordinator
-      group_member: heartbeats, leaving        positions: automatic commits
-      abstract_coordinator: join, sync         hand_back: stop, commit, call
-      consumer_rebalance: give back, take up   leadership: what was divided, by what there was then
-                                               subscription_state: topics, assignment, metadata
+      discovery and membership                     what depends on them
+      coordinator_discovery                        commit_queue, offset_fetches: requests to the coordinator
+      group_member: heartbeats, leaving            auto_commit_scheduler: automatic commits
+      abstract_coordinator: join, sync             revocation: stop, commit, callback
+      consumer_rebalance: revoke, apply            leadership: the computed assignment and its input
+                                                   subscription_state: topics, assignment, metadata
 
-Callbacks of the program are commands (``Invoke``) with an answer (``CallbackDone``): heartbeats go on meanwhile.  A
-timer says only that it is time to look; what is due follows from the clock.
+Callbacks of the program are commands (``Invoke``) with an answer (``CallbackDone``): heartbeats continue meanwhile.  A
+timer only causes another ``_advance``; the clock decides what is due.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from zkconsumer.types import TopicPartition
 
 
 class ConsumerCoordinator(ConsumerRebalance):
-    """One member of one consumer group, without the world.
+    """The state machine of one member of one consumer group; it does no I/O.
 
-    ``assignors``: the best first; their highest common protocol is spoken.  ``uniform`` gives numbers from 0 to 1 for
-    the jitter of pauses.  Raises ``InvalidConfigException`` when the assignors do not go together.
+    ``assignors``: in order of preference; their highest common protocol is used.  ``uniform`` returns numbers from 0 to
+    1 for the jitter of pauses.  Raises ``InvalidConfigException`` when the assignors have no common protocol.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class ConsumerCoordinator(ConsumerRebalance):
         self._has_left = False
         self._close_until_ms: int | None = None
 
-    # --- the door -------------------------------------------------------------------------------------------------
+    # --- the entry point ------------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
-        """Take one event in; give back what must now be done, in order.  ``now_ms`` never goes back."""
+        """Process one event; returns the commands to execute, in order.  ``now_ms`` never decreases."""
         self.pending_commands.now_ms = now_ms
         if self.exit is Exit.STOPPED:
             self._handle_event_after_stop(event)
@@ -163,7 +164,7 @@ class ConsumerCoordinator(ConsumerRebalance):
 
     def _collected(self, offsets: Mapping[TopicPartition, ev.Offset]) -> None:
         if self.has_auto_assigned_partitions:
-            # What was lost meanwhile may be somebody else's, who is further.
+            # Another member may own a partition that was lost meanwhile, and may have committed a larger offset.
             offsets = {tp: offset for tp, offset in offsets.items() if tp in self.assigned}
         match self.auto_commit.collected():
             case CommitReason.AUTOMATIC:
@@ -179,7 +180,7 @@ class ConsumerCoordinator(ConsumerRebalance):
     # --- what is possible now -------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Until there is nothing to do: the end of one thing (a commit) may be what another waits for (a hand-back)."""
+        """Repeat until no step is possible: the end of one step (a commit) may enable another one (a revocation)."""
         before = None
         while before != self._progress() and self.exit is not Exit.STOPPED:
             before = self._progress()
@@ -194,7 +195,7 @@ class ConsumerCoordinator(ConsumerRebalance):
                 self._advance_exit()
 
     def _progress(self) -> tuple[object, ...]:
-        # Of a hand-back of nothing nothing is said: its step alone tells that it is through.
+        # The revocation of an empty set emits no command: only its step shows that it has ended.
         handing = None if self.revocation is None else self.revocation.step
         return self.step, self.state, self.exit, self.pending_commands.command_count, handing
 
@@ -234,7 +235,7 @@ class ConsumerCoordinator(ConsumerRebalance):
     # --- leaving --------------------------------------------------------------------------------------------------
 
     def _advance_exit(self) -> None:
-        """Give back, leave, and then either rest or stop; a callback that runs is waited for first."""
+        """Revoke, leave, and then become idle or stop; a running callback is waited for first."""
         is_late = self._close_until_ms is not None and self.pending_commands.now_ms >= self._close_until_ms
         if not self._has_left and (self._revoke_all() or is_late):
             self._has_left = True
@@ -257,10 +258,10 @@ class ConsumerCoordinator(ConsumerRebalance):
             self._stop()
 
     def _revoke_all(self) -> bool:
-        """Whether everything is given back.
+        """Whether all partitions are revoked.
 
-        JoinGroup and SyncGroup that are on their way are given up behind the last commit: where the generation before
-        ends first, that commit is accepted in the next one alone.
+        JoinGroup and SyncGroup requests in flight are abandoned only after the last commit: when the previous
+        generation ends first, the coordinator accepts that commit only in the next one.
         """
         if self.step is JoinStep.PREPARING and not self.on_join_prepare():
             return False
@@ -279,9 +280,9 @@ class ConsumerCoordinator(ConsumerRebalance):
         return True
 
     def _skip_assignment(self) -> bool:
-        """Whether nothing more is to be done about the share of this generation.
+        """Whether the assignment of this generation needs no further action.
 
-        What was given back since before this generation is not taken up again; only its commit is made in it.
+        Partitions that were revoked before this generation are not applied again; only their commit is sent in it.
         """
         if self.is_applying_assignment or self.revocation is None:
             return self.on_join_complete(self.assignment_bytes)

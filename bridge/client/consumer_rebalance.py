@@ -1,11 +1,11 @@
-r"""What a consumer does when its group forms anew: divide, give back, take up.  Pure.
+r"""What a consumer does in a rebalance: compute the assignment, revoke, apply.  Pure.
 
-    on_join_prepare      eager: give everything back    cooperative: only what is not subscribed to any more
-    on_leader_elected    divide what anybody subscribes to, and watch it from then on
-    on_join_complete     give back what is not ours any more (cooperative), call the program, begin to read
+    on_join_prepare      eager: revoke all partitions    cooperative: only those of topics that are no longer subscribed
+    on_leader_elected    compute the assignment of all subscribed topics, and watch these topics from then on
+    on_join_complete     revoke partitions that are no longer ours (cooperative), call the program, begin to read
 
-What is given back is stopped, committed and told to the program in this order (``revocation``).  When the generation is
-lost it belongs to others by now: it is told as lost, and not committed.
+A revocation stops a partition, commits it and calls the program, in this order (``revocation``).  When the generation
+is lost, other members own the partitions by now: the program receives them as lost, and they are not committed.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtoco
 REVOKED_REASON = "need to revoke partitions and re-join"
 
 INVALID_ASSIGNMENTS_MAX = 3
-"""How often in a row a share with topics that are not subscribed to is answered by joining again."""
+"""How many times in a row the member rejoins because its assignment has topics that it does not subscribe to."""
 
 
 class Exit(Enum):
-    """Whether the member is on its way out."""
+    """Whether the member leaves the group, and why."""
 
     NONE = "none"
     UNSUBSCRIBING = "unsubscribing"
@@ -59,7 +59,7 @@ class Exit(Enum):
 
 @dataclass(slots=True)
 class _PendingAssignment:
-    """A share that is being taken up: what of it is new, and the callback that is told of it once it was called."""
+    """An assignment that is being applied: its new partitions, and the callback about them once it was called."""
 
     assignment: Assignment
     assignor: ConsumerPartitionAssignor
@@ -70,7 +70,7 @@ class _PendingAssignment:
 
 
 class ConsumerRebalance(AbstractCoordinator):
-    """A member that reads partitions; what happens to it comes through ``ConsumerCoordinator``."""
+    """A member that reads partitions; its events arrive through ``ConsumerCoordinator``."""
 
     def __init__(
         self, config: GroupMemberConfig, assignors: Sequence[ConsumerPartitionAssignor], uniform: Uniform, now_ms: int
@@ -89,8 +89,8 @@ class ConsumerRebalance(AbstractCoordinator):
         self._owned_at_join_in: int | None = None
         """Generation in which a static member last sent JoinGroup and owned partitions, until an assignment keeps all.
 
-        The assignment that follows may leave partitions without an owner, because this member is to revoke them and to
-        join once more.  The coordinator gives a static member that lost its generation before that the same one again.
+        The next assignment may leave partitions without an owner, because this member must revoke them and join once
+        more.  If a static member loses its generation before that, the coordinator returns the same assignment to it.
         """
         self._shares_refused = 0
         self.revocation: PartitionRevocation | None = None
@@ -98,12 +98,12 @@ class ConsumerRebalance(AbstractCoordinator):
 
     @staticmethod
     def protocol_of(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
-        """What members do with what they have, if they offer these.  ``InvalidConfigException``: they do not agree."""
+        """The rebalance protocol of these assignors.  ``InvalidConfigException``: they have no common one."""
         return select_rebalance_protocol(assignors)
 
     @property
     def is_eager(self) -> bool:
-        """Whether all is given back before this member joins again."""
+        """Whether all partitions are revoked before this member joins again."""
         return self.protocol is RebalanceProtocol.EAGER
 
     def set_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
@@ -114,12 +114,12 @@ class ConsumerRebalance(AbstractCoordinator):
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """What this member reads, or is about to give back."""
+        """The partitions that this member reads, or is about to revoke."""
         return self.subscriptions.assigned
 
     @property
     def commits_while_joining(self) -> bool:
-        """See ``GroupMemberBase``: where it kept partitions, as by a cooperative protocol."""
+        """See ``GroupMemberBase``: true where it kept partitions during the join (cooperative protocol)."""
         return super().commits_while_joining and bool(self.assigned)
 
     @property
@@ -137,7 +137,7 @@ class ConsumerRebalance(AbstractCoordinator):
         return self.subscriptions.has_auto_assigned_partitions and self.exit is Exit.NONE
 
     def metadata(self) -> Sequence[JoinGroupProtocol]:
-        """Our subscription, once for each assignor: each may say something of its own."""
+        """Our subscription, once for each assignor, because each one may add its own user data."""
         topics = self.subscriptions.topics or frozenset()
         self.joined_topics = topics
         self.leadership.metadata_until_ms = None
@@ -161,7 +161,8 @@ class ConsumerRebalance(AbstractCoordinator):
         ]
 
     def check_for_changes(self) -> None:
-        """What the leader has divided may not be what there is now, nor what we joined with what we want now."""
+        """Rejoin when the partitions differ from those that the leader assigned, or the subscription from the
+        joined."""
         if self.leadership.is_outdated:
             self.request_rejoin_if_necessary("cached metadata has changed")
         if self.joined_topics is not None and self.joined_topics != self.subscriptions.topics:
@@ -172,20 +173,20 @@ class ConsumerRebalance(AbstractCoordinator):
     def on_leader_elected(
         self, protocol: str, members: Sequence[JoinGroupMember], *, skip_assignment: bool
     ) -> Mapping[str, bytes] | None:
-        """Divide what all members together subscribe to; wait until all of it is known."""
+        """Compute the assignment of all topics of all members; None until their partitions are known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
         return self.leadership.divide(
             assignor, members, self.protocol_of_assignor(assignor), skip_assignment=skip_assignment
         )
 
     def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
-        """By which protocol what this one divides is handed over."""
+        """The rebalance protocol by which partitions of this assignor's assignments change their owner."""
         return self.protocol
 
-    # --- giving back ------------------------------------------------------------------------------------------------
+    # --- revocation -------------------------------------------------------------------------------------------------
 
     def on_join_prepare(self) -> bool:
-        """Give back what may not be kept while the group forms anew; whether that is through."""
+        """Revoke the partitions that may not be kept during the rebalance; returns whether that is done."""
         if self.generation.is_lost:
             self.new_partitions.forget()
         if self.revocation is None:
@@ -205,9 +206,9 @@ class ConsumerRebalance(AbstractCoordinator):
     def new_revocation(
         self, partitions: frozenset[TopicPartition], until_ms: int | None = None, *, has_moved: bool = False
     ) -> PartitionRevocation:
-        """Stop, commit and tell; in as much time as the others wait for us, unless there is less.
+        """Stop, commit and call the program; within the rebalance timeout, or ``until_ms`` if that is earlier.
 
-        ``has_moved``: somebody else has them already.
+        ``has_moved``: another member owns them already.
         """
         is_leaving = self.exit is not Exit.NONE
         return PartitionRevocation(
@@ -218,9 +219,9 @@ class ConsumerRebalance(AbstractCoordinator):
         )  # fmt: skip
 
     def on_revoked(self) -> None:
-        """What was handed back is not ours any more."""
+        """The partitions of the revocation are no longer ours."""
         done, self.revocation = self.revocation, None
-        assert done is not None, "a hand-back ends once"
+        assert done is not None, "a revocation ends once"
         self.subscriptions.assigned -= done.partitions
         if not self.assigned:
             self._owned_generation = NO_GENERATION
@@ -234,21 +235,21 @@ class ConsumerRebalance(AbstractCoordinator):
             self.raise_to_program(told)
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
-        """See ``GroupMemberBase``.  What is lost is stopped now: a callback, or an answer, may be waited for."""
+        """See ``GroupMemberBase``.  Stops lost partitions now: a callback, or an answer, may still be pending."""
         if self.assigned and self.step is not JoinStep.IDLE:
             self.pending_commands.add(StopPartitions(self.assigned))
         super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)
 
     def end(self, error: ZkConsumerError) -> None:
-        """See ``AbstractCoordinator``; what was ours is somebody else's."""
+        """See ``AbstractCoordinator``; other members own our partitions now."""
         if self.assigned:
             self.pending_commands.add(StopPartitions(self.assigned))
         super().end(error)
 
-    # --- taking up --------------------------------------------------------------------------------------------------
+    # --- assignment -------------------------------------------------------------------------------------------------
 
     def on_join_complete(self, assignment: bytes) -> bool:
-        """Take our share up: first give back what is not in it any more, then tell the program what is new."""
+        """Apply our assignment: first revoke partitions that are not in it, then call the program for the new ones."""
         if self._taking_up is None:
             self._taking_up = self._begin_taking_up(assignment)
             if self._taking_up is None:
@@ -293,14 +294,15 @@ class ConsumerRebalance(AbstractCoordinator):
         elif self.assigned:
             self._owned_at_join_in = None
         elif self._owned_at_join_in is not None and self.generation.generation_id <= self._owned_at_join_in + 1:
-            # What this member owned then was lost, and with it the wish to join once more.
+            # The member lost the partitions of that generation, and with them the request to join once more.
             self.request_rejoin(REVOKED_REASON)
         return _PendingAssignment(assignment, assignor)
 
     def _refuse_share(self, strangers: Sequence[str]) -> None:
-        """No stream reads these topics, so they may not be ours: join again, for the subscription may have changed.
+        """No stream reads these topics, so this member cannot own them: rejoin, since the subscription may have
+        changed.
 
-        A leader that gives us such topics again and again is wrong; each attempt makes the whole group rebalance.
+        A leader that assigns such topics repeatedly has a defect; each attempt makes the whole group rebalance.
         """
         self._shares_refused += 1
         self.pending_commands.log_event(
@@ -311,39 +313,39 @@ class ConsumerRebalance(AbstractCoordinator):
             return
         self._shares_refused = 0
         raise AssignorFailed(
-            f"the leader of group {self.config.group_id} gave this member the topics {strangers}, to which it does not "
-            f"subscribe, {INVALID_ASSIGNMENTS_MAX} times in a row: correct the assignor "
+            f"the leader of group {self.config.group_id} assigned the topics {strangers} to this member, which does "
+            f"not subscribe to them, {INVALID_ASSIGNMENTS_MAX} times in a row: correct the assignor "
             f"{self.generation.protocol_name} of the "
-            "member that leads"
+            "leader"
         )
 
     @property
     def is_applying_assignment(self) -> bool:
-        """Whether ``on_join_complete`` has begun and is not through."""
+        """Whether ``on_join_complete`` has begun and is not done."""
         return self._taking_up is not None
 
     def partitions_already_transferred(self, data: bytes) -> frozenset[TopicPartition]:
-        """What of ours other members have by this share of the generation that we are in."""
+        """Our partitions that other members own already by this assignment of the current generation."""
         assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
         if not self.transfers_immediately(assignor):
             return frozenset()
         return self.assigned - frozenset(decode_assignment(data).partitions)
 
     def transfers_immediately(self, assignor: ConsumerPartitionAssignor) -> bool:
-        """Whether what is not ours any more in this generation is somebody else's already.
+        """Whether partitions that are not ours in this generation belong to another member already.
 
-        By an eager protocol it was given back before; by a cooperative one nobody has it until we have given it back.
+        With an eager protocol they were revoked before; with a cooperative one they have no owner until we revoke them.
         """
         return False
 
     def _take_up(self, taking_up: _PendingAssignment) -> bool:
-        """The share is ours now; whether it still is."""
+        """We own the assigned partitions now; returns whether that is still so."""
         if self.generation.is_lost or self.exit is not Exit.NONE:
             return False
         generation = self.generation.generation_id
         try:
             taking_up.assignor.on_assignment(taking_up.assignment, generation)
-        except Exception as error:  # noqa: BLE001 - an assignor is the program's, and what it raises is told to it
+        except Exception as error:  # noqa: BLE001 - the assignor is code of the program, which receives its error
             failure = AssignorFailed(f"the assignor {taking_up.assignor.name} raised {error!r}")
             failure.__cause__ = error
             taking_up.error = taking_up.error or failure
@@ -361,10 +363,10 @@ class ConsumerRebalance(AbstractCoordinator):
         self.pending_commands.add(Invoke(taking_up.call, Callback.ASSIGNED, taking_up.added))
         return True
 
-    # --- what comes back --------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------------------------
 
     def called(self, number: int, error: Exception | None) -> None:
-        """A callback came back."""
+        """A callback has returned."""
         if self.revocation is not None and self.revocation.called(number, error):
             return
         taking_up = self._taking_up

@@ -1,4 +1,4 @@
-"""``CoordinatorConsumerConnector``: the old high-level consumer's API for a group that the modern coordinator keeps.
+"""``CoordinatorConsumerConnector``: the Scala consumer's high-level API for a coordinator group.
 
     with CoordinatorConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({"clicks": 1})["clicks"]
@@ -6,8 +6,8 @@
             handle(message)
             connector.commit_offsets()
 
-The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, on the same fetchers; only who has
-what is decided otherwise.  Its members share a group with any client that speaks to a coordinator (0.9 and later).
+It has the same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, on the same fetchers; only the
+assignment is made differently.  Its group may have members of any client that uses a coordinator (0.9 and later).
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ log = logging.getLogger("zkconsumer.connector")
 
 COORDINATOR = "the group's coordinator"
 COMMIT_GRACE_MS = 1_000
-"""On top of ``default.api.timeout.ms``, which bounds a commit in the machine."""
+"""In addition to ``default.api.timeout.ms``, which limits a commit in the state machine."""
 
 
 class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[CoordinatorMembership]]):
-    """A member of a coordinator's consumer group; a context manager.
+    """A member of a coordinator group; a context manager.
 
-    ``config`` is a ``CoordinatorConsumerConfig``, which reads files of modern programs and needs no
-    ``zookeeper.connect``, or the old consumer's ``ConsumerConfig``; ``bootstrap.servers`` must be in it, and no
-    ZooKeeper is asked.  What is set there and has no effect here is a warning each
+    ``config`` is a ``CoordinatorConsumerConfig``, which reads files of Java consumers and needs no
+    ``zookeeper.connect``, or the Scala consumer's ``ConsumerConfig``; ``bootstrap.servers`` is required, and ZooKeeper
+    is not used.  Each setting without effect here causes a warning
     (``migration_docs/reference/coordinator-config.md``).
-    ``group`` are settings of the group in Kafka's own words (``session.timeout.ms``, ``group.instance.id`` …), those
-    that are not in ``config``.  ``assignors``: how the group is divided, the best first; left out, those that
-    ``partition.assignment.strategy`` names.  All members must have one in common.
+    ``group`` has settings of the group under Kafka's own keys (``session.timeout.ms``, ``group.instance.id`` …), those
+    that are not in ``config``.  ``assignors``: how the group is assigned, in order of preference; without it, those
+    that ``partition.assignment.strategy`` names.  All members must have one in common.
 
-    The constructor speaks to one broker, at most for ``zookeeper.connection.timeout.ms``: it raises
-    ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException`` (a broker before 0.9 keeps
-    no members), or ``InvalidConfigException``.  The group is joined when
-    streams are created.  What ends the member later (an ACL, members without a common assignor, another process with
-    this ``group.instance.id``) ends every stream with an error that says who must act.
+    The constructor connects to one broker, within ``zookeeper.connection.timeout.ms``.  It raises
+    ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException`` (a broker before 0.9 does not
+    support group members), or ``InvalidConfigException``.  The member joins the group when
+    streams are created.  An error that ends the member later (an ACL, members without a common assignor, another
+    process with this ``group.instance.id``) ends every stream with an error text that names who must act.
 
-    A rebalance listener is told of this member's own partitions: nobody else's are known here.
+    A rebalance listener receives only this member's own partitions: those of other members are not known here.
     """
 
     _INCOMPLETE_CLOSE_TEXT = (
-        "the group's coordinator did not confirm everything; it gives what is left to others by itself"
+        "the group's coordinator did not confirm the close; it removes the member after its session timeout"
     )
 
     def __init__(
@@ -128,40 +128,41 @@ class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[Coordinator
 
     @property
     def generation(self) -> int:
-        """The generation of the group in which this member is; -1 while it is in none."""
+        """The current generation of this member; -1 without one."""
         return self._member.membership.machine.generation.generation_id
 
 
 def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupMemberConfig:
-    """The group's settings: those in ``config``, those in ``group``, and what the old consumer's settings say of it.
+    """The group's settings: those in ``config``, those in ``group``, and those that the Scala consumer's settings
+    imply.
 
-    Raises ``InvalidConfigException`` for a key that is not known, that both have and disagree about, or that is
-    ``config``'s to say; and for a ``ConsumerConfig`` of a file with keys that only a ``CoordinatorConsumerConfig``
-    reads.
+    Raises ``InvalidConfigException`` for an unknown key, for a key with different values in both, and for a key that
+    must be set in ``config``; and for a ``ConsumerConfig`` of a file with keys that only a
+    ``CoordinatorConsumerConfig`` reads.
     """
     twice = sorted(SCALA_CONSUMER_KEYS.keys() & group.keys())
     if twice:
         raise InvalidConfigException(
-            f"{', '.join(twice)}: leave it out of the group's settings, the old configuration says it already "
+            f"{', '.join(twice)}: remove it from the group's settings, because the configuration sets it already "
             f"({', '.join(SCALA_CONSUMER_KEYS.values())})"
         )
     if unread := _unread(config):
         raise InvalidConfigException(
-            f"{', '.join(unread)}: ConsumerConfig has set aside what a coordinator's member needs; make a "
-            "bridge.CoordinatorConsumerConfig of the same file, or leave these keys out"
+            f"{', '.join(unread)}: ConsumerConfig has ignored keys that a member of a coordinator group needs; create "
+            "a bridge.CoordinatorConsumerConfig from the same file, or remove these keys"
         )
     own = {key: config.values[key] for key in MEMBER_SETTINGS if key in config.given}
     made = GroupMemberConfig({**own, **group, **{key: config.values[old] for key, old in SCALA_CONSUMER_KEYS.items()}})
     differing = [f"{key} ({value} and {made.values[key]})" for key, value in own.items() if made.values[key] != value]
     if differing:
         raise InvalidConfigException(
-            f"{', '.join(differing)}: the configuration and the group's settings disagree; leave it out of one of them"
+            f"{', '.join(differing)}: the configuration and the group's settings differ; remove it from one of them"
         )
     return made
 
 
 def _unread(config: ConsumerConfig) -> list[str]:
-    """Keys that were set aside, and that would act in a ``CoordinatorConsumerConfig``, or be an error there."""
+    """Ignored keys that would have an effect in a ``CoordinatorConsumerConfig``, or be an error there."""
     if isinstance(config, CoordinatorConsumerConfig):
         return []
     foreign = config.ignored.keys() - OLD_SETTINGS.keys()

@@ -1,11 +1,11 @@
-r"""Which broker coordinates the group: one of the two machines of a member, apart from whether it has joined.  Pure.
+r"""Finds the coordinator of the group, independently of the membership: one of the two machines of a member.  Pure.
 
     UNKNOWN --FindCoordinator--> LOOKING --found--> KNOWN
-       ^  ^---- after a pause ----'  \                |  not it any more, silent, or disconnected
-       |                              '-- refused --> the program is told, and nobody asks before its next call
+       ^  ^---- after a pause ----'  \                |  no longer the coordinator, no answer, or disconnected
+       |                              '-- rejected --> error for the program; no request before its next call
        '----------------------------------------------'
 
-There is at most one question under way.  What was asked of a coordinator ends with it.
+At most one request is in flight.  Requests to a coordinator end when it is no longer the coordinator.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from zkconsumer.wire.schemas import FIND_COORDINATOR
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM, FindCoordinatorRequest, FindCoordinatorResponse
 
 VERSION_MOST = BATCHED_FROM - 1
-"""One group is asked for: the form that every broker from 0.9 to 4.x has."""
+"""The request names one group: the form that every broker from 0.9 to 4.x supports."""
 
 
 class CoordinatorDiscovery:
-    """``coordinator`` or None; ``incarnation`` is another one for each that was found."""
+    """``coordinator`` or None; ``incarnation`` is different for each one that was found."""
 
     def __init__(
         self, group: str, request_timeout_ms: int, backoff: ExponentialBackoff, outbox: PendingCommands
@@ -46,18 +46,18 @@ class CoordinatorDiscovery:
 
     @property
     def has_pending_request(self) -> bool:
-        """Whether somebody was asked and has not answered."""
+        """Whether a request is unanswered."""
         return self._request is not None
 
     def ensure_coordinator_ready(self) -> bool:
-        """Whether there is a coordinator; if not, look for it unless that is under way, or a pause is not over."""
+        """Whether the coordinator is known; if not, find it, unless a request is in flight or a pause is not over."""
         if self.coordinator is not None:
             return True
         self.lookup_coordinator()
         return False
 
     def lookup_coordinator(self) -> None:
-        """Ask any broker, one question at a time."""
+        """Send a request to any broker, one at a time."""
         if self.has_pending_request or self.fatal is not None or self._pending_commands.now_ms < self.retry_at_ms:
             return
         self._request = self._pending_commands.send(
@@ -70,7 +70,7 @@ class CoordinatorDiscovery:
         )
 
     def answered(self, body: FindCoordinatorResponse) -> bool:
-        """Take the answer in; whether there is a coordinator now."""
+        """Process the answer; returns whether the coordinator is known now."""
         self._request = None
         code = error_code(body.error_code)
         if code == NONE:
@@ -86,7 +86,7 @@ class CoordinatorDiscovery:
         return False
 
     def failed(self, event: RequestFailed) -> None:
-        """No answer."""
+        """The request has no answer."""
         self._request = None
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
             self.fatal = error_without_answer(event, self._group, RequestKind.FIND_COORDINATOR)
@@ -94,15 +94,15 @@ class CoordinatorDiscovery:
             self._pause()
 
     def record_response(self) -> None:
-        """The coordinator answered something: the next search begins without a pause."""
+        """The coordinator answered a request: the next search begins without a pause."""
         self._attempts = 0
 
     def clear_fatal_error(self) -> None:
-        """The program called: what was refused may be asked again."""
+        """The program called: a rejected request may be sent again."""
         self.fatal = None
 
     def mark_coordinator_unknown(self, why: str, *, is_disconnected: bool = False) -> None:
-        """Forget it first, then end what was asked of it."""
+        """Forget it first, then end the requests to it."""
         node, self.coordinator = self.coordinator, None
         if node is None:
             return
@@ -117,10 +117,12 @@ class CoordinatorDiscovery:
 
 
 def error_without_answer(event: RequestFailed, group: str, what: RequestKind) -> ZkConsumerError:
-    """What the program is told of a request that has no answer."""
+    """The program's error for a request without an answer."""
     if isinstance(event.error, ZkConsumerError):
         return event.error
     if event.failure is Failure.UNSUPPORTED:
-        return UnsupportedVersionException(f"{what.value} of group {group}: the broker is too old to be asked that")
+        return UnsupportedVersionException(
+            f"{what.value} of group {group}: the broker is too old for this request; upgrade the brokers"
+        )
     why = f"{event.failure.value}: {event.error}" if event.error else event.failure.value
     return BrokerUnreachable(f"{what.value} of group {group} was not answered: {why}")

@@ -1,11 +1,11 @@
-"""The shell of a member: one control thread that owns the machine; events in, commands out.
+"""The control thread of a member, which owns the state machine; events in, commands out.
 
-    network ----+                                      +--> network, timers
-    streams ----+--post--> CoordinatorEventLoop --handle------+--> handing (streams, listener)
-    program ----+             |  (machine)             +--> whoever waits: commits, the share, the end
+    network ----+                                             +--> network, timers
+    streams ----+--post--> CoordinatorEventLoop --handle------+--> assignment_executor (streams, listener)
+    program ----+             |  (machine)                    +--> observer: commits, the assignment, the end
     timers -----+             '-- the lease
 
-Commands are carried out in their order: what the machine says in answer to an answer comes after what it said before.
+Commands are executed in order: commands that an answer causes are executed after the earlier commands.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.membership_protocols import PartitionProcessorEvent
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
-"""Which part of the session time-out a lease lasts, from the sending of what was answered."""
+"""The part of the session timeout for which a lease is valid, from the time when the answered request was sent."""
 
 HEARTBEAT_OF_0_9 = 0
-"""The version of Heartbeat that brokers of 0.9 speak, and of 0.10, which cannot be told from them by it."""
+"""The version of Heartbeat of brokers of 0.9, and also of 0.10; the version does not distinguish them."""
 
 POLL_INTERVAL_MS = 1_000
-"""How often the program is looked at: streams have no ``poll``.  A member that left because its program worked on one
-record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next record."""
+"""How often the state of the program is checked: streams have no ``poll``.  A member that left because its program
+worked on one record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next
+record."""
 
 INFO_EVENTS = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
 WARNING_EVENTS = frozenset(
@@ -62,7 +63,7 @@ log = logging.getLogger("zkconsumer.member")
 
 @dataclass(frozen=True, slots=True)
 class NetworkAnswer:
-    """What the network heard, of what, and when that was sent."""
+    """An answer of the network, its request, and when that was sent."""
 
     event: cev.Responded | cev.RequestFailed | cev.Disconnected
     sent: cmd.Send | None
@@ -76,11 +77,11 @@ class CommandSender(Protocol):
     """The network."""
 
     def execute(self, command: cmd.Send | cmd.ConnectCoordinator | cmd.DisconnectCoordinator) -> None:
-        """Do this soon; never wait."""
+        """Execute this soon, without blocking."""
 
 
 class MachineObserver(Protocol):
-    """Whoever waits for what the machine says to the program, and sees what else happens; on the control thread."""
+    """Receives results and events of the machine for the program; on the control thread."""
 
     def commit_done(self, command: cmd.CommitDone) -> None: ...
     def fetched(self, command: cmd.FetchDone) -> None: ...
@@ -93,7 +94,7 @@ class MachineObserver(Protocol):
 
 
 class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
-    """The thread; everybody else posts."""
+    """The control thread; other threads post events."""
 
     def __init__(self, machine: ConsumerCoordinator, session_timeout_ms: int, lease: Lease, clock: Clock) -> None:
         super().__init__(clock)
@@ -104,7 +105,7 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         self._commands: deque[cmd.Command] = deque()
         self._is_busy = False
         self._was_polled = False
-        """Whether the program was looked at before the event that comes next."""
+        """Whether the program's state was checked before the next event."""
         self._handing: AssignmentExecutor
         self._network: CommandSender
         self._concerned: MachineObserver
@@ -117,13 +118,13 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         concerned: MachineObserver,
         on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
-        """Run from now on."""
+        """Start the thread."""
         self._handing, self._network, self._concerned = handing, network, concerned
         self.call_every(POLL_INTERVAL_MS, lambda: self.dispatch(self._poll_program()))
         self.start_thread(name, on_thread_error)
 
     def handle_event(self, event: Item) -> None:
-        """Handle this now; only on the thread."""
+        """Handle this event now; only on the thread."""
         match event:
             case NetworkAnswer():
                 self._extend_lease(event)
@@ -150,14 +151,14 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
             self.dispatch(cev.MemberTimerFired(timer, due_ms))
 
     def wait(self, what: AssignmentWait, timeout_ms: int | None) -> None:
-        """Say ``fired`` to ``handing`` after that time; None: do not."""
+        """Call ``fired`` of the assignment executor after that time; None: cancel it."""
         if timeout_ms is None:
             self.cancel_timer(what)
         else:
             self.set_timer(what, self._clock.now_ms() + timeout_ms)
 
     def dispatch(self, event: cev.Event) -> None:
-        """Give the machine an event, once all that it said before is done; only on the thread."""
+        """Submit an event to the machine, once all its earlier commands are executed; only on the thread."""
         self._pending.append(event)
         if self._is_busy:
             return
@@ -173,7 +174,7 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
             self._is_busy = False
 
     def _next_event(self, now_ms: int) -> cev.Event:
-        """What comes next: a look at the program, when the machine would otherwise judge it by an older one."""
+        """The next event: first the program's state, when the machine would otherwise use an older one."""
         is_due = self.machine.heartbeat.poll_timeout_expired(now_ms) and not self._was_polled
         if is_due and not isinstance(self._pending[0], cev.Polled):
             self._was_polled = True
@@ -214,17 +215,17 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
                 self._concerned.stopped()
             case cmd.LogMemberEvent(what, fields):
                 self._concerned.noted(command)
-                # A member that was in no generation has none to lose: it is closed before it joined, or once more.
+                # A member without a generation loses none: it is closed before it joined, or closed again.
                 is_empty = what == "generation-reset" and dict(fields)["generation"] == NO_GENERATION_ID
                 is_news, is_trouble = what in INFO_EVENTS and not is_empty, what in WARNING_EVENTS
                 level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
                 log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
 
     def _extend_lease(self, answer: NetworkAnswer) -> None:
-        """What the coordinator took from us as a member says that we were one when we asked.
+        """An answer that the coordinator gives only to members proves that we were one when the request was sent.
 
-        A heartbeat that is answered 27 says so too, but not from 0.9: while a group rebalances, it answers 27 also to
-        members that it has dropped.
+        A heartbeat that is answered 27 proves it too, but not from 0.9: while a group rebalances, that release answers
+        27 also to members that it has removed.
         """
         event = answer.event
         if answer.sent is None or not isinstance(event, cev.Responded):

@@ -1,4 +1,4 @@
-"""What the old consumer's configuration says of a member of a coordinator's group."""
+"""Derives settings of a coordinator group's member from the Scala consumer's configuration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 SCALA_CONSUMER_STRATEGIES = ("range", "roundrobin")
-"""What the old consumer divides by, and so the threads of a member; ``range`` where none of them is named."""
+"""The Scala consumer's strategies, used for the threads of a member; ``range`` where none of them is named."""
 
 
 def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSettings:
-    """Besides the group's own settings; ``member`` is its name here."""
+    """The settings besides those of the group; ``member`` is the name of the member in this process."""
     return MembershipSettings(
         member=member,
         client_id=config.client_id,
@@ -33,14 +33,14 @@ def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSet
 
 
 def stream_assignor_of(config: ConsumerConfig, member: str) -> StreamAssignor:
-    """How what is ours falls to its threads."""
+    """How our partitions are assigned to our threads."""
     named = [name for name in strategies_of(config) if name in SCALA_CONSUMER_STRATEGIES]
     strategy = named[0] if named else SCALA_CONSUMER_STRATEGIES[0]
     return StreamAssignor(member, strategy, exclude_internal_topics=config.exclude_internal_topics)
 
 
 def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:
-    """How the group is divided, the best first."""
+    """The assignors of the group, in order of preference."""
     return [ASSIGNORS[name]() for name in strategies_of(config)]
 
 

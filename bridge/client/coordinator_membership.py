@@ -1,7 +1,7 @@
-"""A membership in a coordinator's group, put together: machine, control thread, network, topics, listener.
+"""A complete membership in a coordinator group: state machine, control thread, network, topics, listener.
 
-``CoordinatorMembership`` is a ``Membership``: what is done with the partitions is its ``PartitionProcessor``'s
-business. Everything that waits here waits with a deadline.
+``CoordinatorMembership`` is a ``Membership``: its ``PartitionProcessor`` decides what happens with the partitions.
+Every wait in this module has a deadline.
 """
 
 from __future__ import annotations
@@ -58,20 +58,21 @@ if TYPE_CHECKING:
     from zkconsumer.types import Hooks
 
 LEAVE_GRACE_MS = 3_000
-"""On top of draining: how long the last commit and a leave may take before the member ends without them."""
+"""How long, after draining, the last commit and a leave may take before the member ends without them."""
 
 FAILED_LEAVE_TIMEOUT_MS = 2_000
-"""How long a member that an error ended may take to leave its group for the sake of the others."""
+"""How long a member that an error ended may take to leave its group, so that the others need not wait for a
+time-out."""
 
 CLOSE_STEP_MS = 1_500
-"""How long each of the last steps of a close may take."""
+"""The maximum duration of each of the last steps of a close."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipSettings:
-    """Besides the group's own settings; times in ms."""
+    """The settings besides those of the group; times in ms."""
 
     member: str
     client_id: str
@@ -80,7 +81,7 @@ class MembershipSettings:
 
 
 class CoordinatorMembership:
-    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
+    """From the first connection to the last.  Call ``attach_processor`` first, then ``start``, then ``join``."""
 
     _MACHINE: ClassVar[type[ConsumerCoordinator]] = ConsumerCoordinator
 
@@ -158,21 +159,21 @@ class CoordinatorMembership:
         return ListenerCalls(self.id, self.event_loop, self.thread_died)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
+        """Run an action on the control thread about every ``interval_ms``; call before ``attach_processor``."""
         self.event_loop.call_every(interval_ms, action)
 
     def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Start the threads; ``holder`` is told what is ours."""
+        """Start the threads; ``holder`` receives the partitions of this member."""
         self._holder = self.assignment_executor.holder = holder
         self._network.start()
         self.event_loop.start(f"{self.id}-control", self.assignment_executor, self._network, self, self.thread_died)
 
-    # --- what the program asks for ------------------------------------------------------------------------------
+    # --- calls of the program -----------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Speak to one broker; raises ``NoBrokerAvailableError``, or the ``AuthenticationException`` in the way.
+        """Connect to one broker; raises ``NoBrokerAvailableError``, or the ``AuthenticationException`` of the login.
 
-        ``UnsupportedVersionException``: that broker knows no groups with members.
+        ``UnsupportedVersionException``: that broker does not support groups with members.
         """
 
         def question(connection: Connection, ranges: SupportedVersions, limit_ms: int) -> None:
@@ -199,7 +200,7 @@ class CoordinatorMembership:
         self.event_loop.call_soon(subscribe)
 
     def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first whole share; raises the error that ended the member, if one did."""
+        """Wait for the first complete assignment; raises the error that ended the member, if one did."""
         known = self._share_known.wait(timeout_ms / 1000)
         if self._failure is not None:
             raise self._failure
@@ -213,9 +214,9 @@ class CoordinatorMembership:
         *,
         is_retried: bool = True,
     ) -> dict[TopicPartition, CommitFailure]:
-        """Commit these positions, and these words with them; gives back what was not committed, with the reason.
+        """Commit these positions with their metadata; returns those that were not committed, with the reason.
 
-        ``is_retried``: what passes is tried again, for ``default.api.timeout.ms``.
+        ``is_retried``: transient errors are retried, for ``default.api.timeout.ms``.
         Raises the error that ended the member, if one did.
         """
         self._check_alive()
@@ -231,7 +232,7 @@ class CoordinatorMembership:
     def _check_alive(self, call: CommitCall | None = None) -> None:
         """Raise the error that ended the member, or that ended this call.
 
-        The rebalance listener, which is called before the partitions of an ended member are given back, may commit.
+        The rebalance listener, which is called before the partitions of a failed member are released, may still commit.
         """
         is_refused = call is not None and call.is_ended
         if self._failure is not None and (is_refused or not self.listener.is_inside_awaited_call):
@@ -252,9 +253,10 @@ class CoordinatorMembership:
         is_held: Callable[[TopicPartition], bool],
         timeout_ms: int,
     ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
-        """Commit what ``is_held`` says yes to (asked on the control thread), in the generation of now or not at all.
+        """Commit the offsets for which ``is_held`` is true (called on the control thread), in the current generation or
+        not at all.
 
-        Gives back what was refused, with the reason, and what may have been committed, or not: nobody answered.
+        Returns the rejected partitions with the reason, and those without an answer, which may have been committed.
         Raises the error that ended the member, if one did.
         """
         if self._failure is not None:
@@ -277,9 +279,9 @@ class CoordinatorMembership:
     def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, cev.Offset | None]:
-        """What the coordinator keeps of these now, None where it keeps nothing.
+        """The offsets that the coordinator has stored for these now, None without one.
 
-        Raises the error that ended the member, what the coordinator refused it with, or ``OffsetFetchFailed``.
+        Raises the error that ended the member, the error of the coordinator, or ``OffsetFetchFailed``.
         """
         if self._failure is not None:
             raise self._failure
@@ -289,15 +291,15 @@ class CoordinatorMembership:
         if self._failure is not None:
             raise self._failure
         if found is None:
-            raise OffsetFetchFailed(f"the group's coordinator did not tell within {timeout_ms} ms what is committed")
+            raise OffsetFetchFailed(f"the group's coordinator did not return committed offsets within {timeout_ms} ms")
         if found.error is not None:
             raise found.error
         return dict(found.offsets)
 
     def leave(self) -> bool:
-        """Give everything back and leave the group; False when that could not be done in time.
+        """Release all partitions and leave the group; False when the time was not sufficient.
 
-        A call of the rebalance listener that is under way is waited for, unless it is the listener that asks.
+        Waits for a running call of the rebalance listener, unless the listener itself calls this.
         """
         self.listener.report_early_return()
         patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
@@ -318,7 +320,7 @@ class CoordinatorMembership:
         self.event_loop.dispatch(cev.Closed(leave=True, timeout_ms=timeout_ms))
 
     def close(self) -> bool:
-        """End everything, the holder included.  True when nothing was left behind."""
+        """End everything, including the partition processor.  True when nothing is left in the group."""
         self._holder.end(None)
         self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
@@ -330,14 +332,14 @@ class CoordinatorMembership:
         self._share_known.set()
         self.hooks.close()
         if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("hook-not-returned member=%s: its thread continues after the close", self.id)
         if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-not-returned member=%s: it has not returned, and its thread goes on", self.id)
+            log.warning("listener-not-returned member=%s: its thread continues after the close", self.id)
         return clean
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """How long the coordinator waits for a member that is silent."""
+        """The session timeout: how long the coordinator waits for a heartbeat of this member."""
         return self._config.session_timeout_ms
 
     @property
@@ -346,15 +348,18 @@ class CoordinatorMembership:
         return self._failure
 
     def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> MemberHealthSnapshot:
-        """This member as it is now.  On the control thread.
+        """The current state of this member.  On the control thread.
 
-        ``fetching``: what is read and has a leader; ``failures``: why the rest has none, or is not answered.
+        ``fetching``: the number of partitions that are read and have a leader; ``failures``: why others have none, or
+        do not answer.
         """
         machine = self.machine
         has_joined = machine.generation.generation_id >= 0
         return MemberHealthSnapshot(
             membership=REGISTERED if has_joined else machine.state.value,
-            session=CONNECTED if machine.coordinator_discovery.coordinator is not None else "it is looked for",
+            session=CONNECTED
+            if machine.coordinator_discovery.coordinator is not None
+            else "the coordinator is unknown",
             session_id=None,
             lease_ms_left=self.lease.until_ms - self._clock.now_ms(),
             rebalance=machine.step.value,
@@ -364,18 +369,18 @@ class CoordinatorMembership:
             broker_failures=tuple(failures),
         )
 
-    # --- what the control thread tells ----------------------------------------------------------------------------
+    # --- callbacks of the control thread --------------------------------------------------------------------------
 
     def commit_done(self, command: cmd.CommitDone) -> None:
         """See ``MachineObserver``."""
         self._calls.done(command)
 
     def assignment_complete(self) -> None:
-        """All that is ours is worked on."""
+        """All owned partitions are running."""
         self._share_known.set()
 
     def fetched(self, command: cmd.FetchDone) -> None:
-        """See ``MachineObserver``: what ``handing`` did not ask."""
+        """See ``MachineObserver``: answers to requests that ``assignment_executor`` did not send."""
         self._questions.done(command)
 
     def needs_metadata(self, command: cmd.NeedMetadata) -> None:
@@ -383,7 +388,7 @@ class CoordinatorMembership:
         self._topics.need(command.topics)
 
     def raised(self, command: cmd.Raise) -> None:
-        """What the program must act on ends the member; what passes is said once and tried again."""
+        """An error that the program must fix ends the member; a transient error is logged once and retried."""
         error = command.error
         must_act = isinstance(error, UsageError | InternalError) and not isinstance(error, RebalanceCallbackFailed)
         if command.is_fatal or must_act:
@@ -391,7 +396,7 @@ class CoordinatorMembership:
             self._end(error)
         elif str(error) != self._said:
             self._said = str(error)
-            log.warning("group-error member=%s reason=%r: tried again", self.id, str(error))
+            log.warning("group-error member=%s reason=%r: retried", self.id, str(error))
             self.hooks.call("warning_logged", "WARNING", "group-error", str(error))
 
     def stopped(self) -> None:
@@ -408,7 +413,7 @@ class CoordinatorMembership:
             self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["reason"]))
 
     def answered(self, answer: NetworkAnswer) -> None:
-        """Commits are counted where they are answered, whoever asked for them."""
+        """Counts commits when their answer arrives, whichever call sent them."""
         said = commit_results(answer)
         if said is not None:
             self.observer.commit_completed(KAFKA_STORE, *said)
@@ -421,12 +426,12 @@ class CoordinatorMembership:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def authentication_failed(self, error: AuthenticationException) -> None:
-        """Called on a thread of the fetchers or the finder: nothing can be read with these settings."""
+        """Called on a thread of the fetchers or the leader finder: these settings cannot read any partition."""
         log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self._end(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
-        """Called on a thread of the fetchers: what this member has by the group's word, it must be able to read."""
+        """Called on a thread of the fetchers: a broker denies this member a topic that the group has assigned to it."""
         self._refusals.on_topic_errors(errors, errors.keys())
 
     def _topic_missed(self, words: str) -> None:
@@ -442,18 +447,18 @@ class CoordinatorMembership:
             self.hooks.call("warning_logged", "WARNING", "filter-topics-changed", words)
 
     def thread_died(self, name: str, error: BaseException) -> None:
-        """Called in the dying thread: an error on every stream, never silence."""
+        """Called in the dying thread: every stream raises the error."""
         log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
         self.hooks.call("thread_died", name, error)
         self._end(ThreadFailedError.of(self.id, name, error))
 
     def _end(self, error: ZkConsumerError) -> None:
-        """Nothing is handed out any more, so nothing may be held: the group is left for the sake of the others."""
+        """The streams deliver no more records, so the member leaves the group: the others get its partitions."""
         is_first = self._failure is None
         self._failure = self._failure or error
         self._holder.end(self._failure)
         self.lease.set_until(0)
-        # Before the listener is called, whose commits are waited for.
+        # Before the listener is called, because a listener waits for its commits.
         self._calls.end()
         self._questions.end()
         if is_first:

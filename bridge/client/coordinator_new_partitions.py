@@ -1,14 +1,14 @@
-"""Partitions that came into being while this member was in its group, and that nobody else has had.  Pure.
+"""Tracks partitions that were created while this member was in its group, and that no other member has owned.  Pure.
 
-    taken up --the brokers tell more--> taken up again: what is more, and ours, is new --not ours any more--> not new
+    assigned --metadata has more--> assigned again: additional ones that are ours are new --not ours any more--> not new
 
-What is new and has no committed offset is read from its beginning, whatever ``auto.offset.reset`` says: all of its
-records were produced after we joined (``new.partitions.from.beginning``; for a group in ZooKeeper that is decided in
-``zkconsumer.member.new_partition_tracker``).  It stays new while every share that is taken up has it: an eager member
-gives everything back for a moment, and what the program has not committed by then shall come again, not be passed over.
+A new partition without a committed offset is read from its beginning, whatever ``auto.offset.reset`` is: all of its
+records were produced after we joined (``new.partitions.from.beginning``; for a ZooKeeper group
+``zkconsumer.member.new_partition_tracker`` decides that).  It stays new while every applied assignment has it: an eager
+member revokes all partitions for a moment, and records that the program has not committed by then must be read again.
 
-Only this member's own share is known to it.  A partition that the leader saw before we did, and that somebody else had
-in between, may be taken for new; it is read again then if nothing of it was committed.
+This member knows only its own assignment.  A partition that the leader saw before we did, and that another member owned
+in between, may count as new; it is read again then if none of its offsets was committed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from zkconsumer.types import TopicPartition
 
 
 class CoordinatorNewPartitions:
-    """``counts`` are those of the topics that are subscribed to: 0 for one that there is not, None while not known."""
+    """``counts`` are those of subscribed topics: 0 for a topic that does not exist, None while unknown."""
 
     def __init__(self) -> None:
         self.new: frozenset[TopicPartition] = frozenset()
         self._before: dict[str, int | None] | None = None
-        """Topic -> how many partitions there were when the last share was taken up; None: this member has had none."""
+        """Topic -> its partitions when the last assignment was applied; None: this member has had no assignment."""
 
     def forget(self) -> None:
-        """The membership is over: another one begins with what is there then."""
+        """The membership has ended: the next one starts with the partitions that exist then."""
         self.new = frozenset()
         self._before = None
 
     def on_metadata(self, counts: Mapping[str, int | None]) -> None:
-        """The brokers told of topics; what was not known when a share was taken up is known from now on."""
+        """New metadata; a count that was unknown when an assignment was applied is known from now on."""
         if self._before is not None:
             for topic in self._before:
                 if self._before[topic] is None:
@@ -41,7 +41,7 @@ class CoordinatorNewPartitions:
     def on_assignment(
         self, assigned: Iterable[TopicPartition], counts: Mapping[str, int | None], *, by_pattern: bool
     ) -> None:
-        """This is ours now.  A topic that a pattern takes now, and did not before, is new as a whole."""
+        """We own these now.  All partitions of a topic that a pattern matches for the first time are new."""
         assigned = frozenset(assigned)
         before = self._before
         if before is not None:
@@ -54,6 +54,6 @@ class CoordinatorNewPartitions:
 
     @staticmethod
     def _seen(topic: str, count: int | None, assigned: frozenset[TopicPartition]) -> int | None:
-        """The leader may know of more than we do: what it gave us is there."""
+        """The leader may know more partitions than we do: those that it assigned exist."""
         given = max((tp.partition + 1 for tp in assigned if tp.topic == topic), default=0)
         return None if count is None else max(count, given)

@@ -1,7 +1,7 @@
-"""What a member does about each error code, as tables: the reaction tables of Kafka's clients (3.x).  Pure.
+"""The reaction of a member to each error code, as tables: those of Kafka's clients (3.x).  Pure.
 
-*Unchanged* means: the generation is still that with which the request was sent.  An answer of an older one resets
-nothing, for it says nothing about what came since.
+*Unchanged* means: the generation is still the one with which the request was sent.  An answer to a request of an older
+generation resets nothing, because it does not apply to the current one.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ UNSTABLE_OFFSET_COMMIT = 88
 
 
 class ErrorAction(Enum):
-    """What is done about an error."""
+    """The reaction to an error."""
 
-    RETRY_IMMEDIATELY = "the same again at once"
-    RETRY_AFTER_BACKOFF = "the same again after a pause"
-    FIND_COORDINATOR = "the coordinator is unknown; the same again after a pause"
+    RETRY_IMMEDIATELY = "repeat at once"
+    RETRY_AFTER_BACKOFF = "repeat after a pause"
+    FIND_COORDINATOR = "the coordinator is unknown; repeat after a pause"
     RESET_MEMBER = "if unchanged: no generation and no member id; at once"
     RESET_GENERATION = "if unchanged: no generation, the member id stays; at once"
-    USE_GIVEN_MEMBER_ID = "join at once with the id that was given"
-    REJOIN = "the group forms anew: join"
+    USE_GIVEN_MEMBER_ID = "join at once with the id that the coordinator gave"
+    REJOIN = "the group rebalances: join"
     FENCED = "if unchanged: another process has our instance id, and the member ends"
-    PARTITION_ERROR = "this partition is refused, and the program told"
-    RAISE = "the program is told"
+    PARTITION_ERROR = "this partition is rejected, and the program receives the error"
+    RAISE = "the program receives the error"
 
 
 ErrorPolicyTable = Mapping[int, ErrorAction]
@@ -62,7 +62,7 @@ JOIN_GROUP: ErrorPolicyTable = MappingProxyType(
         82: ErrorAction.FENCED,
     }
 )
-"""27: the coordinator could not write in time.  82 ends the member whatever changed since."""
+"""27: the coordinator could not write in time.  82 ends the member in any case."""
 
 SYNC_GROUP: ErrorPolicyTable = MappingProxyType(
     {
@@ -74,7 +74,7 @@ SYNC_GROUP: ErrorPolicyTable = MappingProxyType(
         82: ErrorAction.FENCED,
     }
 )
-"""14 is not in it: Kafka's clients give up on it, so a coordinator that loads must answer 27."""
+"""14 is not in it: Kafka's clients fail on it, so a coordinator that loads its state must answer 27."""
 
 HEARTBEAT: ErrorPolicyTable = MappingProxyType(
     {
@@ -86,7 +86,7 @@ HEARTBEAT: ErrorPolicyTable = MappingProxyType(
         82: ErrorAction.FENCED,
     }
 )
-"""27 counts only in STABLE; in the middle of a rebalance it is known."""
+"""27 has an effect only in STABLE; during a rebalance it adds no information."""
 
 OFFSET_COMMIT: ErrorPolicyTable = MappingProxyType(
     {
@@ -114,22 +114,22 @@ OFFSET_FETCH: ErrorPolicyTable = MappingProxyType(
         88: ErrorAction.RETRY_AFTER_BACKOFF,
     }
 )
-"""88: an open transaction has offsets for it; the coordinator will know when that has ended."""
+"""88: an open transaction has offsets for it; the coordinator has the result when the transaction has ended."""
 
 
 def error_action(table: ErrorPolicyTable, code: int) -> ErrorAction:
-    """What a table says of a code that is not 0."""
+    """The reaction of a table to a code that is not 0."""
     return table.get(code, ErrorAction.RAISE)
 
 
 _EXCEPTIONS: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
     {
         23: (InconsistentGroupProtocolException, "its members have no assignor in common with this one"),
-        24: (InvalidGroupIdException, "the brokers do not take this group.id"),
+        24: (InvalidGroupIdException, "the brokers do not accept this group.id"),
         26: (InvalidSessionTimeoutException, "session.timeout.ms is outside the limits of the brokers"),
-        29: (TopicAuthorizationException, "the brokers' ACLs do not let this user read the topic"),
-        30: (GroupAuthorizationException, "the brokers' ACLs do not let this user be in the group"),
-        35: (UnsupportedVersionException, "the brokers are too old; leave group.instance.id out and try again"),
+        29: (TopicAuthorizationException, "the brokers' ACLs do not allow this user to read the topic"),
+        30: (GroupAuthorizationException, "the brokers' ACLs do not allow this user to use the group"),
+        35: (UnsupportedVersionException, "the brokers are too old; remove group.instance.id and try again"),
         81: (GroupMaxSizeReachedException, "it has as many members as group.max.size of the brokers allows"),
         82: (FencedInstanceIdException, "another process joined with this group.instance.id"),
     }
@@ -137,7 +137,7 @@ _EXCEPTIONS: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
 
 
 def error_from_code(code: int, group: str, what: str) -> ZkConsumerError:
-    """The error that a code means to the program; ``what`` was asked."""
+    """The program's error for a code; ``what`` is the request."""
     named = _EXCEPTIONS.get(code)
     if named is None:
         return BrokerError(error_code(code), f"{what} of group {group}")

@@ -1,4 +1,4 @@
-"""What a coordinator's group can refuse: Kafka's names, in the families of ``zkconsumer.errors``.  Pure."""
+"""The errors of a coordinator group: Kafka's names, derived from the base classes of ``zkconsumer.errors``.  Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 class GroupAuthorizationException(UsageError):
-    """The brokers' ACLs do not let this user be in the group; allow READ on the group, or log in as somebody else."""
+    """The brokers' ACLs do not allow this user to use the group; allow READ on the group, or log in as another user."""
 
 
 class InvalidGroupIdException(UsageError):
-    """The brokers do not take this ``group.id``; choose another."""
+    """The brokers do not accept this ``group.id``; choose another."""
 
 
 class InvalidSessionTimeoutException(UsageError):
@@ -45,15 +45,17 @@ class GroupMaxSizeReachedException(UsageError):
 
 
 class UnsupportedVersionException(UsageError):
-    """The brokers are too old for what is asked of them; the text says what to leave out, or which release it takes."""
+    """The brokers are too old for the request; the text names the setting to remove, or the release that supports
+    it."""
 
 
 class RebalanceCallbackFailed(UsageError):
-    """A rebalance callback raised an error, which is the cause; correct the callback. The group went on without it."""
+    """A rebalance callback raised an error, which is the cause; correct the callback. The group continued without
+    it."""
 
 
 class AssignorFailed(UsageError):
-    """An assignor raised an error, or gave away what another member still has; correct the assignor."""
+    """An assignor raised an error, or assigned a partition that another member still owns; correct the assignor."""
 
 
 # --- PeerError ------------------------------------------------------------------------------------------------------
@@ -67,16 +69,17 @@ class FencedInstanceIdException(PeerError):
 
 
 class CommitFailedException(UnavailableError):
-    """The group went on without this member, so nothing was committed; its records come again, here or elsewhere."""
+    """The group continued without this member, so nothing was committed; the records are read again by its owner."""
 
 
 class RebalanceInProgressException(UnavailableError):
-    """The group is rebalancing, so nothing was committed; commit again if the partition is still yours after that."""
+    """The group is rebalancing, so nothing was committed; commit again if you still own the partition afterwards."""
 
 
 class RetriableCommitFailedException(UnavailableError):
-    """A commit that was not to be repeated failed for a passing reason, which is its cause; commit again."""
+    """A commit without retries failed for a transient reason, which is its cause; commit again."""
 
 
 class OffsetFetchFailed(UnavailableError):
-    """The coordinator did not tell what is committed, and is asked again; the text says why, and who must act."""
+    """The coordinator did not return committed offsets, and the request is retried; the text has the reason and who
+    must act."""

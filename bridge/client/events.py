@@ -1,6 +1,6 @@
-"""What can happen to a member of a coordinator's group.  Values only.
+"""The events of a coordinator group's member.  Values only.
 
-Each is given to the machine's ``handle(event, now_ms)`` and answered with a list of ``commands``.
+Each is passed to the machine's ``handle(event, now_ms)``, which returns a list of ``commands``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from bridge.client.partition_assignor import ConsumerPartitionAssignor
 
 RequestId: TypeAlias = int
-"""Names one request until it is answered or given up.  Never used twice."""
+"""Identifies one request until it is answered or abandoned.  Never used twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorNode:
-    """A broker by its number."""
+    """A broker with its number."""
 
     id: int
     address: BrokerAddress
@@ -29,7 +29,7 @@ class CoordinatorNode:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What the program does at this moment; it is looked at again and again.
+    """The current state of the program; it is reported regularly.
 
     ``busy_since_ms``: since when the program of ``stream`` works on one record; ``max.poll.interval.ms`` counts from
     there.  None: the program has no record.  It waits in a call for one, or has not asked for the first: it is alive.
@@ -41,9 +41,9 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """These topics are wanted from now on.
+    """Subscribe to these topics from now on.
 
-    ``takes``: of a filter, whether it takes a topic; ``topics`` are then those that it takes of what is known now.
+    ``takes``: for a filter, whether it matches a topic; ``topics`` are then the known topics that it matches.
     """
 
     topics: frozenset[str]
@@ -52,27 +52,27 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """Nothing is wanted any more: the group is left."""
+    """Unsubscribe from everything: the member leaves the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdated:
-    """How many partitions the topics have that were asked for; a topic that there is not is left out.
+    """The number of partitions of the requested topics; a topic that does not exist is missing.
 
-    ``asked``: the topics that the answer is about; None: all that there are.
+    ``asked``: the requested topics; None: all topics of the cluster.
     """
 
     partitions: Mapping[str, int]
     asked: frozenset[str] | None = None
     racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
-    """Where partitions have replicas; what is left out has none that is known."""
+    """The racks with replicas of each partition; a missing partition has no known rack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Responded:
     """A request was answered: a message of ``zkconsumer.wire.schemas`` of the request's API.
 
-    ``version``: the one that it was asked in.
+    ``version``: the version of the request.
     """
 
     request: RequestId
@@ -91,7 +91,7 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request has no answer and will have none; ``error`` where somebody must be told more (authentication)."""
+    """A request has no answer and will not have one; ``error`` where the program needs the cause (authentication)."""
 
     request: RequestId
     failure: Failure
@@ -100,13 +100,13 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to a node broke; its requests have each ``RequestFailed`` before."""
+    """The connection to a node broke; each of its requests has received ``RequestFailed`` before."""
 
     node: int
 
 
 class TimerKind(Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     HEARTBEAT = "heartbeat"
     SESSION = "session"
@@ -119,7 +119,7 @@ class TimerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MemberTimerFired:
-    """A deadline has passed; one that was cancelled, or set anew, may still come, and is passed over."""
+    """A deadline has passed; the event of one that was cancelled, or set again, may still arrive, and is ignored."""
 
     kind: TimerKind
     deadline_ms: int
@@ -127,7 +127,7 @@ class MemberTimerFired:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """What is committed of a partition: the next offset to read, and what may be said with it."""
+    """A committed position of a partition: the next offset to read, with its metadata and leader epoch."""
 
     offset: int
     leader_epoch: int = -1
@@ -136,7 +136,8 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class CommitAsked:
-    """Commit these; ``CommitDone`` with the same number follows.  ``retried``: on and on, as ``commitSync`` does."""
+    """Commit these; ``CommitDone`` with the same number follows.  ``retried``: until the time-out, as
+    ``commitSync``."""
 
     number: int
     offsets: Mapping[TopicPartition, Offset]
@@ -145,14 +146,14 @@ class CommitAsked:
 
 @dataclass(frozen=True, slots=True)
 class PositionsReceived:
-    """What has been consumed, for the automatic commit that was asked for by ``CollectPositions``: one for each."""
+    """The consumed offsets for the automatic commit that ``RequestPositions`` requested: one event for each."""
 
     offsets: Mapping[TopicPartition, Offset]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchAsked:
-    """What is committed of these?  ``FetchDone`` with the same number follows."""
+    """Fetch the committed offsets of these.  ``FetchDone`` with the same number follows."""
 
     number: int
     partitions: frozenset[TopicPartition]
@@ -160,7 +161,7 @@ class FetchAsked:
 
 @dataclass(frozen=True, slots=True)
 class CallbackDone:
-    """What ``Invoke`` with this number came to; ``error`` is what the program raised."""
+    """The result of ``Invoke`` with this number; ``error`` is the exception of the program."""
 
     number: int
     result: Any = None
@@ -176,14 +177,14 @@ class RejoinAsked:
 
 @dataclass(frozen=True, slots=True)
 class AssignorsOffered:
-    """From now on the group may divide by these, the best first: join again and say so."""
+    """Use these assignors from now on, in order of preference: join again with them."""
 
     assignors: tuple[ConsumerPartitionAssignor, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The program ends: commit if that is automatic, leave if that is wanted, then ``MemberStopped``, in this time."""
+    """The program closes: commit if that is automatic, leave if requested, then ``MemberStopped``, within this time."""
 
     leave: bool = True
     timeout_ms: int = 30_000

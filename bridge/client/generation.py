@@ -1,8 +1,8 @@
-r"""Where a member stands in its group.  Pure.
+r"""The state of a member in its group.  Pure.
 
     UNJOINED --JoinGroup sent--> PREPARING_REBALANCE --answered--> COMPLETING_REBALANCE --SyncGroup answered--> STABLE
        ^                              ^     no heartbeats                heartbeats                               |
-       '------ left, or dropped ------+---------------------------- the group forms anew ------------------------'
+       '------ left, or removed ------+----------------------------- the group rebalances -----------------------'
 
 These are the four states of Kafka's clients since 2.7; before, the two in the middle were one, ``REBALANCING``.
 """
@@ -17,7 +17,7 @@ NO_GENERATION_ID = -1
 
 
 class MemberState(Enum):
-    """What the coordinator and this member have said to each other."""
+    """The state of this member at the coordinator, as far as it is known here."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
@@ -31,15 +31,15 @@ class MemberState(Enum):
 
     @property
     def is_rebalance_in_progress(self) -> bool:
-        """Whether the group forms anew and this member takes part in it."""
+        """Whether the group rebalances and this member takes part."""
         return self in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One forming of a group, and who this member is in it.
+    """One generation of a group, and this member's identity in it.
 
-    A member may have an id before it is in a generation (from 2.2 on the coordinator gives it first).
+    A member may have an id before it is in a generation (from 2.2 on the coordinator assigns it first).
     """
 
     generation_id: int = NO_GENERATION_ID
@@ -48,17 +48,17 @@ class Generation:
 
     @property
     def has_member_id(self) -> bool:
-        """Whether the coordinator knows this member by an id."""
+        """Whether the coordinator has assigned an id to this member."""
         return self.member_id != NO_MEMBER_ID
 
     @property
     def is_reset(self) -> bool:
-        """Whether this member is in no generation; its id may still be good."""
+        """Whether this member is in no generation; its id may still be valid."""
         return self.generation_id == NO_GENERATION_ID and self.protocol_name is None
 
     @property
     def is_lost(self) -> bool:
-        """Whether what was owned in it belongs to others by now."""
+        """Whether other members own the partitions of this generation by now."""
         return self.generation_id == NO_GENERATION_ID or not self.has_member_id
 
     def __str__(self) -> str:

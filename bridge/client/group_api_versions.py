@@ -1,4 +1,4 @@
-"""What a broker knows of groups with members, also one that cannot be asked: those of 0.8 know nothing of them."""
+"""The group APIs of a broker, also of one without ApiVersions: brokers of 0.8 do not support group members."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ GROUP_APIS_OF_0_9 = MappingProxyType(
         OFFSET_FETCH.key: VersionRange(0, 1),
     }
 )
-"""What a broker that cannot be asked knows of groups, if it is one of 0.9."""
+"""The group APIs of a broker without ApiVersions, if it is one of 0.9."""
 
 CLOSED_MIN = 2
-"""So often a broker must close the connection on a question about groups, and answer others in between, before it is
-taken for one that does not know them: one that goes down closes connections, too."""
+"""How often a broker must close the connection on a group request, and answer others in between, before it counts as
+one without group APIs: a broker that shuts down closes connections, too."""
 
 _OF_NOBODY = HeartbeatRequest(group_id="-", generation_id=-1, member_id="")
 
 
 def with_group_apis(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> SupportedVersions:
-    """What a broker speaks, with what it knows of groups.
+    """The supported versions of a broker, including its group APIs.
 
-    Raises ``UnsupportedVersionException`` for one before 0.9, and what ``Connection.request`` raises.
+    Raises ``UnsupportedVersionException`` for one before 0.9, and the errors of ``Connection.request``.
     """
     if not ranges.is_assumed:
         return ranges
     if JOIN_GROUP.key not in ranges.ranges and not _answers(connection, timeout_ms):
         raise UnsupportedVersionException(
-            f"{connection.host}:{connection.port}: this broker is older than 0.9, so its coordinator keeps offsets but "
-            "no members; whoever runs the brokers must upgrade all of them to 0.9 or later, and until then the group's "
-            "members must be those that ZooKeeper keeps (ZookeeperConsumerConnector)"
+            f"{connection.host}:{connection.port}: this broker is older than 0.9, so its coordinator stores offsets "
+            "but does not support members; the operator of the brokers must upgrade all of them to 0.9 or later, and "
+            "until then the group needs members that use ZooKeeper (ZookeeperConsumerConnector)"
         )
     return SupportedVersions(MappingProxyType({**ranges.ranges, **GROUP_APIS_OF_0_9}), is_assumed=True)
 

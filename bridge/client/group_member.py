@@ -1,10 +1,10 @@
-r"""A member of a group, apart from how it joins: who it is, whether it lives, how it leaves.  Pure.
+r"""A member of a group, without the join: its identity, its heartbeats, how it leaves.  Pure.
 
     every heartbeat.interval.ms: Heartbeat --> 0, 27: alive   15, 16: another coordinator   22, 25, 82: out of the group
-    silent for a session: look for the coordinator anew      one record for max.poll.interval.ms: leave
+    no answer for session.timeout.ms: find the coordinator again     one record for max.poll.interval.ms: leave
 
-``state`` is what the coordinator knows of us, ``step`` what we are doing to be in the next generation:
-``abstract_coordinator`` goes from one step to the next, ``coordinator_discovery`` finds the coordinator.
+``state`` is this member's state at the coordinator, ``step`` the current step towards the next generation:
+``abstract_coordinator`` makes the steps, ``coordinator_discovery`` finds the coordinator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
 
 
 class JoinStep(Enum):
-    """What we are doing to be in the next generation."""
+    """The current step towards the next generation."""
 
     IDLE = "idle"
     PREPARING = "preparing"
@@ -60,47 +60,48 @@ class GroupMemberBase(ABC):
         self.rejoin_needed = True
         self.rejoin_reason = ""
         self.failure: ZkConsumerError | None = None
-        """What ended this member for good."""
+        """The error that ended this member permanently."""
         self.retry_at_ms = 0
         self._waits_for_call = False
         self._busy_stream = ""
-        """Of which stream the program has had a record for the longest time; "" when it has none."""
+        """The stream whose record the program has processed for the longest time; "" when there is none."""
         self._leaving: Generation | None = None
         self._told: ZkConsumerError | None = None
 
     @property
     @abstractmethod
     def has_auto_assigned_partitions(self) -> bool:
-        """Whether what this member reads is decided by the group, so that it commits as a member."""
+        """Whether the group decides which partitions this member reads, so that it commits as a member."""
 
     # --- the generation of a commit ---------------------------------------------------------------------------------
 
     @property
     def commits_while_joining(self) -> bool:
-        """Whether JoinGroup is unanswered, and commits of the generation before are accepted (see ``commits``)."""
+        """Whether JoinGroup is unanswered, and commits of the previous generation are accepted (see
+        ``commit_queue``)."""
         return self.state is MemberState.PREPARING_REBALANCE and not self.generation.is_lost
 
     @property
     def awaits_generation(self) -> bool:
-        """Whether JoinGroup or SyncGroup is on its way, or about to be sent: the answer gives the next generation."""
+        """Whether JoinGroup or SyncGroup is in flight, or about to be sent: the answer has the next generation."""
         return self.step in (JoinStep.JOINING, JoinStep.ELECTED, JoinStep.SYNCING)
 
-    # --- what it wants, and what it tells the program ---------------------------------------------------------------
+    # --- requests to rejoin, and errors for the program -------------------------------------------------------------
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again; the coordinator is told the reason (3.2, KIP-800)."""
+        """Join again; JoinGroup contains the reason (3.2, KIP-800)."""
         self.rejoin_reason = reason
         self.rejoin_needed = True
 
     def request_rejoin_if_necessary(self, reason: str) -> None:
-        """The same, unless it is wanted for another reason already."""
+        """The same, unless a rejoin is needed for another reason already."""
         if not self.rejoin_needed:
             self.request_rejoin(reason)
 
     def polled(self, busy_since_ms: int | None, stream: str) -> bool:
-        """The program was looked at (see ``Polled``); whether it is alive.
+        """The state of the program (see ``Polled``); returns whether it is alive.
 
-        One that has had the same record for ``max.poll.interval.ms`` is not: nothing is tried again for it.
+        A program that has processed one record for ``max.poll.interval.ms`` is not alive: the member retries nothing.
         """
         self._busy_stream = stream
         called_ms = self.pending_commands.now_ms if busy_since_ms is None else busy_since_ms
@@ -110,13 +111,13 @@ class GroupMemberBase(ABC):
         return True
 
     def poll_heartbeat(self, called_ms: int | None = None) -> None:
-        """The program called, now or at that time: it is alive, and what failed may be tried again."""
+        """The program called, now or at that time: it is alive, and failed operations may be retried."""
         self.heartbeat.reset_poll_timeout(self.pending_commands.now_ms if called_ms is None else called_ms)
         self._waits_for_call = False
         self.coordinator_discovery.clear_fatal_error()
 
     def ensure_coordinator_ready(self) -> bool:
-        """Whether the coordinator is known; looks for it if not, and tells the program if that was refused."""
+        """Whether the coordinator is known; otherwise finds it, and reports a rejection to the program."""
         if self.coordinator_discovery.ensure_coordinator_ready():
             return True
         fatal = self.coordinator_discovery.fatal
@@ -126,21 +127,21 @@ class GroupMemberBase(ABC):
         return False
 
     def raise_to_program(self, error: ZkConsumerError) -> None:
-        """The program's next call raises this; until then nothing that failed is tried again."""
+        """The program's next call raises this; until then the member retries nothing."""
         self._waits_for_call = True
         self.pending_commands.add(Raise(error, is_fatal=False))
 
     def end(self, error: ZkConsumerError) -> None:
-        """Nothing can be tried again: a member that was fenced would fence the other in its turn."""
+        """End permanently, without a retry: a member that was fenced would fence the other one."""
         self.give_up_joining()
         self.failure = error
         self._reset_state(keeps_member_id=False)
         self.pending_commands.add(Raise(error, is_fatal=True))
 
-    # --- what is not true any more -----------------------------------------------------------------------------------
+    # --- resets ------------------------------------------------------------------------------------------------------
 
     def give_up_joining(self) -> None:
-        """An answer to what was asked before concerns nobody any more."""
+        """Ignore the answers to requests that are in flight."""
         self.step = JoinStep.IDLE
         self.pending_commands.give_up(RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP)
 
@@ -149,20 +150,20 @@ class GroupMemberBase(ABC):
         self.generation = Generation(member_id=self.generation.member_id) if keeps_member_id else NO_GENERATION
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
-        """The generation is over, and what was owned in it is lost."""
+        """The generation has ended, and its partitions are lost."""
         self.pending_commands.log_event("generation-reset", generation=self.generation.generation_id, reason=reason)
         self._reset_state(keeps_member_id=keeps_member_id)
         self.request_rejoin(reason)
         self.needs_join_prepare = True
 
     def reset_on_response_error(self, what: RequestKind, code: int, *, keeps_member_id: bool) -> None:
-        """The same, because the coordinator said so."""
+        """The same, because of an error code of the coordinator."""
         self.reset_state_and_rejoin(
             f"encountered {error_code(code)} from {what.value} response", keeps_member_id=keeps_member_id
         )
 
     def coordinator_failed(self, sent: SentRequest, event: RequestFailed) -> None:
-        """The coordinator did not answer: it is not one any more, unless it is another one by now."""
+        """The coordinator did not answer: forget it, unless another one is known by now."""
         if (
             event.failure in (Failure.DISCONNECTED, Failure.TIMED_OUT)
             and sent.incarnation == self.coordinator_discovery.incarnation
@@ -173,7 +174,7 @@ class GroupMemberBase(ABC):
             )
 
     def request_failed(self, sent: SentRequest, event: RequestFailed) -> None:
-        """A request about membership has no answer and will have none."""
+        """A request about membership has no answer and will not have one."""
         match sent.what:
             case RequestKind.HEARTBEAT:
                 self.heartbeat.fail_heartbeat(self.pending_commands.now_ms)
@@ -187,8 +188,8 @@ class GroupMemberBase(ABC):
     def send_to_coordinator(
         self, what: RequestKind, api_key: int, body: object, timeout_ms: int, version_most: int = VERSION_ANY
     ) -> None:
-        """Send a request in the name of the present generation."""
-        assert self.coordinator_discovery.coordinator is not None, "nothing is sent to a coordinator that is not known"
+        """Send a request with the current generation."""
+        assert self.coordinator_discovery.coordinator is not None, "a request needs a known coordinator"
         sent = SentRequest(what, self.generation, self.coordinator_discovery.incarnation)
         self.pending_commands.send(
             sent, self.coordinator_discovery.coordinator.id, api_key, body, timeout_ms, version_most
@@ -197,7 +198,7 @@ class GroupMemberBase(ABC):
     # --- heartbeats --------------------------------------------------------------------------------------------------
 
     def run_heartbeat(self) -> None:
-        """One turn of Kafka's heartbeat thread: at most one of these is done."""
+        """One iteration of Kafka's heartbeat thread: at most one of these actions."""
         now_ms = self.pending_commands.now_ms
         if self.state.has_not_joined_group or self.failure is not None:
             return
@@ -226,14 +227,14 @@ class GroupMemberBase(ABC):
         return f"the program has worked on one record for longer than {limit}: {goes}; {what_to_do}"
 
     def _why_silent(self, now_ms: int) -> str:
-        """Nobody but ourselves is to blame when the heartbeat was not even sent."""
+        """The reason of a session time-out: when the heartbeat was not sent in time, this process was paused."""
         overdue_ms = self.heartbeat.overdue_ms(now_ms)
         if overdue_ms < self.config.heartbeat_interval_ms:
             return "session timed out without a heartbeat response"
         return f"this process was paused: its heartbeat was due {overdue_ms} ms ago, and the session has timed out"
 
     def heartbeat_answered(self, sent: SentRequest, body: HeartbeatResponse) -> None:
-        """The answer to a heartbeat."""
+        """Process the response to a heartbeat."""
         now_ms = self.pending_commands.now_ms
         code = body.error_code
         what = None if code == 0 else error_action(HEARTBEAT_TABLE, code)
@@ -241,7 +242,8 @@ class GroupMemberBase(ABC):
             case None:
                 self.heartbeat.receive_heartbeat(now_ms)
             case ErrorAction.REJOIN:
-                # The coordinator goes on counting us as alive, so we go on too, until we have joined.
+                # The coordinator still counts this member as alive during the rebalance, so it stays alive until it
+                # joins.
                 self.heartbeat.receive_heartbeat(now_ms)
                 if self.state is MemberState.STABLE:
                     self.request_rejoin_if_necessary("group is already rebalancing")
@@ -266,7 +268,8 @@ class GroupMemberBase(ABC):
     # --- leaving -----------------------------------------------------------------------------------------------------
 
     def maybe_leave_group(self, reason: str) -> bool:
-        """Leave, if the coordinator knows us and we are no static member; one attempt.  Whether it was sent."""
+        """Leave, if the coordinator knows this member and it is not static; one attempt.  Returns whether it was
+        sent."""
         is_sent = (
             self.config.is_dynamic_member
             and self.coordinator_discovery.coordinator is not None
@@ -296,7 +299,7 @@ class GroupMemberBase(ABC):
             )
 
     def leave_answered(self, body: LeaveGroupResponse) -> None:
-        """The answer to LeaveGroup: noted, and nothing is tried again."""
+        """Process the response to LeaveGroup: a failure is logged and not retried."""
         self._leaving = None
         codes = [body.error_code, *(member.error_code for member in body.members)]
         if len(body.members) > 1:

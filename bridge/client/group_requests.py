@@ -1,6 +1,6 @@
-"""The requests of a member, made from its configuration and its generation.  Pure.
+"""Builds the requests of a member from its configuration and its generation.  Pure.
 
-Where an API has two forms the newer one is asked first, and the older one when the broker does not know it.
+Where an API has two forms the newer one is sent first, and the older one when the broker does not support it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember
 from zkconsumer.wire.schemas.sync_group import SyncGroupAssignment, SyncGroupRequest
 
 REASON_CHARS_MAX = 255
-"""What a coordinator reads of a reason (KIP-800)."""
+"""The maximum length of a reason that a coordinator reads (KIP-800)."""
 
 
 def join_group(
@@ -25,7 +25,7 @@ def join_group(
     protocols: Sequence[JoinGroupProtocol],
     reason: str,
 ) -> JoinGroupRequest:
-    """Become, or stay, a member."""
+    """JoinGroup: become, or stay, a member."""
     return JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
@@ -41,7 +41,7 @@ def join_group(
 def sync_group(
     config: GroupMemberConfig, generation: Generation, protocol_type: str, assignments: Mapping[str, bytes]
 ) -> SyncGroupRequest:
-    """Ask for our share; the leader's tells everybody's."""
+    """SyncGroup: request our assignment; the leader's contains those of all members."""
     return SyncGroupRequest(
         group_id=config.group_id,
         generation_id=generation.generation_id,
@@ -56,7 +56,7 @@ def sync_group(
 
 
 def heartbeat(config: GroupMemberConfig, generation: Generation) -> HeartbeatRequest:
-    """We live."""
+    """Heartbeat: this member is alive."""
     return HeartbeatRequest(
         group_id=config.group_id,
         generation_id=generation.generation_id,
@@ -66,11 +66,11 @@ def heartbeat(config: GroupMemberConfig, generation: Generation) -> HeartbeatReq
 
 
 def leave_group(config: GroupMemberConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
-    """We go; the form of brokers from 2.4 on."""
+    """LeaveGroup in the form of brokers from 2.4 on."""
     member = LeavingMember(member_id=generation.member_id, reason=reason[:REASON_CHARS_MAX])
     return LeaveGroupRequest(group_id=config.group_id, members=[member])
 
 
 def leave_group_single(config: GroupMemberConfig, generation: Generation) -> LeaveGroupRequest:
-    """The same, as brokers before 2.4 read it."""
+    """LeaveGroup in the form of brokers before 2.4."""
     return LeaveGroupRequest(group_id=config.group_id, member_id=generation.member_id)

@@ -1,6 +1,6 @@
-"""What Kafka says of topics, for the machine: which a subscription takes, and how many partitions they have.
+"""Topic metadata for the machine: the topics of a subscription, and their number of partitions.
 
-The finder asks brokers on its own thread; everything here runs on the control thread.
+The finder sends requests to brokers on its own thread; everything here runs on the control thread.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from zkconsumer.member.group_view import TopicSubscription
 
 TOPIC_CHECK_INTERVAL_MS = 5_000
-"""How often it is looked whether there is something to say again about topics that are missing or refused."""
+"""How often missing or denied topics are checked for a repeated log line."""
 
 log = logging.getLogger("zkconsumer.topics")
 
 
 class GroupTopics:
-    """``call`` runs something on the control thread, ``feed`` gives the machine an event.
+    """``call`` runs an action on the control thread, ``feed`` submits an event to the machine.
 
-    ``refused`` is called with topics that brokers refuse and with those of them that this member cannot do without;
-    ``missed`` with the words about a topic that the program named and that is missing: when it is seen, and again and
-    again, rarely.  ``taken`` is called with the topics that a filter takes when they changed, and the words about them.
+    ``refused`` is called with topics that brokers deny, and with those of them that this member cannot do without.
+    ``missed`` is called with the text about a missing topic that the program named: first when it is detected, then
+    rarely.  ``taken`` is called with the topics that a filter matches when they changed, and the text about them.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class GroupTopics:
         self._missed = missed
         self._taken = taken
         self.missing: frozenset[str] = frozenset()
-        """Topics that the program named and that are not there; for the control thread."""
+        """Topics that the program named and that do not exist; for the control thread."""
         self._missing_due = LogRateLimiter()
         self._subscription: TopicSubscription | None = None
         self._subscribed: frozenset[str] | None = None
         self._needed: frozenset[str] | None = frozenset()
 
     def subscribe(self, subscription: TopicSubscription) -> None:
-        """Topics by name are subscribed to at once, those of a filter when it is known which there are."""
+        """Subscribe: at once to named topics, to those of a filter when the topics of the cluster are known."""
         self._subscription = subscription
         if subscription.is_filter:
             self._finder.request_topics(None, self._answered)
@@ -72,23 +72,23 @@ class GroupTopics:
             self._subscribe()
 
     def need(self, topics: frozenset[str] | None) -> None:
-        """The machine asks for these."""
+        """The machine requests the metadata of these."""
         self._needed = topics
         self._finder.request_topics(topics, self._answered)
 
     def changed(self) -> None:
-        """The finder learnt something; from any thread."""
+        """The finder has new metadata; from any thread."""
         self._call(self._update_metadata)
 
     def _answered(self, why: str) -> None:
-        """From any thread; ``why`` is empty, or says why nothing is known."""
+        """From any thread; ``why`` is empty, or the reason why no metadata is known."""
         if why:
             self._call(lambda: self._ask_again(why))
         else:
             self._call(self._update_metadata)
 
     def _ask_again(self, why: str) -> None:
-        log.warning("topics-unknown reason=%r: asked again", why)
+        log.warning("topics-unknown reason=%r: retried", why)
         if self._subscription is not None and self._subscription.is_filter and self._subscribed is None:
             self._finder.request_topics(None, self._answered)
         else:
@@ -108,12 +108,12 @@ class GroupTopics:
         self.check_topics()
 
     def check_topics(self) -> None:
-        """Say what is wrong with the topics that are needed; on the control thread."""
+        """Report problems of the needed topics; on the control thread."""
         subscription = self._subscription
         own = frozenset[str]() if subscription is None or subscription.is_filter else frozenset(subscription.topics)
         refused = self._finder.rejected(own | (self._needed or frozenset()))
         if refused:
-            # A leader that may not see a topic of another member would leave it without an owner: as Kafka's, it ends.
+            # A leader without access to another member's topic would leave it without an owner: as Kafka's, it ends.
             hidden = {name for name, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED}
             self._refused(refused, own | hidden)
         gone = {name for name in own if self._finder.is_known(name) and self._finder.partitions(name) is None}

@@ -1,11 +1,11 @@
-"""The keys of Kafka's own consumer in the configuration of a coordinator's member: what becomes of each.  Pure.
+"""The keys of Kafka's own consumer in the configuration of a coordinator group's member: the effect of each.  Pure.
 
-    it acts       the same key (``client.id``), another one (``SPELLINGS``), or a setting of the group
-    it is an error   it would change the meaning, and cannot be done (``UNSUPPORTED_KEYS``)
-    it is named   it has no meaning here, and a warning says what is so instead (``_NO_EFFECT``)
+    it has an effect   the same key (``client.id``), another one (``SPELLINGS``), or a setting of the group
+    it is an error     it would change the meaning, and is not supported (``UNSUPPORTED_KEYS``)
+    it is ignored      it has no meaning here, and a warning explains what applies instead (``_NO_EFFECT``)
 
-``ConsumerConfig`` has tables of its own for a member that ZooKeeper keeps (``zkconsumer.other_client_keys``); no
-sentence here names a setting of ZooKeeper.
+``ConsumerConfig`` has tables of its own for a ZooKeeper member (``zkconsumer.other_client_keys``); no text here names a
+setting of ZooKeeper.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SPELLINGS: dict[str, str] = {
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
-"""Kafka's key -> the old consumer's key, which means the same."""
+"""Kafka's key -> the Scala consumer's key with the same meaning."""
 
 
 class UnsupportedKey(NamedTuple):
-    """``is_only_supported_value``: the value that says what is so in any case; with another one the key is an error."""
+    """``is_only_supported_value``: the value of the behaviour that always applies; any other value is an error."""
 
     supported_value: str
     why: str
@@ -41,29 +41,28 @@ class UnsupportedKey(NamedTuple):
 UNSUPPORTED_KEYS: dict[str, UnsupportedKey] = {
     "isolation.level": UnsupportedKey(
         "read_uncommitted",
-        "only read_uncommitted can be done: all records are handed out, those of aborted transactions too; leave it "
-        "out where producers use no transactions, and read these topics with Kafka's own consumer where they do",
+        "only read_uncommitted is supported: all records are delivered, also those of aborted transactions; remove it "
+        "where producers use no transactions, and read these topics with Kafka's own consumer where they do",
     ),
     "interceptor.classes": UnsupportedKey(
         "",
-        "it names classes of the JVM, which would see and change every record; leave it out, and do their work in the "
+        "it names classes of the JVM, which would see and change every record; remove it, and do their work in the "
         "program",
     ),
-    "group.protocol": UnsupportedKey("classic", "this member speaks the protocol classic alone; leave it out"),
+    "group.protocol": UnsupportedKey("classic", "this member supports only the classic protocol; remove it"),
     "internal.leave.group.on.close": UnsupportedKey(
         "true",
-        "a member that is closed leaves its group; leave it out, or set group.instance.id, with which a member stays",
+        "a member that is closed leaves its group; remove it, or set group.instance.id, with which a member stays",
     ),
-    **{key: UnsupportedKey("", f"{JAVA_SECURITY_KEYS[key]}, and leave {key} out") for key in SECURITY_KEYS_NOT_IGNORED},
+    **{key: UnsupportedKey("", f"{JAVA_SECURITY_KEYS[key]}, and remove {key}") for key in SECURITY_KEYS_NOT_IGNORED},
 }
 
 _NO_EFFECT: dict[str, str] = {
-    "group.remote.assignor": "the leader of the group divides it, by partition.assignment.strategy",
+    "group.remote.assignor": "the leader of the group computes the assignment, by partition.assignment.strategy",
     "key.deserializer": "a class of the JVM; give create_message_streams a key_decoder, or keys are bytes",
-    "max.poll.records": "a stream gives one record at a time; queued.max.message.chunks says how much waits in front "
-    "of it",
-    "reconnect.backoff.max.ms": "set refresh.leader.backoff.ms in its place",
-    "reconnect.backoff.ms": "set refresh.leader.backoff.ms in its place",
+    "max.poll.records": "a stream delivers one record at a time; queued.max.message.chunks limits the queue before it",
+    "reconnect.backoff.max.ms": "set refresh.leader.backoff.ms instead",
+    "reconnect.backoff.ms": "set refresh.leader.backoff.ms instead",
     "socket.connection.setup.timeout.max.ms": "socket.timeout.ms is the limit for a connection",
     "socket.connection.setup.timeout.ms": "socket.timeout.ms is the limit for a connection",
     "value.deserializer": "a class of the JVM; give create_message_streams a value_decoder, or values are bytes",
@@ -76,12 +75,12 @@ _CLASSES = {kind.__name__: name for name, kind in ASSIGNORS.items()}
 
 
 def why_unsupported(key: str, value: object) -> str:
-    """Why this key is an error with this value; "" when it is none."""
+    """Why this key is an error with this value; "" when it is not an error."""
     return UNSUPPORTED_KEYS[key].why if key in UNSUPPORTED_KEYS and not is_only_supported_value(key, value) else ""
 
 
 def is_only_supported_value(key: str, value: object) -> bool:
-    """Whether this key, with this value, says what is so in any case."""
+    """Whether this value of the key is the behaviour that always applies."""
     word = str(value).strip(JAVA_BLANKS).lower()
     return key in UNSUPPORTED_KEYS and word == UNSUPPORTED_KEYS[key].supported_value
 
@@ -91,47 +90,47 @@ def why_ignored(key: str) -> str:
     if key in _NO_EFFECT:
         return java_client_key_text(_NO_EFFECT[key])
     why = why_ignored_by_all_members(key)
-    return "a setting of ZooKeeper's client; it says nothing of a coordinator" if _is_zookeepers(key) and why else why
+    return "a setting of ZooKeeper's client; it does not apply to a coordinator" if _is_zookeepers(key) and why else why
 
 
 def _is_zookeepers(key: str) -> bool:
     return key.startswith(_OF_ZOOKEEPER)
 
 
-# --- settings of the old consumer that take Kafka's own words ---------------------------------------------------------
+# --- settings of the Scala consumer that also accept Kafka's values ---------------------------------------------------
 
 
 def auto_offset_reset_setting() -> Setting[str]:
-    """``auto.offset.reset``, in both kinds of words; the value is the old one."""
+    """``auto.offset.reset``, with the values of both consumers; the result is the old value."""
     words = {"latest": "largest", "earliest": "smallest", "largest": "largest", "smallest": "smallest"}
 
     def check(given: str) -> str:
         if given not in words:
             is_none = given == "none"
-            raise ValueError("a member here raises no error where there is no offset" if is_none else "")
+            raise ValueError("this consumer does not support an error for a missing offset" if is_none else "")
         return words[given]
 
     return text(
         "auto.offset.reset", "largest",
         "Where to begin when there is no offset, or none that the broker still has: `latest` (or `largest`) is the "
         "end, `earliest` (or `smallest`) the beginning.",
-        check, "latest or earliest (or, in the old words, largest or smallest)",
+        check, "latest or earliest (or the old values largest or smallest)",
     )  # fmt: skip
 
 
 def partition_assignment_strategy_setting() -> Setting[str]:
-    """``partition.assignment.strategy``: names or Java's classes, the best first; the value are names."""
+    """``partition.assignment.strategy``: names or Java's classes, in order of preference; the result are names."""
 
     def check(given: str) -> str:
         names = assignor_names(given)
         if not names or len(set(names)) < len(names):
-            raise ValueError("each assignor is named once, and one at least")
+            raise ValueError("name each assignor once, and at least one")
         return ",".join(names)
 
     return text(
         "partition.assignment.strategy", "range",
-        "How the group is divided: assignors by name or by Java's class, the best first. All members must have one in "
-        "common.",
+        "How the group is assigned: assignors by name or by Java's class, in order of preference. All members must "
+        "have one in common.",
         check, f"{', '.join(ASSIGNORS)}, with commas in between",
     )  # fmt: skip
 

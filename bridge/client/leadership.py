@@ -1,7 +1,7 @@
-"""Leading a group: what this member divided, by what there was then, and whether that is how things are still.  Pure.
+"""The leader's assignment: its input, and whether the input is still the same.  Pure.
 
-elected --all topics are known--> divided by this snapshot --now it is another one--> the group forms anew
-        '-- not within max.poll.interval.ms --> the program is told, and it is tried again
+elected --all topics are known--> assigned by this snapshot --the snapshot has changed--> the group rebalances
+        '-- not within max.poll.interval.ms --> error for the program, and a retry
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.join_group import JoinGroupMember
 
 Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset[str]]]
-"""By what a leader divided: topic -> how many partitions; partition -> racks of its replicas."""
+"""The input of an assignment: topic -> its number of partitions; partition -> racks of its replicas."""
 
 
 class Leadership:
-    """``is_leader``: the group goes by what this member divided.  It watches the group's topics then."""
+    """``is_leader``: this member has computed the group's assignment.  It watches the group's topics then."""
 
     def __init__(self, config: GroupMemberConfig, subscriptions: SubscriptionState, outbox: PendingCommands) -> None:
         self.is_leader = False
         self.metadata_until_ms: int | None = None
-        """Until when the topics of the group are waited for, while they are."""
+        """The deadline for the metadata of the group's topics, while it is missing."""
         self._config = config
         self._subscriptions = subscriptions
         self._pending_commands = outbox
         self._assignment_snapshot: Snapshot | None = None
         self._divided: Snapshot | None = None
-        """By what this process divided last, or let stand, whatever became of its membership since."""
+        """The input of the last assignment that this process computed or left unchanged, also of an earlier
+        membership."""
 
     def divide(
         self,
@@ -44,16 +45,17 @@ class Leadership:
         *,
         skip_assignment: bool,
     ) -> Mapping[str, bytes] | None:
-        """Divide what all members together subscribe to; None while not all of it is known.
+        """Compute the assignment of all subscribed topics of all members; None while their metadata is incomplete.
 
-        Raises ``BrokerUnreachable`` when that takes too long, and what ``perform_assignment`` raises.
+        Raises ``BrokerUnreachable`` when that takes too long, and the errors of ``perform_assignment``.
         """
         subscriptions = read_subscriptions(members)
         if not self._knows({topic for subscription in subscriptions.values() for topic in subscription.topics}):
             return None
         self.is_leader = True
         if not subscriptions:
-            # A coordinator that divides by itself may name us as the leader and tell us of nobody: it watches, too.
+            # A coordinator that assigns itself may name us as the leader without any members: it watches the topics,
+            # too.
             self._assignment_snapshot = None
             return {}
         partitions = self._subscriptions.snapshot()
@@ -64,8 +66,8 @@ class Leadership:
             racks = self._subscriptions.racks()
             shares = perform_assignment(assignor, protocol, partitions, subscriptions, racks)
         elif self._divided is not None:
-            # The share that stands was divided by what there was then: what has changed since is a reason to rebalance,
-            # once; a coordinator may let it stand again.
+            # The unchanged assignment was computed from the metadata of that time: a change since then is a reason to
+            # rebalance, once; a coordinator may leave it unchanged again.
             self._assignment_snapshot = self._divided
         self._divided = now
         self._pending_commands.log_event(
@@ -81,26 +83,26 @@ class Leadership:
                 return False
             self.metadata_until_ms = None
             group = self._config.group_id
-            raise BrokerUnreachable(f"no broker told how many partitions the topics of {group} have")
+            raise BrokerUnreachable(f"no broker returned the number of partitions of the topics of {group}")
         self.metadata_until_ms = None
         return True
 
     def follow(self) -> None:
-        """Somebody else leads, and watches."""
+        """Another member leads, and watches the topics."""
         self._assignment_snapshot = None
 
     def resign(self) -> None:
-        """The group forms anew, and nobody leads for the time being."""
+        """The group rebalances, and has no leader for the moment."""
         self.is_leader = False
         self._assignment_snapshot = None
         self._subscriptions.reset_group_subscription()
 
     @property
     def is_outdated(self) -> bool:
-        """Whether there is something else to divide now than what was divided."""
+        """Whether the topics differ from the input of the assignment."""
         return self._assignment_snapshot is not None and self._assignment_snapshot != self._snapshot()
 
     def _snapshot(self) -> Snapshot:
-        """What the group's topics are now; racks matter to who says where it runs (3.5, KIP-881)."""
+        """The current metadata of the group's topics; with racks if a member has a rack (3.5, KIP-881)."""
         racks = self._subscriptions.racks() if self._config.client_rack else {}
         return self._subscriptions.snapshot(), racks

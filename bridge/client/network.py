@@ -1,16 +1,16 @@
-"""The wire of a member: its own connections to the coordinator, apart from those that fetch, on a thread of its own.
+"""The network of a member: its own connections to the coordinator, separate from those that fetch, on its own thread.
 
     control thread --Send, Connect, Disconnect--> queue --> this thread --+-- the coordinator: pipelined, in order
                    <--Responded, Failed, Disconnected, with the time -----+-- the coordinator: JoinGroup alone
-                                                                          +-- any broker: one question at a time
+                                                                          +-- any broker: one request at a time
 
 A broker reads the next request of a connection only when it has answered the one before, and it answers JoinGroup when
-all members have joined.  So JoinGroup has a connection of its own, which is closed with its answer: commits, heartbeats
-and LeaveGroup do not wait for it.  (Java's consumer, 3.x, has one connection for all of them, and a member of a
-cooperative group that keeps its partitions cannot commit before JoinGroup is answered.)
+all members have joined.  So JoinGroup has a connection of its own, which is closed after its answer: commits,
+heartbeats and LeaveGroup do not wait for it.  (Java's consumer, 3.x, has one connection for all of them, and a member
+of a cooperative group that keeps its partitions cannot commit before JoinGroup is answered.)
 
 Every request is answered once, by ``Responded`` or ``RequestFailed``.  When one of the connections breaks, both are
-closed: what is on its way fails, then follows ``Disconnected``.  When they are closed on command, nothing follows.
+closed: requests in flight fail, then ``Disconnected`` follows.  When they are closed on command, nothing follows.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import ConnectionFactory as MakeConnection
 
 ANSWER_POLL_MS = 25
-"""How long an answer is waited for before it is looked whether something else is to be sent, or was answered on the
-other connection: a JoinGroup is answered only when all members have joined."""
+"""How long the thread waits for an answer before it checks for other requests, or answers on the other connection: a
+JoinGroup is answered only when all members have joined."""
 
 IDLE_WAIT_MS = 1_000
 CONNECT_TIMEOUT_MS = 10_000
 
 
 class NetworkCallback(Protocol):
-    """Whoever hears of answers; on the network's thread."""
+    """Receives answers; on the network's thread."""
 
     def __call__(self, event: Responded | RequestFailed | Disconnected, sent: Send | None, sent_at_ms: int) -> None:
-        """``sent`` is what was asked; None with ``Disconnected``."""
+        """``sent`` is the request; None with ``Disconnected``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class _PipelinedConnection:
 
 @dataclass(slots=True)
 class _CoordinatorChannel:
-    """The conversations with one coordinator.  ``ranges`` None: nothing was said yet.
+    """The connections to one coordinator.  ``ranges`` None: its API versions are not known yet.
 
-    ``joining``: open while a JoinGroup has no answer.  ``is_closed_on_command``: it was ended on command, and nobody
-    needs to be told that it is over.
+    ``joining``: open while a JoinGroup has no answer.  ``is_closed_on_command``: it was closed on command, so no
+    ``Disconnected`` follows.
     """
 
     node: CoordinatorNode
@@ -86,23 +86,23 @@ class _CoordinatorChannel:
 
     @property
     def conversations(self) -> list[_PipelinedConnection]:
-        """All that are open."""
-        joining = self.joining  # read once: the thread may close it while another one asks
+        """All open connections."""
+        joining = self.joining  # read once: the thread may close it while another thread reads it
         return [self.main] if joining is None else [self.main, joining]
 
     @property
     def asked(self) -> list[_InFlightRequest]:
-        """All that have no answer, in the order in which they were sent."""
+        """All unanswered requests, in the order in which they were sent."""
         return sorted((one for talk in self.conversations for one in talk.asked), key=lambda one: one.send.request)
 
     def close(self) -> None:
-        """End both connections, from any thread."""
+        """Close both connections, from any thread."""
         for talk in self.conversations:
             talk.connection.close()
 
 
 class Network:
-    """``execute`` may be called from any thread, and never waits."""
+    """``execute`` may be called from any thread, and never blocks."""
 
     def __init__(
         self,
@@ -129,18 +129,18 @@ class Network:
         self._worker: WorkerThread | None = None
 
     def start(self) -> None:
-        """Run from now on."""
+        """Start the thread."""
         self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_thread_error, wake=self._wake)
 
     def execute(self, command: Send | ConnectCoordinator | DisconnectCoordinator) -> None:
-        """Do this soon."""
+        """Execute the command soon."""
         self._commands.put(command)
         if isinstance(command, DisconnectCoordinator):
-            # Whatever the thread is blocked in ends now, and not when it is answered.
+            # Ends a blocking call of the thread now, and not when it is answered.
             self._close_line(command.node)
 
     def ask_to_stop(self) -> None:
-        """End the thread soon; nobody is answered any more."""
+        """End the thread soon; no more answers follow."""
         if self._worker is not None:
             self._worker.request_stop()
 
@@ -189,11 +189,11 @@ class Network:
             return None
 
     def _begin_line(self, node: CoordinatorNode, stop: StopSignal) -> None:
-        """It opens with the first request."""
+        """The connection opens with the first request."""
         talk = self._open(node)
         with self._lock:
             self._line = _CoordinatorChannel(node, talk)
-        if stop.is_set():  # whoever set it may have come before there was a connection to close
+        if stop.is_set():  # it may have been set before a connection existed that could be closed
             talk.connection.close()
 
     def _open(self, node: CoordinatorNode) -> _PipelinedConnection:
@@ -203,22 +203,22 @@ class Network:
         )
 
     def _talk_for(self, line: _CoordinatorChannel, send: Send) -> _PipelinedConnection:
-        """The connection that a request belongs on."""
+        """The connection for a request."""
         if send.api_key != JOIN_GROUP.key:
             return line.main
         if line.joining is None:
             talk = self._open(line.node)
             with self._lock:
                 line.joining = talk
-            if line.is_closed_on_command:  # it was ended before there was this connection to close
+            if line.is_closed_on_command:  # it was closed before this connection existed
                 talk.connection.close()
         assert line.joining is not None, "it was opened"
         return line.joining
 
     def _end_line(self, failure: Failure | None) -> None:
-        """Fail what is on its way; with ``failure`` the coordinator is said to be disconnected.
+        """Fail the requests in flight; with ``failure`` also report the coordinator as disconnected.
 
-        ``TIMED_OUT`` is said of those whose time is over, of the others ``DISCONNECTED``.
+        Requests after their deadline fail with ``TIMED_OUT``, the others with ``DISCONNECTED``.
         """
         line, now_ms = self._line, self._clock.now_ms()
         if line is None:
@@ -291,7 +291,7 @@ class Network:
             talk.asked.append(_InFlightRequest(send, pending, sent_at_ms, sent_at_ms + send.timeout_ms))
 
     def _receive(self) -> None:
-        """What has been answered, or will be in a moment; and what will not be answered any more."""
+        """Process answers that have arrived, or arrive soon; fail requests after their deadline."""
         line = self._line
         if line is None:
             return
@@ -315,7 +315,7 @@ class Network:
                 line.joining = None
 
     def _answers(self, talk: _PipelinedConnection, wait_ms: int) -> None:
-        """What has been answered on this connection."""
+        """The answers that have arrived on this connection."""
         while talk.asked and talk.connection.has_response(wait_ms):
             asked = talk.asked[0]
             body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))

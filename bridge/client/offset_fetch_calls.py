@@ -1,4 +1,4 @@
-"""Questions for committed offsets that a thread of the program waits for; the machine's own have other numbers."""
+"""Blocking requests for committed offsets by a thread of the program; their numbers are negative."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class OffsetFetchCall:
-    """One question.  ``number`` is below zero: those of a member for itself are above."""
+    """One request.  ``number`` is below zero: the numbers of the machine's own requests are above."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -18,18 +18,18 @@ class OffsetFetchCall:
         self._answer: cmd.FetchDone | None = None
 
     def wait(self, timeout_ms: int) -> cmd.FetchDone | None:
-        """The answer; None when it did not come in time, or the member ended."""
+        """The answer; None when it did not arrive in time, or the member ended."""
         self._done.wait(timeout_ms / 1000)
         return self._answer
 
     def answer(self, answer: cmd.FetchDone | None) -> None:
-        """Let go whoever waits."""
+        """Wake the waiting caller."""
         self._answer = answer
         self._done.set()
 
 
 class OffsetFetchCalls:
-    """Those that are open, by number."""
+    """The open requests, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,21 +37,21 @@ class OffsetFetchCalls:
         self._open: dict[int, OffsetFetchCall] = {}
 
     def open(self) -> OffsetFetchCall:
-        """One more."""
+        """Start one request."""
         with self._lock:
             self._made += 1
             call = self._open[-self._made] = OffsetFetchCall(-self._made)
         return call
 
     def done(self, command: cmd.FetchDone) -> None:
-        """The machine has the answer to one."""
+        """The machine reports the answer to one."""
         with self._lock:
             call = self._open.pop(command.number, None)
         if call is not None:
             call.answer(command)
 
     def end(self) -> None:
-        """Let everybody go who waits: an error ended the member."""
+        """Wake all waiting callers: an error ended the member."""
         with self._lock:
             calls, self._open = list(self._open.values()), {}
         for call in calls:

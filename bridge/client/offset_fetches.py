@@ -1,4 +1,4 @@
-"""What is committed of some partitions: asked until it is answered, or too late.  Pure."""
+"""Fetches committed offsets of partitions, with retries until a deadline.  Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import BATCHED_FROM, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic
 
 VERSION_MOST = BATCHED_FROM - 1
-"""One group is asked for: the form that every broker from 0.9 to 4.x has."""
+"""The request names one group: the form that every broker from 0.9 to 4.x supports."""
 
 NOTHING_COMMITTED = -1
 
 
 @dataclass(slots=True)
 class _PendingOffsetFetch:
-    """One question until it is answered."""
+    """One request until it is answered."""
 
     number: int
     partitions: frozenset[TopicPartition]
@@ -39,10 +39,10 @@ class _PendingOffsetFetch:
 
 
 class OffsetFetches:
-    """The questions that are open, by number.
+    """The open requests, by number.
 
-    ``require_stable`` is asked for first (2.5, KIP-447): an offset of an open transaction is then waited for.  A broker
-    before that does not know the word, and is asked without it.
+    ``require_stable`` is requested first (2.5, KIP-447): the request then waits for an offset of an open transaction.
+    An older broker does not support the field, and receives the request without it.
     """
 
     def __init__(self, member: GroupMemberBase) -> None:
@@ -52,17 +52,17 @@ class OffsetFetches:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether no request is open."""
         return not self._open
 
     @property
     def retry_at_ms(self) -> int | None:
-        """When the next of them is asked again, or given up."""
+        """When the next of them is retried, or fails; in ms."""
         waiting = [fetch for fetch in self._open.values() if not fetch.is_in_flight]
         return min((fetch.retry_at_ms or fetch.until_ms for fetch in waiting), default=None)
 
     def ask(self, event: FetchAsked) -> None:
-        """What is committed of these?"""
+        """Add a request for the committed offsets of these."""
         if not event.partitions:
             self._member.pending_commands.add(FetchDone(event.number, {}))
             return
@@ -70,7 +70,7 @@ class OffsetFetches:
         self._open[event.number] = _PendingOffsetFetch(event.number, event.partitions, until_ms)
 
     def advance(self) -> None:
-        """Ask what can be asked now."""
+        """Send the requests that can be sent now."""
         member = self._member
         now_ms = member.pending_commands.now_ms
         for fetch in [fetch for fetch in self._open.values() if not fetch.is_in_flight]:
@@ -86,14 +86,14 @@ class OffsetFetches:
                 self._done(fetch, {}, member.coordinator_discovery.fatal)
 
     def give_up(self) -> None:
-        """Nobody waits any longer."""
+        """Fail all open requests."""
         self._member.pending_commands.give_up(RequestKind.OFFSET_FETCH)
         for fetch in list(self._open.values()):
             self._done(fetch, {}, self._too_late(fetch))
 
     def _too_late(self, fetch: _PendingOffsetFetch) -> ZkConsumerError:
         error = OffsetFetchFailed(
-            f"the coordinator of group {self._member.config.group_id} did not tell in time what is committed"
+            f"the coordinator of group {self._member.config.group_id} did not return committed offsets in time"
             + (f": {fetch.last}" if fetch.last else "")
         )
         error.__cause__ = fetch.last
@@ -101,7 +101,7 @@ class OffsetFetches:
 
     def _send(self, fetch: _PendingOffsetFetch) -> None:
         member = self._member
-        assert member.coordinator_discovery.coordinator is not None, "the coordinator is asked when it is known"
+        assert member.coordinator_discovery.coordinator is not None, "a request needs a known coordinator"
         fetch.is_in_flight = True
         fetch.attempts += 1
         body = OffsetFetchRequest(
@@ -123,7 +123,7 @@ class OffsetFetches:
     # --- answers --------------------------------------------------------------------------------------------------
 
     def answered(self, sent: SentRequest, body: OffsetFetchResponse) -> None:
-        """The coordinator's answer to one of them."""
+        """Process the coordinator's answer to one of them."""
         fetch = self._open[sent.number]
         fetch.is_in_flight = False
         group = self._member.config.group_id
@@ -150,7 +150,7 @@ class OffsetFetches:
             self._done(fetch, {}, refused)
         elif len(found) < len(fetch.partitions):
             silent = min(fetch.partitions - found.keys())
-            self._done(fetch, {}, OffsetFetchFailed(f"the coordinator said nothing of {silent}"))
+            self._done(fetch, {}, OffsetFetchFailed(f"the coordinator's answer does not contain {silent}"))
         else:
             self._done(fetch, found, None)
 

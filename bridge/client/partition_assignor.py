@@ -1,10 +1,10 @@
-"""What divides partitions among the members of a group: the seam behind which the assignors stand.  Pure.
+"""The interface of assignors, which assign partitions to the members of a group.  Pure.
 
     every member:  subscription_user_data --> JoinGroup             on_assignment <-- SyncGroup
-    the leader:         everybody's Subscription --> assign --> everybody's Assignment
+    the leader:         Subscription of each member --> assign --> Assignment of each member
 
-The shape is that of Kafka's ``ConsumerPartitionAssignor`` (2.4, KIP-429).  An assignor draws no random number and reads
-no clock; what it remembers from one generation to the next it is told by ``on_assignment``.
+It has the methods of Kafka's ``ConsumerPartitionAssignor`` (2.4, KIP-429).  An assignor uses no random number and no
+clock; its only state between generations comes from ``on_assignment``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ __all__ = ["NO_GENERATION", "Assignment", "ConsumerPartitionAssignor", "Rebalanc
 
 
 class RebalanceProtocol(Enum):
-    """What members do with what they have while a group forms anew (2.4, KIP-429)."""
+    """What members do with their partitions during a rebalance (2.4, KIP-429)."""
 
     EAGER = 0
-    """They give everything back before they join."""
+    """They revoke all partitions before they join."""
 
     COOPERATIVE = 1
-    """They keep what they have, and give back afterwards what somebody else shall have; then the group forms again."""
+    """They keep their partitions, and afterwards revoke those that another member gets; then the group rebalances
+    again."""
 
 
 class ConsumerPartitionAssignor(Protocol):
-    """Divides partitions.  Its answers depend on nothing but what it is given, and on what it was told before."""
+    """Computes assignments.  The result depends only on its input, and on earlier calls of ``on_assignment``."""
 
     @property
     def name(self) -> str:
-        """The word that all members of a group must have in common (``range``, ``cooperative-sticky`` …)."""
+        """The name that all members of a group must have in common (``range``, ``cooperative-sticky`` …)."""
 
     @property
     def supported_protocols(self) -> frozenset[RebalanceProtocol]:
-        """Never empty.  The highest that all assignors of a member have in common is what it speaks."""
+        """Never empty.  A member uses the highest one that all its assignors support."""
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """What the leader's assignor should know of us besides; it goes with our subscription."""
+        """Additional data for the leader's assignor; it is sent with our subscription."""
 
     def assign(
         self,
@@ -49,12 +50,12 @@ class ConsumerPartitionAssignor(Protocol):
         subscriptions: Mapping[str, Subscription],
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> Mapping[str, Assignment]:
-        """Everybody's share, by member id; a member that is left out gets nothing.
+        """The assignment of each member, by member id; a member that is missing gets no partitions.
 
-        ``partitions``: topic -> how many partitions it has; a topic that is subscribed to and missing here does not
-        exist.  ``subscriptions`` is not empty, and in the order in which the coordinator tells the members.  ``racks``:
-        where each partition has replicas, as far as brokers say it (3.4, KIP-881).
+        ``partitions``: topic -> its number of partitions; a subscribed topic that is missing here does not exist.
+        ``subscriptions`` is not empty, and in the order in which the coordinator sends the members.  ``racks``: the
+        racks with replicas of each partition, as far as brokers report them (3.4, KIP-881).
         """
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """This is our share in this generation, whoever led."""
+        """This is our assignment in this generation, whichever member led."""

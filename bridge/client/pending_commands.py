@@ -1,7 +1,7 @@
-"""What a machine says in answer to one event, and which of its requests wait for an answer.  Pure.
+"""The commands that a machine emits for one event, and its unanswered requests.  Pure.
 
-Everybody who sends something keeps a ``SentRequest`` with it, which carries the generation and the coordinator of that
-moment: an answer is judged by what was true when it was asked for.
+Each request has a ``SentRequest`` with the generation and the coordinator at the time when it was sent: an answer is
+evaluated for that state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION_ANY = 0x7FFF
 
 
 class RequestKind(Enum):
-    """What a request is for."""
+    """The purpose of a request."""
 
     FIND_COORDINATOR = "FindCoordinator"
     JOIN_GROUP = "JoinGroup"
@@ -32,7 +32,7 @@ class RequestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """A request that is on its way.  ``incarnation`` counts coordinators; ``number`` is that of who asked."""
+    """A request in flight.  ``incarnation`` counts coordinators; ``number`` identifies the caller."""
 
     what: RequestKind
     generation: Generation
@@ -41,29 +41,29 @@ class SentRequest:
 
 
 class PendingCommands:
-    """Commands in their order; ``open`` says for what each unanswered request is."""
+    """Commands in their order; ``open`` has the purpose of each unanswered request."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.in_flight: dict[RequestId, SentRequest] = {}
         self.command_count = 0
-        """How many commands were ever said."""
+        """The number of commands that were ever emitted."""
         self._commands: list[Command] = []
         self._numbers = 0
         self._timers: dict[TimerKind, int] = {}
 
     def new_number(self) -> int:
-        """Never the same twice; requests and callbacks have theirs from here."""
+        """Never the same twice; requests and callbacks get their numbers here."""
         self._numbers += 1
         return self._numbers
 
     def add(self, *commands: Command) -> None:
-        """These are to be done, after what was said before."""
+        """Emit these after the earlier commands."""
         self._commands += commands
         self.command_count += len(commands)
 
     def log_event(self, what: str, **fields: object) -> None:
-        """To be logged and counted."""
+        """Emit an event to log and count."""
         self.add(LogMemberEvent(what, tuple(fields.items())))
 
     def send(
@@ -75,26 +75,26 @@ class PendingCommands:
         timeout_ms: int,
         version_most: int = VERSION_ANY,
     ) -> RequestId:
-        """Send a request; what it is for comes back with its answer."""
+        """Send a request; its answer is returned with its purpose."""
         request = self.new_number()
         self.in_flight[request] = sent
         self.add(Send(request, node, api_key, body, timeout_ms, version_most))
         return request
 
     def answered(self, request: RequestId) -> SentRequest | None:
-        """What was asked; None if it was given up, or answered before."""
+        """The request of an answer; None if it was abandoned, or answered before."""
         return self.in_flight.pop(request, None)
 
     def give_up(self, *kinds: RequestKind) -> None:
-        """Nobody waits for the answers to these any more."""
+        """Ignore the answers to these from now on."""
         self.in_flight = {request: sent for request, sent in self.in_flight.items() if sent.what not in kinds}
 
     def has_in_flight(self, *kinds: RequestKind) -> bool:
-        """Whether requests of these kinds are on their way."""
+        """Whether requests of these kinds are in flight."""
         return any(sent.what in kinds for sent in self.in_flight.values())
 
     def set_timers(self, wanted: Mapping[TimerKind, int]) -> None:
-        """These deadlines and no others; one that has passed needs no timer."""
+        """Set these deadlines and cancel all others; one that has passed needs no timer."""
         ahead = {kind: deadline for kind, deadline in wanted.items() if deadline > self.now_ms}
         running = {kind: deadline for kind, deadline in self._timers.items() if deadline > self.now_ms}
         self.add(*(CancelMemberTimer(kind) for kind in running if kind not in ahead))
@@ -102,6 +102,6 @@ class PendingCommands:
         self._timers = ahead
 
     def take_all(self) -> list[Command]:
-        """What was said since the last time."""
+        """The commands since the last call."""
         taken, self._commands = self._commands, []
         return taken

@@ -1,13 +1,14 @@
-"""Giving partitions back, whoever asks for it: stop, commit, then tell the program.  Pure.
+"""Releases partitions, for every reason: stop, commit, then call the program.  Pure.
 
     COLLECTING --positions--> COMMITTING --answered--> CALLING --the callback returned--> DONE
          '-- lost already, or nothing to commit, or too late ----^
 
-Stop before commit, commit before the callback, callback before the partitions are anybody else's.  A commit that fails,
-or takes too long, stops nobody: the group waits only so long for a member.
+Stop before commit, commit before the callback, callback before another member can own the partitions.  A commit that
+fails, or takes too long, does not block: the group waits only a limited time for a member.
 
-A member that leaves while the group rebalances commits too: in the generation that ends, or, where that is over, in the
-next one, which it still joins for that (``commits``).  When neither accepts the commit, the partitions count as lost.
+A member that leaves while the group rebalances commits too: in the generation that ends, or, if that has ended, in the
+next one, which it still joins for that (``commit_queue``).  When neither accepts the commit, the partitions count as
+lost.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from zkconsumer.types import TopicPartition
 
 
 class RevocationStep(Enum):
-    """How far it is."""
+    """The progress of a revocation."""
 
     COLLECTING = "collecting"
     COMMITTING = "committing"
@@ -33,7 +34,7 @@ class RevocationStep(Enum):
 
 
 class PartitionRevocation:
-    """Some partitions on their way out.  With none of them it is only a commit of all that is read."""
+    """Partitions that are being revoked.  Without partitions it is only a commit of all running ones."""
 
     def __init__(
         self,
@@ -50,16 +51,16 @@ class PartitionRevocation:
         self.partitions = partitions
         self.until_ms = until_ms
         self.error: Exception | None = None
-        """What the callback raised."""
+        """The exception of the callback."""
         self.number = member.pending_commands.new_number()
         self._member = member
         self._commits = commits
         self._is_leaving = is_leaving
         self.has_moved = has_moved
-        """Whether somebody else has them already, by the generation that we are in."""
+        """Whether other members own them already, by the current generation."""
         self._is_committed = False
         self._others: frozenset[TopicPartition] = frozenset()
-        """What of them other members have by a generation that this member joined only to commit."""
+        """Those of them that other members own by a generation that this member joined only to commit."""
         self.step = RevocationStep.COLLECTING
         if partitions:
             member.pending_commands.add(StopPartitions(partitions))
@@ -70,7 +71,7 @@ class PartitionRevocation:
 
     @property
     def is_lost(self) -> bool:
-        """Whether they are somebody else's already: this member is in no generation that has them."""
+        """Whether other members own them already: this member is in no generation in which it owns them."""
         member = self._member
         may_be_lost = self._is_leaving and member.state.is_rebalance_in_progress and not self._is_committed
         return self.has_moved or member.generation.is_lost or may_be_lost
@@ -85,7 +86,7 @@ class PartitionRevocation:
             )
 
     def leave_out(self, partitions: frozenset[TopicPartition]) -> None:
-        """Other members have these by now, so their offsets are not committed."""
+        """Other members own these by now, so their offsets are not committed."""
         self._others |= partitions
         self._commits.exclude(self.number, partitions)
 
@@ -96,7 +97,7 @@ class PartitionRevocation:
             self._call()
 
     def called(self, number: int, error: Exception | None) -> bool:
-        """The callback returned; whether it was ours."""
+        """The callback returned; returns whether it belongs to this revocation."""
         if self.step is not RevocationStep.CALLING or number != self.number:
             return False
         self.error = error
@@ -104,7 +105,7 @@ class PartitionRevocation:
         return True
 
     def advance(self) -> bool:
-        """Whether it is through."""
+        """Continue; returns whether it is done."""
         if (
             self.step in (RevocationStep.COLLECTING, RevocationStep.COMMITTING)
             and self._member.pending_commands.now_ms >= self.until_ms

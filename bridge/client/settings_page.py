@@ -15,39 +15,39 @@ from zkconsumer.config_page import outcome_table, settings_table
 from zkconsumer.other_client_keys import java_client_keys
 
 _PAGE = """\
-# Settings of a coordinator's member
+# Settings of a coordinator group's member
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
 `CoordinatorConsumerConnector(config, group)` and `MigratingConsumerConnector(config, group)` take a
 `bridge.CoordinatorConsumerConfig`. `CoordinatorConsumerConfig.from_properties("consumer.properties")` reads the file of
-a modern program, of an old one, or one that has both; a dictionary, and keywords, do as well. `group` is a mapping of
-settings of the group that are not in `config`; a key that both have, with values that disagree, is an error. How to use
-it: [run a group that has moved](../how-to/run-a-migrated-group.md).
+a Java consumer, of a Scala consumer, or one with the settings of both; a dictionary and keywords are also possible.
+`group` is a mapping with settings of the group that are not in `config`; a key that is in both, with different values,
+is an error. How to use it: [run a group that has moved](../how-to/run-a-migrated-group.md).
 
 ## Settings of the group
 
-In `config`, or in `group`. Names, ranges and defaults are those of Kafka's clients of 3.x; numbers and booleans are
-taken as such or as text. Any other key in `group` is an error.
+In `config`, or in `group`. Names, ranges and defaults are those of Kafka's clients of 3.x; numbers and booleans may be
+given as text. Any other key in `group` is an error.
 
 {group}
 
 {said_by_the_old}; in `group` they are errors.
 
-A `ConsumerConfig`, which a member in ZooKeeper has, is taken too. It sets these keys aside, so a `ConsumerConfig` of a
+A `ConsumerConfig`, which a ZooKeeper member has, is also accepted. It ignores these keys, so a `ConsumerConfig` of a
 file that has one of them is an error here.
 
 ## max.poll.interval.ms
 
-The Java client counts the time between two calls of `poll`. Here each stream is a thread of the program, and what
-counts is the time that it works on a record:
+The Java client counts the time between two calls of `poll`. Here each stream is a thread of the program, and the time
+that the program works on a record counts:
 
-- It begins when a stream hands out a record, and ends when the program asks the same stream for the next one (`next`,
+- It begins when a stream delivers a record, and ends when the program asks the same stream for the next one (`next`,
   `has_next` or `peek`).
 - A program that waits in such a call is alive, however long no record comes. So is one that has not asked for its first
   record, and a stream whose call ended without a record (`ConsumerTimeoutException`).
-- A program that leaves its loop keeps the last record: close the connector, or ask on.
-- With several streams the slowest counts: the member is taken for stuck when any stream has had its record for that
+- A program that leaves its loop keeps the last record: close the connector, or ask for the next record.
+- With several streams the slowest counts: the limit applies when any stream has had its record for that
   long, though the others are read.
 
 After `max.poll.interval.ms` the log has a line `poll-timeout-expired` with the stream, the coordinator gets a
@@ -57,24 +57,24 @@ program asks for the next record the member joins the group again, within a seco
 (`group.instance.id`) does not leave: it sends no heartbeats, and its partitions go to others after
 `session.timeout.ms`.
 
-A `MigratingConsumerConnector` counts only while the coordinator's side says what is read, and from the moment on from
-which it does; ZooKeeper sets no such limit. A Spark query has none either: Spark watches it.
+A `MigratingConsumerConnector` counts only while its membership at the coordinator is the active one, and from the
+moment when it becomes active; ZooKeeper has no such limit. A Spark query has none either: Spark monitors it.
 
-## Settings of the old consumer
+## Settings of the Scala consumer
 
-`group.id` and `bootstrap.servers` must be given; `zookeeper.connect` need not be. These keys mean what they mean [for
-every consumer](config.md):
+`group.id` and `bootstrap.servers` must be given; `zookeeper.connect` is optional. These keys have the same meaning as
+[for every consumer](config.md):
 
 {as_everywhere}
 
-These mean something of their own here:
+These have another meaning here:
 
 | key | default | meaning |
 |---|---|---|
 {taken}
 
 These have no effect in `CoordinatorConsumerConnector`. A line `setting-ignored` in the log names each one that is set,
-but for those that say how ZooKeeper is reached: they may stay in the file.
+except those of the connection to ZooKeeper: they may stay in the file.
 
 | key | why |
 |---|---|
@@ -82,15 +82,15 @@ but for those that say how ZooKeeper is reached: they may stay in the file.
 
 ## Keys of Kafka's own consumer
 
-What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
-releases, in a `CoordinatorConsumerConfig`. A key that would change what the program gets, and cannot be honoured, is an
-error. A key without effect is named in `CoordinatorConsumerConfig.ignored`, and by the connector in a line
-`setting-ignored` of the log. A setting that is given in both spellings, with values that disagree, is an error; so are
+The effect of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0, and of keys of later
+releases, in a `CoordinatorConsumerConfig`. A key that would change what the program receives, and is not supported, is
+an error. A key without effect is named in `CoordinatorConsumerConfig.ignored`, and by the connector in a line
+`setting-ignored` of the log. A setting that is given under both keys, with different values, is an error; so are
 `request.timeout.ms` and `socket.timeout.ms`.
 
-### What counts where a file does not set a key
+### Defaults where a file does not set a key
 
-The last column counts. For a key that the old consumer has too, under this name or another, that is **the old
+The last column applies. For a key that the Scala consumer has too, under this name or another, that is **the Scala
 consumer's default and not Kafka's**: a program that moves to the coordinator keeps its behaviour. The defaults that
 differ from those of Kafka 3.0 are in bold. A program that comes from Kafka's own consumer, and relies on defaults, adds
 these lines:
@@ -99,23 +99,23 @@ these lines:
 {as_in_kafka}
 ```
 
-With `range` alone, the default, a member is in one group with Java's members of the default configuration: `range` is
-the first of their two assignors. A `MigratingConsumerConnector` takes `range` or `roundrobin`, which a group in
-ZooKeeper has too. With `auto.offset.reset=latest` Kafka's own consumer begins at the end of a partition that is created
+With `range` alone, the default, a member can be in one group with Java's members of the default configuration: `range`
+is the first of their two assignors. A `MigratingConsumerConnector` supports `range` or `roundrobin`, which a ZooKeeper
+group has too. With `auto.offset.reset=latest` Kafka's own consumer begins at the end of a partition that is created
 while it is in the group; here `new.partitions.from.beginning`, a setting that Kafka does not have, is true.
 
 {kafkas}
 """
 
 _SAME = {"null": "none", "": "none", "(required)": "must be given"}
-"""Words of the table of Kafka's defaults -> ours."""
+"""Values in the table of Kafka's defaults -> our texts."""
 
 _IN_KAFKAS_WORDS = {"auto.offset.reset": {"largest": "latest"}}
-"""Defaults that mean the same in other words: key -> ours -> Kafka's."""
+"""Defaults with the same meaning and another text: key -> ours -> Kafka's."""
 
 
 class Default(NamedTuple):
-    """The default of one of Kafka's keys, in words: in Kafka 3.0, and in a ``CoordinatorConsumerConfig``.
+    """The default of one of Kafka's keys, as text: in Kafka 3.0, and in a ``CoordinatorConsumerConfig``.
 
     ``kafkas`` is "" for a key of a later release.
     """
@@ -125,14 +125,14 @@ class Default(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether a file that does not set the key means something else here."""
+        """Whether a file that does not set the key has another behaviour here."""
         return self.kafkas not in ("", self.here)
 
 
 def default_of_key(key: str, kafkas: Mapping[str, str]) -> Default | None:
-    """Both defaults of a key that acts; None for one that has no effect or is refused.
+    """Both defaults of a key with an effect; None for one without effect and for an error.
 
-    ``kafkas``: every key of Kafka 3.0's consumer -> its default, in the words of Kafka's ``ConfigDef``.
+    ``kafkas``: every key of Kafka 3.0's consumer -> its default, in the form of Kafka's ``ConfigDef``.
     """
     setting = CoordinatorConsumerConfig.find_setting(key)
     if setting is None:
@@ -145,7 +145,7 @@ def default_of_key(key: str, kafkas: Mapping[str, str]) -> Default | None:
 
 
 def _with_defaults(table: str, defaults: Mapping[str, str]) -> str:
-    """The table of outcomes with two more columns."""
+    """The table of effects with two more columns."""
     head, rule, *rows = table.splitlines()
     lines = [f"{head} default in Kafka 3.0 | default here |", f"{rule}---|---|"]
     for row in rows:
@@ -156,7 +156,8 @@ def _with_defaults(table: str, defaults: Mapping[str, str]) -> str:
 
 
 def as_in_kafka(defaults: Mapping[str, str]) -> dict[str, str]:
-    """What a file must set so that each key without a word of its own has Kafka's default: numbers and assignors."""
+    """The settings that a file needs so that each key that it does not set has Kafka's default: numbers and
+    assignors."""
     differing = {key: found for key in defaults if (found := default_of_key(key, defaults)) and found.differs}
     return {
         key: found.kafkas
@@ -170,7 +171,7 @@ def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
 
     ``kafkas``: the keys of Kafka's own consumer -> a value of each; ``defaults``: the same keys -> Kafka 3.0's default.
     """
-    assert {"group.id", "bootstrap.servers"} == REQUIRED_KEYS, "what the page says"
+    assert {"group.id", "bootstrap.servers"} == REQUIRED_KEYS, "the page names these"
     said = " and ".join(
         (", ".join(f"`{key}`" for key in list(SCALA_CONSUMER_KEYS)[:-1]), f"`{list(SCALA_CONSUMER_KEYS)[-1]}`")
     )
@@ -179,7 +180,7 @@ def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
     later = {key: "" for key in java_client_keys() if key not in kafkas}
     return _PAGE.format(
         group=settings_table(setting_row(setting) for setting in MEMBER_SETTINGS.values()),
-        said_by_the_old=f"{said} are said by `config` ({by})",
+        said_by_the_old=f"{said} are set in `config` ({by})",
         as_everywhere="\n".join(_listed(key for key in OLD if key in SAME_MEANING)),
         taken="\n".join(
             f"| `{key}` | {rows[key].default} | {OTHER_MEANING[key]} |" for key in OLD if key in OTHER_MEANING

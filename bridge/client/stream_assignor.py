@@ -1,7 +1,8 @@
-"""Which stream of a member reads which of its partitions: by the old consumer's rule.  Pure.
+"""Which stream of a member reads which of its partitions: by the Scala consumer's rule.  Pure.
 
-The coordinator's group divides among members, the old consumer divided among threads.  So a member divides its share
-once more, as the old consumer would if the group were this member and its topics had no other partitions.
+A coordinator group assigns partitions to members, the Scala consumer assigned them to threads.  So a member divides its
+assignment again, as the Scala consumer would if this member were the whole group and its topics had no other
+partitions.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class StreamAssignor:
         self._exclude_internal = exclude_internal_topics
 
     def topics(self, subscription: TopicSubscription, existing: Sequence[str]) -> frozenset[str]:
-        """What is subscribed to: topics by name, whether they exist or not, or those that a filter takes."""
+        """The subscribed topics: named ones, whether they exist or not, or the existing ones that a filter matches."""
         count = construct_topic_count(self._member, subscription.pattern, subscription.topics)
         return frozenset(count.get_consumer_thread_ids_per_topic(existing, self._exclude_internal))
 
     def takes(self, subscription: TopicSubscription) -> Callable[[str], bool] | None:
-        """Whether a filter takes a topic, whether it is known or not; None: topics are subscribed to by name."""
+        """Whether a filter matches a topic, whether it exists or not; None: the subscription has names."""
         if not subscription.is_filter:
             return None
         return lambda topic: bool(self.topics(subscription, [topic]))
@@ -37,7 +38,7 @@ class StreamAssignor:
     def threads(
         self, subscription: TopicSubscription, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ConsumerThreadId]:
-        """Partition -> thread, of all that are subscribed to."""
+        """Partition -> thread, for all subscribed partitions."""
         numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
             numbers.setdefault(topic, []).append(number)

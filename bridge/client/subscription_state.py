@@ -1,7 +1,7 @@
-"""What this member wants, what it has, and what is known of the topics.  Pure.
+"""The subscription and the assignment of this member, and the metadata of the topics.  Pure.
 
-Two sets of topics differ: those that this member reads, and, while it leads, those that anybody in the group reads.
-The leader divides all of them, so it watches all of them.
+Two sets of topics differ: those that this member reads, and, while it leads, those of all members of the group.
+The leader assigns all of them, so it watches all of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from zkconsumer.types import TopicPartition
 
 
 class SubscriptionState:
-    """``topics`` None: nothing is subscribed to, and whoever commits is no member of the group."""
+    """``topics`` None: no subscription; commits are then not made as a member of the group."""
 
     def __init__(self, outbox: PendingCommands) -> None:
         self.topics: frozenset[str] | None = None
         self.takes: Callable[[str], bool] | None = None
-        """Whether our filter takes a topic; None where topics are subscribed to by name."""
+        """Whether our filter matches a topic; None where the subscription has names."""
         self.assigned: frozenset[TopicPartition] = frozenset()
         self._pending_commands = outbox
         self._group_topics: frozenset[str] = frozenset()
@@ -37,27 +37,27 @@ class SubscriptionState:
         return self.topics is not None
 
     def subscribe(self, topics: frozenset[str], takes: Callable[[str], bool] | None) -> None:
-        """These are wanted from now on."""
+        """Subscribe to these from now on."""
         self.topics, self.takes = topics, takes
         self._ask()
 
     def unsubscribe(self) -> None:
-        """Nothing is."""
+        """Remove the subscription."""
         self.topics = self.takes = None
         self._group_topics = frozenset()
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
-        """We lead, and these are read by somebody; whether all is known of them that can be."""
+        """We lead, and members read these; returns whether their metadata is complete, as far as possible."""
         self._group_topics = frozenset(topics)
         self._ask()
         return self._is_all_known or self._answered >= self._group_topics
 
     def reset_group_subscription(self) -> None:
-        """We do not lead, for the time being."""
+        """We do not lead, for the moment."""
         self._group_topics = frozenset()
 
     def metadata_updated(self, event: MetadataUpdated) -> None:
-        """Take in what the brokers say of those topics that they were asked about."""
+        """Store the metadata of the requested topics."""
         if event.asked is None:
             self._counts = dict(event.partitions)
             self._racks = dict(event.racks)
@@ -71,22 +71,22 @@ class SubscriptionState:
         self._racks = others | dict(event.racks)
 
     def snapshot(self) -> dict[str, int]:
-        """Topic -> how many partitions, of those that the group reads and that exist."""
+        """Topic -> its number of partitions, for existing topics that the group reads."""
         return {topic: self._counts[topic] for topic in sorted(self._group_topics) if topic in self._counts}
 
     def partition_counts(self) -> dict[str, int | None]:
-        """How many partitions the topics have that this member reads: 0 where there is none, None while unknown."""
+        """The number of partitions of this member's topics: 0 if it does not exist, None while unknown."""
         return {
             topic: self._counts.get(topic, 0 if self._is_all_known or topic in self._answered else None)
             for topic in self.topics or ()
         }
 
     def racks(self) -> dict[TopicPartition, frozenset[str]]:
-        """Where the partitions of the snapshot have replicas, as the brokers said last."""
+        """The racks with replicas of the snapshot's partitions, from the last metadata."""
         return {tp: racks for tp, racks in self._racks.items() if tp.topic in self._group_topics}
 
     def unsubscribed_topics(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """The topics of these that are not subscribed to; a filter may take more than we know of yet."""
+        """The topics of these that are not subscribed; a filter may match more topics than we know yet."""
         topics = {tp.topic for tp in partitions}
         return sorted(topics - (self.topics or set()) if self.takes is None else filterfalse(self.takes, topics))
 

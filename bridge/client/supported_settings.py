@@ -1,6 +1,7 @@
-"""What a member of a coordinator's group takes of the old consumer's settings, and what not, and why.  Pure.
+"""The Scala consumer's settings that a member of a coordinator group uses, those that it ignores, and why.  Pure.
 
-Every key of ``ConsumerConfig`` stands in one of the three tables, and a test holds them to what a running member reads.
+Every key of ``ConsumerConfig`` is in one of the three tables; a test compares them with the keys that a running member
+reads.
 """
 
 from __future__ import annotations
@@ -27,36 +28,38 @@ SAME_MEANING = frozenset(
         "api.version.request",
     }
 )  # fmt: skip
-"""Keys that mean what they mean for a member that ZooKeeper keeps."""
+"""Keys with the same meaning as for a ZooKeeper member."""
 
 OTHER_MEANING = {
-    "bootstrap.servers": "Where the brokers, the coordinator and the topics are asked for. It must be given.",
-    "consumer.id": "Takes the place of the generated part of this member's name in threads, metrics and log lines. The "
+    "bootstrap.servers": "The brokers that the member asks for brokers, the coordinator and the topics. It must be "
+    "given.",
+    "consumer.id": "Replaces the generated part of this member's name in threads, metrics and log lines. The "
     "coordinator gives it another id, so two members may have the same.",
-    "partition.assignment.strategy": "The assignors with which the group is divided, the best first, unless the "
-    "program names assignors: `range`, `roundrobin`, `sticky`, `cooperative-sticky`, or Java's classes. The first of "
-    "`range` and `roundrobin` among them, else `range`, is the rule by which partitions fall to the streams of this "
-    "member.",
-    "socket.timeout.ms": "How long a broker may take to accept a connection, and to answer what is not a question to "
-    "the coordinator. At least `fetch.wait.max.ms`.",
-    "auto.offset.reset": "As everywhere; `latest` and `earliest` are taken as well as `largest` and `smallest`.",
-    "exclude.internal.topics": "Whether this member's topic filters pass over `__consumer_offsets` and "
+    "partition.assignment.strategy": "The assignors of the group, in order of preference, unless the "
+    "program passes assignors: `range`, `roundrobin`, `sticky`, `cooperative-sticky`, or Java's classes. The first of "
+    "`range` and `roundrobin` among them, else `range`, is the rule by which partitions are assigned to the streams of "
+    "this member.",
+    "socket.timeout.ms": "How long a broker may take to accept a connection, and to answer requests other than those "
+    "to the coordinator. At least `fetch.wait.max.ms`.",
+    "auto.offset.reset": "As for every consumer; `latest` and `earliest` are accepted as well as `largest` and "
+    "`smallest`.",
+    "exclude.internal.topics": "Whether this member's topic filters exclude `__consumer_offsets` and "
     "`__transaction_state`.",
     "zookeeper.connection.timeout.ms": "How long the constructor waits for a broker to answer.",
     "rebalance.max.retries": "Times `rebalance.backoff.ms`: how long `create_message_streams` waits for the first "
-    "whole share, at least two `session.timeout.ms`. The attempts go on afterwards.",
+    "complete assignment, at least two `session.timeout.ms`. The attempts continue afterwards.",
     "rebalance.backoff.ms": "See `rebalance.max.retries`; and the pause before the coordinator is asked again for "
-    "offsets that it did not tell.",
+    "offsets that it did not return.",
     "rebalance.fail.fast": "Whether `create_message_streams` leaves the group and raises "
-    "`ConsumerRebalanceFailedException` when the first whole share is not there in time.",
-    "offsets.commit.max.retries": "How often `commit_offsets` asks again for what was not committed, on top of what is "
-    "tried within `default.api.timeout.ms`.",
+    "`ConsumerRebalanceFailedException` when the first complete assignment is not there in time.",
+    "offsets.commit.max.retries": "How often `commit_offsets` repeats a failed commit, in addition to the retries "
+    "within `default.api.timeout.ms`.",
 }
-"""Key -> what it means here, where that is something else."""
+"""Key -> its meaning here, where that differs."""
 
-NO_ZOOKEEPER = "no ZooKeeper is asked"
-_OFFSETS_IN_KAFKA = "the offsets of such a group are in Kafka, and nowhere else"
-_NO_OWNER_NODES = "there are no owner nodes that are held, claimed or given back"
+NO_ZOOKEEPER = "ZooKeeper is not used"
+_OFFSETS_IN_KAFKA = "the offsets of such a group are only in Kafka"
+_NO_OWNER_NODES = "there are no owner nodes"
 
 NO_EFFECT = {
     "zookeeper.connect": NO_ZOOKEEPER,
@@ -69,25 +72,24 @@ NO_EFFECT = {
     "zookeeper.ssl.keystore.password": NO_ZOOKEEPER,
     "zookeeper.ssl.endpoint.identification.algorithm": NO_ZOOKEEPER,
     "zookeeper.auth": NO_ZOOKEEPER,
-    "zookeeper.session.timeout.ms": "`session.timeout.ms` of the group stands in its place; it is only the default of "
+    "zookeeper.session.timeout.ms": "`session.timeout.ms` of the group replaces it; it is only the default of "
     "`zookeeper.connection.timeout.ms`",
     "offsets.storage": _OFFSETS_IN_KAFKA,
     "dual.commit.enabled": _OFFSETS_IN_KAFKA,
-    "offsets.channel.socket.timeout.ms": "`request.timeout.ms` and `default.api.timeout.ms` of the group stand in its "
-    "place",
+    "offsets.channel.socket.timeout.ms": "`request.timeout.ms` and `default.api.timeout.ms` of the group replace it",
     "release.settle.ms": _NO_OWNER_NODES,
     "rebalance.offsets.timeout.ms": _NO_OWNER_NODES,
-    "rebalance.debounce.ms": "the coordinator says when the group forms anew",
-    "roundrobin.compatibility": "`roundrobin` is that of Kafka's newer clients",
+    "rebalance.debounce.ms": "the coordinator starts the rebalances",
+    "roundrobin.compatibility": "`roundrobin` is the assignor of Kafka's newer clients",
     "offsets.older.than.topic": "brokers delete the offsets of a topic with it",
 }
 """Key -> why it has no effect here."""
 
 
 def settings_without_effect(config: ConsumerConfig) -> dict[str, str]:
-    """What is set and has no effect here, and why: worth a warning each.
+    """The settings that are set and have no effect here, and why: each causes a warning.
 
-    What says how ZooKeeper is reached is passed over: it stays in the file for those who need it.
+    Settings of the connection to ZooKeeper cause none: they stay in the file for clients that need them.
     """
     set_aside = {key: CoordinatorConsumerConfig.why_ignored(key) or why for key, why in config.ignored.items()}
     in_vain = {key: why.replace("`", "") for key, why in NO_EFFECT.items() if key in config.given | set_aside.keys()}

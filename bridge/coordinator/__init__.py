@@ -1,9 +1,9 @@
-"""The group coordinator, server side: a pure machine, and what turns requests into its events.
+"""The group coordinator, server side: a pure state machine, and the code that converts requests to its events.
 
     connection --request--> kafka_apis --event--> GroupCoordinator --commands--> reply, append, timer
                                                         ^                              |
                                                         '---------- appended, fired ---'
 
-One ``GroupCoordinator`` keeps all groups of one broker, spread over the partitions of ``__consumer_offsets`` that the
-broker leads.  It opens no socket and no file, reads no clock, draws no random number: see ``events`` and ``commands``.
+One ``GroupCoordinator`` has all groups of one broker, in the partitions of ``__consumer_offsets`` that the broker
+leads. It uses no socket, file, clock or random number: see ``events`` and ``commands``.
 """

@@ -1,6 +1,6 @@
-"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete: looking at groups, and forgetting them.  Pure.
+"""DescribeGroups, ListGroups, DeleteGroups and OffsetDelete: describe groups, and delete them.  Pure.
 
-What is deleted is answered once the log says so: a coordinator that is restarted then does not know it any more.
+A deletion is answered once it is in the log: after a restart the coordinator does not have the deleted data any more.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from zkconsumer.wire.schemas.offset_delete import (
 )
 
 GROUP_TYPE = "classic"
-"""What ListGroups calls all groups of this protocol (from version 5, 3.8); those of KIP-848 are of other types."""
+"""The type of all groups of this protocol in ListGroups (from version 5, 3.8); those of KIP-848 have other types."""
 
 DESCRIBE_GROUP_ID_NOT_FOUND_FROM = 6
-"""The version of DescribeGroups from which a group that there is not is an error (4.0)."""
+"""The version of DescribeGroups from which a group that does not exist is an error (4.0)."""
 
 
 class AdminRequests(GroupRebalance):
     """DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- description -------------------------------------------------------------------------------------------------
 
     def handle_describe_group(self, request: RequestReceived) -> None:
-        """How groups stand.  One that is named more than once is told of once.
+        """Describe groups.  A group that is named more than once is described once.
 
-        So did Kafka until 2.2; since then it tells of it as often as it is named, and a short question may have an
-        endless answer.
+        So did Kafka until 2.2; since then it describes the group as often as it is named, so that a short request may
+        have a very long answer.
         """
         body: DescribeGroupsRequest = request.body
         groups = [self._describe(group_id, request.version) for group_id in dict.fromkeys(body.groups)]
@@ -71,7 +71,7 @@ class AdminRequests(GroupRebalance):
         )
 
     def handle_list_groups(self, request: RequestReceived) -> None:
-        """The groups of this broker; while some are not loaded yet the answer has what there is, and says so (14)."""
+        """The groups of this broker; while some are not loaded the answer has the others, and error 14."""
         body: ListGroupsRequest = request.body
         states = {state.lower() for state in body.states_filter}
         types = {group_type.lower() for group_type in body.types_filter}
@@ -93,7 +93,7 @@ class AdminRequests(GroupRebalance):
         self.reply(DelayedRequest(request.token, request.version), ListGroupsResponse(error_code=error, groups=groups))
 
     def _visible_group(self, group_id: str) -> GroupMetadata | None:
-        """A group as others see it: not one that is dead, nor (4.0) one of which the log says nothing yet."""
+        """A group that other clients can see: not a dead one, nor (4.0) one without a record in the log."""
         group = self.get_group(group_id)
         if group is None or group.is_(DEAD):
             return None
@@ -102,10 +102,10 @@ class AdminRequests(GroupRebalance):
     def _state_name(self, group: GroupMetadata) -> str:
         return self.behaviour.completing_state_name if group.is_(COMPLETING_REBALANCE) else group.state.value
 
-    # --- forgetting groups -------------------------------------------------------------------------------------------
+    # --- deletion of groups ------------------------------------------------------------------------------------------
 
     def handle_delete_groups(self, request: RequestReceived) -> None:
-        """Forget groups that nobody is in, and their offsets."""
+        """Delete groups without members, and their offsets."""
         body: DeleteGroupsRequest = request.body
         deletions = PendingGroupDeletions(DelayedRequest(request.token, request.version), {})
         for group_id in dict.fromkeys(body.groups_names):
@@ -127,7 +127,7 @@ class AdminRequests(GroupRebalance):
         return Errors.NONE
 
     def on_group_deleted(self, deleted: AnswerGroupDelete, error: int) -> None:
-        """The tombstones of one group are in the log, or are not."""
+        """The tombstones of one group are in the log, or could not be written."""
         deleted.deletions.errors[deleted.group_id] = error
         deleted.deletions.waiting.discard(deleted.group_id)
         self._maybe_reply_deletions(deleted.deletions)
@@ -137,10 +137,10 @@ class AdminRequests(GroupRebalance):
             rows = [DeletedGroup(group_id=group_id, error_code=code) for group_id, code in deletions.errors.items()]
             self.reply(deletions.parked, DeleteGroupsResponse(results=rows))
 
-    # --- forgetting offsets ------------------------------------------------------------------------------------------
+    # --- deletion of offsets -----------------------------------------------------------------------------------------
 
     def handle_delete_offsets(self, request: RequestReceived) -> None:
-        """Forget offsets, but for topics that somebody in the group reads."""
+        """Delete offsets, except those of topics that a member of the group reads."""
         body: OffsetDeleteRequest = request.body
         parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, OFFSET_DELETE.key)
@@ -161,7 +161,7 @@ class AdminRequests(GroupRebalance):
             self.on_offsets_deleted(then, Errors.NONE)
 
     def on_offsets_deleted(self, deleted: AnswerOffsetDelete, error: int) -> None:
-        """The tombstones are in the log, or are not."""
+        """The tombstones are in the log, or could not be written."""
         refused = dict(deleted.refused)
         topics = [
             OffsetDeleteTopicResponse(

@@ -1,4 +1,4 @@
-"""A request on its way to its answer, and what is asked of the broker around the coordinator.  Pure."""
+"""A request with its callback, and the services of the broker that the coordinator uses.  Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ NO_TRANSACTIONS = "this development broker has no transactions"
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request, and where its answer goes: ``reply`` is called once, now or later, with a response of its API.
+    """One request, and the destination of its answer: ``reply`` is called once, now or later, with a response of its
+    API.
 
-    ``on_disconnect(forget)``: who lets a request wait says here how it is forgotten when the client is gone before
-    that.
+    ``on_disconnect(forget)``: a handler that delays the answer registers here what happens when the client disconnects
+    first.
     """
 
     api: Api[Any, Any]
@@ -37,7 +38,7 @@ class ApiRequest:
 
 
 class AclOperation(Enum):
-    """What somebody wants to do with a group or a topic."""
+    """An operation on a group or a topic."""
 
     READ = "Read"
     WRITE = "Write"
@@ -47,14 +48,14 @@ class AclOperation(Enum):
 
 
 class Authorizer(Protocol):
-    """Who may do what."""
+    """Decides which principal may do which operation."""
 
     def __call__(self, principal: str, operation: AclOperation, resource: str, name: str) -> bool:
         """``resource`` is ``group`` or ``topic``."""
 
 
 ZooKeeperOffset: TypeAlias = int | ErrorCode | None
-"""What ZooKeeper says of a partition: an offset, None where there is none, or why that is not known."""
+"""The offset of a partition in ZooKeeper, None without one, or why it is not known."""
 
 
 class LegacyOffsetStore(Protocol):
@@ -63,7 +64,7 @@ class LegacyOffsetStore(Protocol):
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], done: Callable[[dict[TopicPartition, int]], None]
     ) -> None:
-        """Write; ``done`` is given an error code for each."""
+        """Write; calls ``done`` with an error code for each."""
 
     def fetch(
         self,
@@ -71,23 +72,23 @@ class LegacyOffsetStore(Protocol):
         partitions: Iterable[TopicPartition],
         done: Callable[[dict[TopicPartition, ZooKeeperOffset]], None],
     ) -> None:
-        """Read; ``done`` is given what was found of each."""
+        """Read; calls ``done`` with the result for each."""
 
 
 class BrokerServices(Protocol):
-    """What is asked of the broker around the coordinator."""
+    """The services of the broker that the coordinator uses."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None: there is none of this name."""
+        """The number of partitions of a topic; None: it does not exist."""
 
     def ensure_offsets_topic(self) -> int | None:
-        """How many partitions ``__consumer_offsets`` has; None: it is being made now."""
+        """The number of partitions of ``__consumer_offsets``; None: it is being created now."""
 
     def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
-        """Who leads a partition of ``__consumer_offsets``, where a client of this listener reaches it."""
+        """The leader of a partition of ``__consumer_offsets``, at its address for clients of this listener."""
 
     def submit_to_coordinator(self, request: ApiRequest, body: Any, reply: ResponseCallback) -> None:
-        """Give a request to this broker's ``GroupCoordinator``."""
+        """Pass a request to this broker's ``GroupCoordinator``."""
 
     @property
     def legacy_offset_store(self) -> LegacyOffsetStore | None:
@@ -95,6 +96,6 @@ class BrokerServices(Protocol):
 
     @property
     def checks_partitions_of_commits(self) -> bool:
-        """A partition that there is not is refused (3), else only a topic is; see
+        """Whether a partition that does not exist is rejected (3), and not only a topic; see
         ``zkconsumer.kafka.release_features``.
         """

@@ -1,7 +1,7 @@
-"""In what the group coordinators of different releases differ, as a table.  Pure.
+"""The differences between the group coordinators of Kafka's releases, as a table.  Pure.
 
-A row is a question and its answers: each holds from the release beside it on.  ``behaviour_of("1.1.1")`` reads one
-column off the table.  The answers of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 3.9.1 and 4.1.1 were seen on those
+A row is a property and its values: each is valid from the release beside it on.  ``behaviour_of("1.1.1")`` returns one
+column of the table.  The values of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1, 3.9.1 and 4.1.1 were observed on those
 brokers; the releases in between are those of the change in Kafka's source.
 """
 
@@ -25,26 +25,27 @@ COLUMNS = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.0.1", "2.8.2", "3.6.0"
 class Behaviour:
     """One column.
 
-    ``has_empty_state``: a group without members stays, until its offsets are gone.  Without: it is gone at once, with a
-    tombstone, and what is left are offsets that belong to no group.
-    ``has_initial_delay``: who joins an empty group waits for others (KIP-134).
+    ``has_empty_state``: a group without members stays, until its offsets are deleted.  Without: it is deleted at once,
+    with a tombstone, and its remaining offsets belong to no group.
+    ``has_initial_delay``: a member that joins an empty group waits for others (KIP-134).
     ``extends_delay_of_emptied_group``: also in a group that has had generations.
-    ``limits_new_members``: a new member that stays away while its JoinGroup is parked is dropped after five minutes,
-    members without an id are given one first (KIP-394), and ``group.max.size`` holds (KIP-389).
-    ``times_out_syncs``: who does not send SyncGroup within the rebalance timeout is dropped (KAFKA-12487).
-    ``checks_coordinator_first``: the order of the gates, see ``GroupCoordinator``.
-    ``heartbeat_while_completing``: the answer to a member that has joined and waits for its part.
-    ``heartbeat_checks_state_first``: any unstable group answers 27, whoever asks.
-    ``dead_group_error``: the answer of a group that is going away just now.
-    ``commit_checks_state_first``: a group that waits for its leader answers 27 to everybody's commit.
-    ``unknown_group_commit_error``: from OffsetCommit v9 on, the answer to a member of a group that there is not.
+    ``limits_new_members``: a new member whose client does not return while its JoinGroup is parked is removed after
+    five minutes, members without an id are given one first (KIP-394), and ``group.max.size`` applies (KIP-389).
+    ``times_out_syncs``: a member that does not send SyncGroup within the rebalance timeout is removed (KAFKA-12487).
+    ``checks_coordinator_first``: the order of the checks, see ``GroupCoordinator``.
+    ``heartbeat_while_completing``: the answer to a member that has joined and waits for its assignment.
+    ``heartbeat_checks_state_first``: a group that is not stable answers 27 to every client.
+    ``dead_group_error``: the answer of a group that is being deleted.
+    ``commit_checks_state_first``: a group that waits for its leader answers 27 to every commit.
+    ``unknown_group_commit_error``: from OffsetCommit v9 on, the answer to a member of a group that does not exist.
     ``rejects_empty_protocol_type``: JoinGroup must name one.
-    ``join_error_generation``: the generation in the answer to a JoinGroup that is refused.
-    ``completing_state_name``: as DescribeGroups tells it.
-    ``describes_committed_only``: a group is told of once something of it is in the log.
-    ``writes_new_groups``: a record without members is written when a group is made.
-    ``group_value_version``, ``offset_value_version``: how records are written.
-    ``always_writes_expiry``: each offset carries its end, and ends whether its group lives or not (before KIP-211).
+    ``join_error_generation``: the generation in the answer to a JoinGroup that is rejected.
+    ``completing_state_name``: the name in DescribeGroups.
+    ``describes_committed_only``: a group is described once it has a record in the log.
+    ``writes_new_groups``: a record without members is written when a group is created.
+    ``group_value_version``, ``offset_value_version``: the versions of written records.
+    ``always_writes_expiry``: each offset has its expiry, and expires whether its group has members or not (before
+    KIP-211).
     ``group_max_session_timeout_ms``, ``offsets_retention_minutes``: defaults.
     """
 
@@ -71,7 +72,7 @@ class Behaviour:
     offsets_retention_minutes: int
 
     def default_config(self) -> GroupCoordinatorConfig:
-        """The defaults of the release, where they were others."""
+        """The defaults of the release, where they differ."""
         return GroupCoordinatorConfig(
             group_max_session_timeout_ms=self.group_max_session_timeout_ms,
             offsets_retention_minutes=self.offsets_retention_minutes,
@@ -109,7 +110,7 @@ ROWS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
 def behaviour_of(release: str = NEWEST_RELEASE) -> Behaviour:
     """The column of a release: ``0.9.0.1`` or later, also only the first numbers of one (``2.8``).
 
-    Raises ``UsageError`` for what is no release, or one before the group coordinator (0.9).
+    Raises ``UsageError`` for an invalid release, or one before the group coordinator (0.9).
     """
     asked = _numbers(release)
     if asked < (0, 9):
@@ -124,4 +125,4 @@ def _numbers(release: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in release.split("."))
     except ValueError as error:
-        raise UsageError(f"{release!r} is no release: name one as {NEWEST_RELEASE}") from error
+        raise UsageError(f"{release!r} is not a release: name one as {NEWEST_RELEASE}") from error

@@ -1,4 +1,4 @@
-"""What a group coordinator wants done.  Values only; a list of them is carried out in its order."""
+"""The commands of a group coordinator.  Values only; a list of them is executed in its order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.coordinator.events import CoordinatorRecord, TimerKey, Token
 
 @dataclass(frozen=True, slots=True)
 class SendResponse:
-    """Answer a request.  ``body`` is a response of its API, to be written in the version that was asked in."""
+    """Answer a request.  ``body`` is a response of its API, to be written in the version of the request."""
 
     token: Token
     body: Any
@@ -18,8 +18,8 @@ class SendResponse:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add these to a partition of ``__consumer_offsets``, all or none, and say ``AppendCompleted``: once, whatever
-    happens.
+    """Append these to a partition of ``__consumer_offsets``, all or none, and submit ``AppendCompleted`` exactly once,
+    in every case.
     """
 
     partition: int
@@ -30,7 +30,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class LoadPartition:
-    """Read the partition's log and say ``PartitionLoaded`` with the same epoch."""
+    """Read the partition's log and submit ``PartitionLoaded`` with the same epoch."""
 
     partition: int
     epoch: int
@@ -38,7 +38,7 @@ class LoadPartition:
 
 @dataclass(frozen=True, slots=True)
 class SetGroupTimer:
-    """Say ``TimerFired`` with this key and deadline once it has passed; takes the place of one with the same key."""
+    """Submit ``GroupTimerFired`` with this key and deadline once it has passed; replaces one with the same key."""
 
     key: TimerKey
     deadline_ms: int
@@ -46,14 +46,14 @@ class SetGroupTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelGroupTimer:
-    """Nobody waits for this any more."""
+    """Cancel the timer with this key."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class LogGroupEvent:
-    """Something to be logged and counted: a word and its fields."""
+    """An event to log and count: its name and its fields."""
 
     name: str
     fields: tuple[tuple[str, Any], ...] = ()

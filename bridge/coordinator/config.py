@@ -1,6 +1,6 @@
-"""What an operator sets of a group coordinator: Kafka's keys of ``server.properties``, with Kafka's defaults.  Pure.
+"""The configuration of a group coordinator: Kafka's keys of ``server.properties``, with Kafka's defaults.  Pure.
 
-``read_group_coordinator_config`` takes them as text; the defaults of an old release come from its ``Behaviour``.
+``read_group_coordinator_config`` parses them; the defaults of an old release come from its ``Behaviour``.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class GroupCoordinatorConfig:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long offsets are kept that nobody renews."""
+        """The retention of offsets that are not committed again."""
         return self.offsets_retention_minutes * 60_000
 
 
 def group_coordinator_keys() -> list[str]:
-    """The keys that are the coordinator's."""
+    """The keys of the coordinator."""
     return [column.metadata[_KEY] for column in fields(GroupCoordinatorConfig)]
 
 
 def read_group_coordinator_config(
     properties: Mapping[str, str], defaults: GroupCoordinatorConfig | None = None
 ) -> GroupCoordinatorConfig:
-    """The coordinator's keys out of a broker's properties; other keys are others' matter.
+    """Parses the coordinator's keys in a broker's properties; other keys are ignored.
 
-    Raises ``UsageError`` for a value that is no number, or too small.
+    Raises ``UsageError`` for a value that is not a number, or outside its limits.
     """
     given: dict[str, int] = {}
     for column in fields(GroupCoordinatorConfig):
@@ -61,14 +61,14 @@ def read_group_coordinator_config(
         try:
             value = int(text.strip())
         except ValueError as error:
-            raise UsageError(f"{key} is {text!r}; it takes a whole number") from error
+            raise UsageError(f"{key} is {text!r}; set it to an integer") from error
         if not lowest <= value <= _INT_MAX:
-            raise UsageError(f"{key} is {value}; it takes {lowest} to {_INT_MAX}")
+            raise UsageError(f"{key} is {value}; set it to {lowest} to {_INT_MAX}")
         given[column.name] = value
     config = replace(defaults or GroupCoordinatorConfig(), **given)
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise UsageError(
             f"group.min.session.timeout.ms ({config.group_min_session_timeout_ms}) is above "
-            f"group.max.session.timeout.ms ({config.group_max_session_timeout_ms}): no member could join"
+            f"group.max.session.timeout.ms ({config.group_max_session_timeout_ms}), so no member could join: lower it"
         )
     return config

@@ -1,4 +1,4 @@
-"""What consumers say they read, as far as their coordinator looks: the topics, and nothing behind them.  Pure."""
+"""The topics in the subscriptions of consumers, the only part of them that a coordinator reads.  Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from zkconsumer.wire import consumer_protocol
 from zkconsumer.wire.primitives import MalformedMessage
 
 CONSUMER_PROTOCOL_TYPE = consumer_protocol.PROTOCOL_TYPE
-"""The protocol type of consumers: the only one whose metadata a coordinator opens."""
+"""The protocol type of consumers: the only one whose metadata a coordinator parses."""
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all of them; None if one is not readable, as with members that only call themselves consumers."""
+    """The topics of all of them; None if one cannot be parsed, as of members that use the type for other metadata."""
     topics: set[str] = set()
     try:
         for subscription in subscriptions:

@@ -1,6 +1,6 @@
-"""What is done when an append is settled.  Pure.
+"""The actions after an append is settled.  Pure.
 
-Kafka keeps closures for this; here they are values, so that the whole machine can be looked at, compared and copied.
+Kafka uses closures for this; here they are values, so that the whole machine can be inspected, compared and copied.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class DeliverAssignment:
-    """The leader's assignment for this generation: deliver it."""
+    """The leader's assignment of this generation: deliver it."""
 
     generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmNewGroup:
-    """The first record of a new group: if it fails, whoever waits in the group is told, and the group is gone."""
+    """The first record of a new group: if it fails, the waiting members receive the error, and the group is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerStaticMember:
-    """A static member came back under a new id, in a stable group: answer it, or undo that."""
+    """A static member rejoined a stable group under a new id: answer it, or undo that."""
 
     parked: DelayedRequest
     generation_id: int
@@ -41,7 +41,7 @@ class AnswerStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommit:
-    """Offsets: answer who committed them.  ``topics``: what was asked, in order.  ``too_large``: refused at once."""
+    """Offsets: answer the client.  ``topics``: the requested ones, in order.  ``too_large``: rejected at once."""
 
     delayed_request: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]
@@ -50,14 +50,14 @@ class AnswerCommit:
 
 @dataclass(frozen=True, slots=True)
 class LogAppendFailure:
-    """Nobody waits for this; a failure is noted.  ``why`` it was written: what has expired is found again."""
+    """No client waits for this; a failure is logged.  ``why`` it was written: expired data is found again."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffsetDelete:
-    """Tombstones of offsets: answer who deleted them, in this order, with the errors that are known already."""
+    """Tombstones of offsets: answer the client, in this order, with the errors that are known already."""
 
     parked: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]

@@ -1,16 +1,16 @@
-"""The ground of ``GroupCoordinator``: what all its chapters share.  Pure.
+"""The base class of ``GroupCoordinator``, with the common parts of its modules.  Pure.
 
-    rebalancing        from "somebody must join again" to the next generation; who is not heard of any more
-    joining            JoinGroup;       static_joining: a static member under a new id
-    syncing            SyncGroup
-    staying            Heartbeat, LeaveGroup
-    committing         OffsetCommit, OffsetFetch
-    administering      DescribeGroups, ListGroups, DeleteGroups, OffsetDelete
-    leading            elections, loading, expiry, the broker's end
-    group_coordinator  events to chapters
+    group_rebalance               from the start of a rebalance to the next generation; members that time out
+    join_requests                 JoinGroup;   static_member_rejoin: a static member under a new id
+    sync_requests                 SyncGroup
+    heartbeat_and_leave_requests  Heartbeat, LeaveGroup
+    offset_requests               OffsetCommit, OffsetFetch
+    admin_requests                DescribeGroups, ListGroups, DeleteGroups, OffsetDelete
+    coordinator_lifecycle         elections, loading, expiry, the end of the broker
+    group_coordinator             passes events to these modules
 
-Every chapter is a class on top of this one, with Kafka's method names; what must happen is said with ``reply``,
-``manager`` (appends) and ``purgatory`` (timers), which all write into one list of commands.
+Each module has a class on top of this one, with Kafka's method names.  They emit commands with ``reply``, ``manager``
+(appends) and ``purgatory`` (timers), which all add to one list of commands.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ from zkconsumer.wire.schemas import (
 )
 
 GROUP_ID_BYTES_MAX = 0x7FFF
-"""The longest group id that a record of the log can hold."""
+"""The maximum length of a group id in a record of the log."""
 
 _MAY_BE_EMPTY = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key})
-"""APIs that know a group of the empty name: offsets without members, as 0.8 allowed."""
+"""APIs that accept a group with an empty name: offsets without members, as in 0.8."""
 
 _NAME_CHECKED_BEFORE_2_0 = frozenset({JOIN_GROUP.key, DELETE_GROUPS.key})
-"""APIs that looked at the name at all before 2.0."""
+"""APIs that checked the name before 2.0."""
 
 
 class CoordinatorBase:
-    """``new_member_id`` makes a member id of the client id, or the group instance id, and never the same twice."""
+    """``new_member_id`` generates a member id from the client id, or the group instance id, and never the same
+    twice."""
 
     def __init__(
         self, config: GroupCoordinatorConfig, behaviour: Behaviour, new_member_id: Callable[[str], str]
@@ -66,14 +67,14 @@ class CoordinatorBase:
         self.manager = GroupMetadataManager(config, behaviour)
         self.purgatory = DelayedOperationPurgatory()
 
-    # --- gates -------------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def validate_group_status(self, group_id: str, api_key: int) -> Errors:
-        """Whether a request for this group can be answered here and now, and if not, why.
+        """The error that prevents a request for this group, or ``NONE``.
 
-        Since 2.0: the name, are we up, is it loading, is it ours.  Before: are we up, the name (JoinGroup and
-        DeleteGroups alone), is it ours, is it loading; and what is loading for the first time is not ours yet, so that
-        old brokers answer 16 where new ones answer 14.
+        Since 2.0 the checks are: the name, is the broker up, is the group loading, is it ours.  Before: is the broker
+        up, the name (JoinGroup and DeleteGroups only), is it ours, is it loading; and a group that loads for the first
+        time is not ours yet, so that old brokers answer 16 where new ones answer 14.
         """
         is_valid = self._is_valid_group_id(group_id, api_key)
         if not is_valid and not self.behaviour.checks_coordinator_first:
@@ -97,7 +98,8 @@ class CoordinatorBase:
         return group_id != "" or api_key in _MAY_BE_EMPTY
 
     def get_group(self, group_id: str) -> GroupMetadata | None:
-        """A group that there is.  Without the Empty state (0.9) one that nobody is in is none, offsets or not."""
+        """An existing group.  Without the Empty state (0.9) a group without members does not exist, also with
+        offsets."""
         group = self.manager.get_group(group_id)
         if group is not None and group.is_(EMPTY) and not self.behaviour.has_empty_state:
             return None
@@ -106,7 +108,7 @@ class CoordinatorBase:
     def validate_current_member(self, group: GroupMetadata, member_id: str, group_instance_id: str | None) -> Errors:
         """Whether this is a member: a static one is fenced (82) once its place belongs to another member id.
 
-        A group that is going away just now (15 since 2.3: ask again; before 25) has none, nor has one that is empty.
+        A group that is being deleted (15 since 2.3: retry; before 25) has no members, nor has an empty one.
         """
         if group.is_(DEAD):
             return self.behaviour.dead_group_error
@@ -118,7 +120,7 @@ class CoordinatorBase:
                 return Errors.FENCED_INSTANCE_ID
         return Errors.NONE if group.has(member_id) else Errors.UNKNOWN_MEMBER_ID
 
-    # --- what is said ------------------------------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------------------------------
 
     def reply(self, parked: DelayedRequest, body: Any) -> None:
         """Answer a request."""
@@ -131,39 +133,39 @@ class CoordinatorBase:
         self.reply(parked, join_response(parked.version, result))
 
     def log_event(self, what: str, **fields: Any) -> None:
-        """Something worth a line of log."""
+        """Log an event."""
         self.out.append(LogGroupEvent(what, tuple(fields.items())))
 
     def maybe_reply_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
-        """Answer the JoinGroup that a member has parked, if it has."""
+        """Answer the parked JoinGroup of a member, if it has one."""
         parked = group.set_awaiting_join(member, None)
         if parked is not None:
             self.reply_join(parked, result)
         return parked is not None
 
     def maybe_reply_sync(self, member: MemberMetadata, error: int) -> bool:
-        """Answer the SyncGroup that a member has parked, if it has, with this error."""
+        """Answer the parked SyncGroup of a member, if it has one, with this error."""
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             self.reply(parked, sync_response(error))
         return parked is not None
 
-    # --- signs of life -----------------------------------------------------------------------------------------------
+    # --- member time-outs --------------------------------------------------------------------------------------------
 
     def complete_and_schedule_next_heartbeat_expiration(self, group: GroupMetadata, member: MemberMetadata) -> None:
-        """The member lives: its session begins anew."""
+        """The member is alive: its session timeout starts again."""
         self.watch_member(group, member.member_id, member.session_timeout_ms)
 
     def watch_member(self, group: GroupMetadata, member_id: str, timeout_ms: int) -> None:
-        """Give somebody so much time from now."""
+        """Set the time-out of a member, from now on."""
         self.purgatory.watch(member_key(group.group_id, member_id), self.now_ms + timeout_ms)
 
     def remove_heartbeat_for_leaving_member(self, group: GroupMetadata, member_id: str) -> None:
-        """Nobody waits for this one any more."""
+        """Remove the time-out of this member."""
         self.purgatory.cancel(member_key(group.group_id, member_id))
 
     def remove_timers(self, group: GroupMetadata) -> None:
-        """Nobody waits for anything of this group; visits every member."""
+        """Remove all time-outs of this group; visits every member."""
         self.purgatory.cancel(join_key(group.group_id))
         self.purgatory.cancel(sync_key(group.group_id))
         for member_id in (*group.members, *group.pending_members):
@@ -171,4 +173,4 @@ class CoordinatorBase:
 
 
 LOADING_ERRORS = {SYNC_GROUP.key: Errors.REBALANCE_IN_PROGRESS, HEARTBEAT.key: Errors.NONE}
-"""What a group that is loading is said to be, where clients cannot bear the truth (14)."""
+"""The error for a group that is loading, for clients that do not support error 14."""

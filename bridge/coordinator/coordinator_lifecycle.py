@@ -1,7 +1,7 @@
-"""Beginnings and ends: elections, loading, expiry, the end of the broker.  Pure.
+"""Elections, loading, expiry, the end of the broker.  Pure.
 
-Nothing of this is asked by members; but they are answered, so that they look for the coordinator elsewhere (16), or
-wait (15), instead of running into their time-outs.
+Members do not request any of this.  They are answered, so that they look for the coordinator at another broker (16), or
+wait (15), instead of waiting for their time-outs.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ EXPIRY_KEY: TimerKey = ("expiry",)
 
 
 class CoordinatorLifecycle(GroupRebalance):
-    """What the cluster does with this broker."""
+    """The changes of this broker's role in the cluster."""
 
     def on_election(self, event: Elected) -> None:
-        """This broker leads a partition: it is read, and until then its groups are loading."""
+        """This broker leads a partition: read it; until then its groups are loading."""
         for group in self.manager.on_election(event):
             self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
         if not self.purgatory.is_watched(EXPIRY_KEY):
             self._schedule_expiry()
 
     def on_loaded(self, event: PartitionLoaded) -> None:
-        """The groups of a partition are here: their members have their sessions from now on."""
+        """The groups of a partition are loaded: the sessions of their members begin now."""
         groups = self.manager.on_loaded(event)
         for group in groups:
             self.on_group_loaded(group)
         self.log_event("partition-loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_loaded(self, group: GroupMetadata) -> None:
-        """The members that the log tells of have their sessions from now on; too many of them rebalance."""
+        """The sessions of the members in the log begin now; a group with too many members rebalances."""
         for member in group.members.values():
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if self.behaviour.limits_new_members and group.size > self.config.group_max_size:
-            self.prepare_rebalance(group, "the group has more members than it may")
+            self.prepare_rebalance(group, "the group has more members than group.max.size")
 
     def on_resignation(self, event: Resigned) -> None:
-        """Another broker leads the partition: who waits is told (16)."""
+        """Another broker leads the partition: waiting members are answered (16)."""
         groups = self.manager.on_resignation(event)
         for group in groups:
             self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
@@ -50,7 +50,7 @@ class CoordinatorLifecycle(GroupRebalance):
         self.log_event("partition-resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
 
     def on_group_unloaded(self, group: GroupMetadata, error: int) -> None:
-        """The group is not ours any more: everything that is parked is answered with this error."""
+        """The group is not ours any more: all parked requests are answered with this error."""
         self.remove_timers(group)
         group.transition_to(DEAD, self.now_ms)
         for member in group.members.values():
@@ -58,9 +58,9 @@ class CoordinatorLifecycle(GroupRebalance):
             self.maybe_reply_sync(member, error)
 
     def on_new_group_stored(self, group: GroupMetadata, error: int) -> None:
-        """The first record of a group is in the log, or is not: then there is no such group.
+        """The first record of a group is in the log, or could not be written: then the group does not exist.
 
-        Unless something else of it is under way: then that is its first record, as it was before 4.0.
+        Unless another append of the group is in flight: then that is its first record, as it was before 4.0.
         """
         is_ours = self.manager.get_group(group.group_id) is group
         if error == Errors.NONE or not is_ours or self.manager.has_pending_append(group):
@@ -71,7 +71,7 @@ class CoordinatorLifecycle(GroupRebalance):
     # --- expiry ------------------------------------------------------------------------------------------------------
 
     def cleanup_group_metadata(self) -> None:
-        """Forget what has expired, and look again after a while; visits every group."""
+        """Delete expired offsets, and repeat after an interval; visits every group."""
         removed = 0
         for group in self.manager.current_groups():
             if not group.is_(DEAD):
@@ -86,7 +86,7 @@ class CoordinatorLifecycle(GroupRebalance):
         self.purgatory.watch(EXPIRY_KEY, self.now_ms + self.config.offsets_retention_check_interval_ms)
 
     def handle_deleted_topics(self, event: TopicsDeleted) -> None:
-        """Forget the offsets of topics that there are not any more; visits every group."""
+        """Delete the offsets of topics that no longer exist; visits every group."""
         for group in self.manager.current_groups():
             gone = [at for at in group.stored.offsets if at.topic in event.topics]
             if gone and not group.is_(DEAD):
@@ -95,7 +95,7 @@ class CoordinatorLifecycle(GroupRebalance):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def shutdown(self, _: ShutDown) -> None:
-        """The broker goes down: who waits is told (15), and nobody is waited for."""
+        """The broker shuts down: waiting members are answered (15), and all timers end."""
         self.is_active = False
         for group in self.manager.current_groups():
             self.on_group_unloaded(group, Errors.COORDINATOR_NOT_AVAILABLE)

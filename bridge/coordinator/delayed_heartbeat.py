@@ -1,8 +1,8 @@
-"""How long a member may be silent: Kafka's ``DelayedHeartbeat``.  Pure.
+"""The time-outs of members: Kafka's ``DelayedHeartbeat``.  Pure.
 
-a member            its session timeout, from its last sign of life; a parked request is one as long as it is parked
+a member            its session timeout, from its last request; a parked request keeps it alive while it is parked
 a new member        five minutes, until its first rebalance is done: it cannot heartbeat yet (since 2.2)
-a pending member    (it was sent away with an id, error 79) its session timeout, to come back with it
+a pending member    (it was answered with an id, error 79) its session timeout, to join with that id
 """
 
 from __future__ import annotations

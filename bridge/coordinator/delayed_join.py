@@ -39,7 +39,7 @@ class InitialDelayedJoin:
         return cls(step_ms, step_ms, max(rebalance_timeout_ms - step_ms, 0))
 
     def extended(self) -> InitialDelayedJoin | None:
-        """The next wait, after one in which somebody new has come; None: the time is up."""
+        """The next wait, after one in which a new member has joined; None: the time is over."""
         if self.remaining_ms == 0:
             return None
         delay_ms = min(self.step_ms, self.remaining_ms)

@@ -1,7 +1,7 @@
 """The error codes that a group coordinator answers with, by Kafka's names.  Pure.
 
-They are numbers, so that they stand in messages as they are.  What a client makes of each is in
-``zkconsumer.kafka.error_codes``.
+They are integers, so that messages can contain them directly.  ``zkconsumer.kafka.error_codes`` has the meaning of each
+for a client.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class Errors(IntEnum):
-    """Kafka's ``Errors``, as far as a group coordinator or its log speaks them."""
+    """Kafka's ``Errors``, those that a group coordinator or its log uses."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -65,10 +65,10 @@ _OFFSET_APPEND_ERRORS: dict[int, int] = {
 
 
 def group_append_error(code: int) -> int:
-    """What a member is told when the log refused its group's record: ``storeGroup`` of Kafka 0.9 to 3.9."""
+    """The member's error when the log rejected its group's record: ``storeGroup`` of Kafka 0.9 to 3.9."""
     return _GROUP_APPEND_ERRORS.get(code, code)
 
 
 def offset_append_error(code: int) -> int:
-    """What a member is told when the log refused its offsets: ``storeOffsets`` of Kafka 0.9 to 3.9."""
+    """The member's error when the log rejected its offsets: ``storeOffsets`` of Kafka 0.9 to 3.9."""
     return _OFFSET_APPEND_ERRORS.get(code, code)

@@ -1,7 +1,7 @@
-"""What can happen to a group coordinator.  Values only.
+"""The events of a group coordinator.  Values only.
 
-Each is given to ``GroupCoordinator.handle(event, now_ms)`` and answered with a list of ``commands``.  ``now_ms`` never
-goes back.  Appends of one partition are answered in the order in which they were commanded.
+Each is passed to ``GroupCoordinator.handle(event, now_ms)``, which returns a list of ``commands``.  ``now_ms`` never
+decreases.  Appends of one partition are answered in the order of their commands.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ Token: TypeAlias = int
 """Names one request until it is answered, or one append until it is settled.  Never used twice."""
 
 TimerKey: TypeAlias = tuple[str, ...]
-"""What a timer is for: a word (``"join"``, ``"sync"``, ``"heartbeat"``, ``"expiry"``) and what it belongs to."""
+"""The purpose of a timer: a word (``"join"``, ``"sync"``, ``"heartbeat"``, ``"expiry"``) and its group or member."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
     """One record of a partition of ``__consumer_offsets``; ``value`` None is a tombstone.
 
-    ``producer_id``: of the transaction that it is part of.  ``is_marker``: it is a control record, which ends the
-    transaction of that producer; its key says how.  We append neither, but a log may hold both.
+    ``producer_id``: of the transaction that contains it.  ``is_marker``: it is a control record, which ends the
+    transaction of that producer; its key has the result.  We append neither, but a log may contain both.
     """
 
     key: bytes
@@ -33,9 +33,9 @@ class CoordinatorRecord:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks.  ``body`` is a message of ``zkconsumer.wire.schemas`` of this API and version.
+    """A request arrived.  ``body`` is a message of ``zkconsumer.wire.schemas`` of this API and version.
 
-    What the API layer decides (rights, topics that there are not) was decided before.
+    The API layer has checked it before (access rights, missing topics).
     """
 
     token: Token
@@ -48,7 +48,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class GroupTimerFired:
-    """A deadline has passed; one that was cancelled, or set anew, may still come, and is passed over."""
+    """A deadline has passed; the event of one that was cancelled, or set again, may still arrive, and is ignored."""
 
     key: TimerKey
     deadline_ms: int
@@ -56,7 +56,7 @@ class GroupTimerFired:
 
 @dataclass(frozen=True, slots=True)
 class AppendCompleted:
-    """What became of an ``Append``: 0 or the log's error code, and the offset of its first record (-1: none)."""
+    """The result of an ``Append``: 0 or the log's error code, and the offset of its first record (-1: none)."""
 
     token: Token
     error_code: int
@@ -90,14 +90,14 @@ class Resigned:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """These topics are gone, and what groups have stored for them goes too."""
+    """These topics were deleted; the groups' offsets for them are deleted too."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The broker goes down: what is parked is answered, and from now on everything is (15)."""
+    """The broker shuts down: parked requests are answered, and later ones at once (15)."""
 
 
 Event: TypeAlias = (

@@ -1,13 +1,14 @@
-"""Which offsets of a group nobody needs any more.  Pure.
+"""Finds the expired offsets of a group.  Pure.
 
-    the group                                       an offset's time runs from
+    the group                                       an offset's retention begins
     empty, and has had members                      when it became empty
-    stable, of consumers whose topics are known     its commit, if nobody subscribes to its topic
-    never had members                               its commit
-    anything else                                   nothing expires
+    stable, of consumers whose topics are known     at its commit, if no member subscribes to its topic
+    never had members                               at its commit
+    any other                                       no offset expires
 
-So since 2.1 (KIP-211).  An end that the commit itself asked for (OffsetCommit v2 to v4) counts in its place.  Before,
-all offsets carry their end, and it counts whatever the group does.  An offset that is being committed never expires.
+These are the rules since 2.1 (KIP-211).  An expiry that the commit itself requested (OffsetCommit v2 to v4) is used
+instead.  Before 2.1, all offsets have their expiry, and the state of the group does not matter.  An offset that is
+being committed never expires.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from zkconsumer.types import TopicPartition
 
 
 def expired_offsets(group: GroupMetadata, now_ms: int, retention_ms: int, behaviour: Behaviour) -> list[TopicPartition]:
-    """The partitions of these; Kafka's ``removeExpiredOffsets``."""
+    """The partitions of expired offsets; Kafka's ``removeExpiredOffsets``."""
     if not behaviour.always_writes_expiry and not _may_expire(group):
         return []
     is_emptied = group.protocol_type is not None and group.is_(EMPTY)

@@ -3,9 +3,9 @@
     coordinator = GroupCoordinator(config, behaviour, new_member_id)
     commands = coordinator.handle(event, now_ms)
 
-It keeps all groups of a broker, spread over the partitions of ``__consumer_offsets`` that the broker leads.  What it
-keeps is plain data: no callback waits anywhere, so that it can be copied, compared and looked at between two events.
-The methods that handle a request have Kafka's names; ``coordinator_base`` says which chapter holds which.
+It has all groups of a broker, in the partitions of ``__consumer_offsets`` that the broker leads.  Its state is plain
+data without callbacks, so that it can be copied, compared and inspected between two events.
+The methods that handle a request have Kafka's names; ``coordinator_base`` lists the modules of the class.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from zkconsumer.wire.schemas import (
 class GroupCoordinator(
     JoinRequests, SyncRequests, HeartbeatAndLeaveRequests, OffsetRequests, AdminRequests, CoordinatorLifecycle
 ):
-    """All groups of a broker.  ``manager`` and ``purgatory`` may be looked at; nothing but ``handle`` changes them.
+    """All groups of a broker.  ``manager`` and ``purgatory`` may be read; only ``handle`` changes them.
 
-    ``new_member_id`` makes a member id from the client id, or from the group instance id, and never the same twice.
+    ``new_member_id`` generates a member id from the client id, or from the group instance id, and never the same twice.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class GroupCoordinator(
         }
 
     def handle(self, event: Event, now_ms: int) -> list[Command]:
-        """Take one event in; give back what must now be done, in order.  ``now_ms`` never goes back.
+        """Process one event; returns the commands to execute, in order.  ``now_ms`` never decreases.
 
-        Whatever a request says is answered, never raised.  Raises ``InternalError`` for an API that is not the
-        coordinator's.
+        A wrong request is answered with an error, never raised.  Raises ``InternalError`` for an API that does not
+        belong to the coordinator.
         """
         self.now_ms = self.manager.now_ms = now_ms
         out: list[Command] = []
@@ -96,7 +96,7 @@ class GroupCoordinator(
         match event:
             case RequestReceived():
                 if event.api_key not in self._handlers:
-                    raise InternalError(f"API {event.api_key} is not one of a group coordinator")
+                    raise InternalError(f"API {event.api_key} does not belong to a group coordinator")
                 self._handlers[event.api_key](event)
             case GroupTimerFired():
                 if self.purgatory.is_due(event):

@@ -1,4 +1,4 @@
-"""Answers that carry nothing but an error, API by API, in the place where each has it.  Pure."""
+"""Responses that contain only an error, for each API in the field that it has for it.  Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
 
 def error_response(api: Api[Any, Any], version: int, body: Any, error: ErrorCode) -> Any:
-    """The answer of a group API to ``body`` when nothing was done because of ``error``."""
+    """The response of a group API to ``body`` when ``error`` prevented the request."""
     code = error.code
     match api.key:
         case JOIN_GROUP.key:
@@ -69,11 +69,11 @@ def error_response(api: Api[Any, Any], version: int, body: Any, error: ErrorCode
             return fetch_error_response(version, body, error)
         case OFFSET_DELETE.key:
             return OffsetDeleteResponse(error_code=code, topics=[])
-    raise AssertionError(f"{api.name} is no API of groups")
+    raise AssertionError(f"{api.name} is not an API of groups")
 
 
 def commit_error_response(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """An error of the whole group stands in every partition, in all versions."""
+    """Every partition has the error of the whole group, in all versions."""
     return commit_response(committed_partitions(body), error.code)
 
 

@@ -1,10 +1,10 @@
 """One group: Kafka's ``GroupMetadata``.  Pure.
 
-What is asked often is counted, not looked for: how many members have joined, and how many support a protocol.  Of the
-methods below those that say *visits every member* do, and each is called a constant number of times a rebalance.
+Frequently needed numbers are counted, not computed: how many members have joined, and how many support a protocol.  The
+methods below with the note *visits every member* do so, and each is called a constant number of times a rebalance.
 
-What the log says of the group is in ``stored``, which ``replay`` alone writes; the rest is lost with the broker, and
-can be: a member whose request is not answered asks again.
+``stored`` has the state that is in the log, and only ``replay`` writes it.  The rest is lost with the broker.  That is
+acceptable: a member without an answer repeats its request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = ["COMPLETING_REBALANCE", "DEAD", "EMPTY", "PREPARING_REBALANCE", "STAB
 
 
 class GroupMetadata:
-    """One group; ``members`` are in the order in which they came, and the first of them leads when nobody else does."""
+    """One group; ``members`` are in the order of their joins, and the first of them leads when there is no other
+    leader."""
 
     def __init__(self, group_id: str, now_ms: int, stored: StoredGroupState | None = None) -> None:
         self.group_id = group_id
@@ -58,7 +59,7 @@ class GroupMetadata:
 
     @classmethod
     def load_group(cls, group_id: str, stored: StoredGroupState, now_ms: int) -> GroupMetadata:
-        """The group that the log tells of: stable if it has members, empty if not, or if there are only offsets."""
+        """The group of the log: stable if it has members, empty if it has none, or only offsets."""
         group = cls(group_id, now_ms, stored)
         value = stored.group
         if value is None:
@@ -92,15 +93,15 @@ class GroupMetadata:
         return self.state in states
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Along the picture of ``group_state``; raises ``InternalError`` for any other way."""
+        """Change the state as ``group_state`` allows; raises ``InternalError`` for any other change."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
-            raise InternalError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
+            raise InternalError(f"group {self.group_id} cannot change from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
         self.current_state_timestamp = now_ms
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin; in the middle of one, it cannot."""
+        """Whether a rebalance can begin; during a rebalance it cannot."""
         return self.state in VALID_PREVIOUS_STATES[PREPARING_REBALANCE]
 
     # --- members -----------------------------------------------------------------------------------------------------
@@ -110,20 +111,20 @@ class GroupMetadata:
         return member_id in self.members
 
     def get(self, member_id: str) -> MemberMetadata:
-        """A member that there is."""
+        """An existing member."""
         return self.members[member_id]
 
     @property
     def size(self) -> int:
-        """How many members there are, pending ones not counted."""
+        """The number of members, without pending ones."""
         return len(self.members)
 
     def is_leader(self, member_id: str) -> bool:
-        """Whether it assigns the partitions."""
+        """Whether this member is the leader."""
         return self.leader_id == member_id
 
     def add(self, member: MemberMetadata, parked: DelayedRequest | None = None) -> None:
-        """A new member, that of a pending id, or one of the log; the first says what the group's protocol type is."""
+        """Add a new member, that of a pending id, or one of the log; the first defines the group's protocol type."""
         if member.group_instance_id is not None:
             if member.group_instance_id in self.static_members:
                 raise InternalError(f"static member {member.group_instance_id} is in group {self.group_id} already")
@@ -138,7 +139,7 @@ class GroupMetadata:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """A member, or a pending one; no harm if it is neither."""
+        """Remove a member, or a pending one; no effect for an unknown id."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
@@ -152,12 +153,12 @@ class GroupMetadata:
         self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> MemberMetadata:
-        """The member under its new id, as the last in order; the caller has answered what it had parked."""
+        """The member under its new id, as the last in order; the caller has answered its parked requests."""
         member = self.members.get(old_member_id)
         if member is None:
             raise InternalError(f"group {self.group_id} has no member {old_member_id} to replace")
-        assert member.awaiting_join is None, "what the old process had parked is answered first"
-        assert member.awaiting_sync is None, "what the old process had parked is answered first"
+        assert member.awaiting_join is None, "the parked requests of the old process are answered first"
+        assert member.awaiting_sync is None, "the parked requests of the old process are answered first"
         del self.members[old_member_id]
         member.member_id = new_member_id
         self.members[new_member_id] = member
@@ -172,7 +173,7 @@ class GroupMetadata:
     def update_member(
         self, member: MemberMetadata, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """What a member says of itself now."""
+        """Store the protocols and time-outs of a member's latest JoinGroup."""
         self._count_protocols(member, -1)
         member.supported_protocols = protocols
         self._count_protocols(member, 1)
@@ -180,17 +181,17 @@ class GroupMetadata:
         member.session_timeout_ms = session_timeout_ms
 
     def set_awaiting_join(self, member: MemberMetadata, parked: DelayedRequest | None) -> DelayedRequest | None:
-        """Let a JoinGroup wait, or (None) no longer; gives the one that waited."""
+        """Park a JoinGroup, or (None) remove it; returns the earlier one."""
         before, member.awaiting_join = member.awaiting_join, parked
         self.num_members_awaiting_join += (parked is not None) - (before is not None)
         return before
 
     def current_static_member_id(self, group_instance_id: str) -> str | None:
-        """The member id under which a static member is known."""
+        """The current member id of a static member."""
         return self.static_members.get(group_instance_id)
 
     def maybe_elect_new_joined_leader(self) -> bool:
-        """Whether somebody who has joined leads: the leader, or else the first who has (visits members until then)."""
+        """Whether a joined member leads: the leader, or else the first that joined (visits members until then)."""
         if self.leader_id is None:
             return False
         if self.get(self.leader_id).awaiting_join is None:
@@ -204,22 +205,22 @@ class GroupMetadata:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is waited for any more, pending members included."""
+        """Whether all members have joined, including pending ones."""
         return len(self.members) == self.num_members_awaiting_join and not self.pending_members
 
     def not_yet_rejoined_members(self) -> list[MemberMetadata]:
-        """Those that have no JoinGroup parked; visits every member, unless there are none such."""
+        """Members without a parked JoinGroup; visits every member, unless there are none such."""
         if len(self.members) == self.num_members_awaiting_join:
             return []
         return [member for member in self.members.values() if member.awaiting_join is None]
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The greatest of all members; visits every member."""
+        """The maximum over all members; visits every member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def init_next_generation(self, now_ms: int) -> None:
-        """One generation further: members choose their protocol and wait for the leader, no members are EMPTY."""
+        """Start the next generation: members choose their protocol and wait for the leader; without members EMPTY."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -231,13 +232,13 @@ class GroupMetadata:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether its members are consumers, and not Connect workers or somebody else's."""
+        """Whether its members are consumers, and not Connect workers or others."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols, *, may_be_empty_type: bool = False) -> bool:
-        """Whether somebody who speaks these can join: one of them is spoken by all members.
+        """Whether a member with these can join: all members support one of them.
 
-        ``may_be_empty_type``: an empty group takes any protocol type (before 1.0).
+        ``may_be_empty_type``: an empty group accepts any protocol type (before 1.0).
         """
         if self.is_(EMPTY):
             return bool(protocols) and (may_be_empty_type or protocol_type != "")
@@ -245,9 +246,9 @@ class GroupMetadata:
         return self.protocol_type == protocol_type and any(counts[name] == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best of those that all support; visits every member.
+        """The protocol with the most votes among those that all members support; visits every member.
 
-        Of two with as many votes that of the member that came first.  Kafka leaves that open.
+        With equal votes that of the member that joined first.  Kafka does not define that.
         """
         if not self.members:
             raise InternalError(f"group {self.group_id} has no members that could choose a protocol")
@@ -256,11 +257,11 @@ class GroupMetadata:
         return max(votes, key=votes.__getitem__)
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether a member reads it; taken as yes where nobody can tell."""
+        """Whether a member reads it; true where that is not known."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """What consumers read, None where that cannot be known; visits every member."""
+        """The topics that consumers read, None where that cannot be known; visits every member."""
         if not self.is_consumer_group:
             return None
         if not self.members:
@@ -270,21 +271,21 @@ class GroupMetadata:
         return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
 
     def _count_protocols(self, member: MemberMetadata, by: int) -> None:
-        # A name that a member lists twice counts once: else no other member could ever join.
+        # A name that a member lists twice counts once: otherwise no other member could ever join.
         for name in {name for name, _ in member.supported_protocols}:
             self._supported_protocols[name] += by
             if not self._supported_protocols[name]:
                 del self._supported_protocols[name]
 
-    # --- what is written ---------------------------------------------------------------------------------------------
+    # --- the written record ------------------------------------------------------------------------------------------
 
     def apply_assignments(self, written: StoredGroup) -> None:
-        """Give the members what the record that was written says; visits every member."""
+        """Set the members' assignments from the record that was written; visits every member."""
         for known in written.members:
             if known.member_id in self.members:
                 self.members[known.member_id].assignment = known.assignment
 
     def clear_assignments(self) -> None:
-        """Nobody has anything; visits every member."""
+        """Remove all assignments; visits every member."""
         for member in self.members.values():
             member.assignment = b""

@@ -1,11 +1,11 @@
 """All groups of a broker, and their log: Kafka's ``GroupMetadataManager``.  Pure.
 
-    store_group, store_offsets --Append--> log --Appended--> replay, and what was to be done then (``continuations``)
-    elected --Load--> log --Loaded--> replay of everything --> groups
+    store_group, store_offsets --Append--> log --AppendCompleted--> replay, and the next action (``continuations``)
+    elected --LoadPartition--> log --PartitionLoaded--> replay of everything --> groups
 
-Appends are settled in the order in which they were commanded, and nothing is taken in before: what ``replay`` has seen
-of a partition is always a prefix of its log.  A group that is being deleted is dead until its tombstones are written;
-if they cannot be, it is as if the broker had just been elected, and found it in the log.
+Appends are settled in the order of their commands, and replayed only then: the replayed records of a partition are
+always a prefix of its log.  A group that is being deleted is dead until its tombstones are written.  If that fails, its
+state is the same as after a new election of the broker, which finds it in the log.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PendingAppend:
-    """An append that is under way; ``partitions``: those of which it commits an offset.
+    """An append in flight; ``partitions``: those whose offsets it commits.
 
-    ``is_end``: with it the group is over.  What else is under way of a group that is dead came before.
+    ``is_end``: it deletes the group.  Other appends in flight of a dead group came before it.
     """
 
     group: GroupMetadata
@@ -48,7 +48,7 @@ class PendingAppend:
 
 
 class GroupMetadataManager(OffsetsTopicPartitions):
-    """Groups, what of them is on its way to the log, and their end."""
+    """Groups, their appends in flight, and their deletion."""
 
     def __init__(self, config: GroupCoordinatorConfig, behaviour: Behaviour) -> None:
         super().__init__(config.offsets_topic_partitions)
@@ -60,7 +60,7 @@ class GroupMetadataManager(OffsetsTopicPartitions):
     # --- appends -----------------------------------------------------------------------------------------------------
 
     def store_group(self, group: GroupMetadata, assignments: dict[str, bytes], then: Continuation) -> None:
-        """Write the group as it is now, its members with these assignments (none: empty)."""
+        """Write the current group, its members with these assignments (none: empty)."""
         value = StoredGroup(
             protocol_type=group.protocol_type or "",
             generation_id=group.generation_id,
@@ -87,16 +87,16 @@ class GroupMetadataManager(OffsetsTopicPartitions):
     def store_offsets(
         self, group: GroupMetadata, offsets: dict[TopicPartition, StoredOffsetValue], then: Continuation
     ) -> None:
-        """Write these offsets of the group; there must be some."""
+        """Write these offsets of the group; ``offsets`` is not empty."""
         version = self.behaviour.offset_value_version
         records = tuple(offset_record(group.group_id, tp, value, version) for tp, value in offsets.items())
         token = self._append(PendingAppend(group, records, tuple(offsets), then))
         group.pending_offset_commits.stage(token, offsets)
 
     def complete_append(self, token: Token, error_code: int, base_offset: int) -> PendingAppend | None:
-        """An append is through (0), or has failed: take in what was written, and give what was waiting for it.
+        """An append succeeded (0), or failed: replay its records, and return it with its next action.
 
-        Of a group that is not ours any more nothing is taken in: who leads it now has read it, or will.
+        A record of a group that is not ours any more is not replayed: its new leader has read it, or will.
         """
         pending = self.pending_appends.pop(token, None)
         if pending is None:
@@ -114,7 +114,7 @@ class GroupMetadataManager(OffsetsTopicPartitions):
         return pending
 
     def has_pending_append(self, group: GroupMetadata) -> bool:
-        """Whether an append of this group is not settled yet; visits every append that is not."""
+        """Whether an append of this group is in flight; visits every append in flight."""
         return any(pending.group is group for pending in self.pending_appends.values())
 
     def _append(self, pending: PendingAppend) -> Token:
@@ -125,12 +125,12 @@ class GroupMetadataManager(OffsetsTopicPartitions):
         self.out.append(Append(partition, self.epochs[partition], pending.records, token))
         return token
 
-    # --- deleting ----------------------------------------------------------------------------------------------------
+    # --- deletion ----------------------------------------------------------------------------------------------------
 
     def remove_offsets(self, group: GroupMetadata, partitions: Iterable[TopicPartition], then: Continuation) -> bool:
-        """Forget offsets; a group without members that has none left goes with them.
+        """Delete offsets; a group without members and other offsets is deleted with them.
 
-        Gives whether there is anything to write: if not, ``then`` is left to the caller.
+        Returns whether there is a record to write: if not, the caller executes ``then``.
         """
         known = {*group.stored.offsets, *group.pending_offset_commits}
         removed = [partition for partition in dict.fromkeys(partitions) if partition in known]
@@ -143,18 +143,18 @@ class GroupMetadataManager(OffsetsTopicPartitions):
         return self._remove(group, removed, then, is_over=is_over)
 
     def delete_group(self, group: GroupMetadata, then: Continuation) -> bool:
-        """Forget a group without members, and all that it has stored; gives whether there is anything to write."""
+        """Delete a group without members, and all its offsets; returns whether there is a record to write."""
         known = [*group.stored.offsets, *group.pending_offset_commits]
         return self._remove(group, list(dict.fromkeys(known)), then, is_over=True)
 
     def delete_group_record(self, group: GroupMetadata, then: Continuation) -> None:
-        """The members are gone, and the group with them; offsets stay.  So before there was the Empty state (0.9)."""
+        """Delete a group whose members have left; its offsets stay.  So before there was the Empty state (0.9)."""
         self._append(PendingAppend(group, (group_tombstone(group.group_id),), (), then))
         group.generation_id = 0
         group.protocol_type = None
 
     def expired_offsets(self, group: GroupMetadata) -> list[TopicPartition]:
-        """The partitions of those that nobody needs any more."""
+        """The partitions of expired offsets."""
         return expired_offsets(group, self.now_ms, self.config.offsets_retention_ms, self.behaviour)
 
     def _remove(

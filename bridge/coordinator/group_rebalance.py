@@ -1,8 +1,8 @@
-"""From "somebody must join again" to the next generation.  Pure.
+"""From the start of a rebalance to the next generation.  Pure.
 
     prepare_rebalance --> members join --> on_complete_join --> members sync --> stable
           ^                                     |                    |
-          '--- somebody comes, goes, is lost ---'--------------------'
+          '-- a member joins, leaves, is lost --'--------------------'
 
 In each wait a timer runs: ``join`` and ``sync`` of the group, ``heartbeat`` of each member.
 """
@@ -28,12 +28,12 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember
 
 
 class GroupRebalance(CoordinatorBase):
-    """The life of a group between two generations."""
+    """The steps of a group between two generations."""
 
-    # --- members come ------------------------------------------------------------------------------------------------
+    # --- members join ------------------------------------------------------------------------------------------------
 
     def add_member_and_rebalance(self, group: GroupMetadata, member: MemberMetadata, parked: DelayedRequest) -> None:
-        """A new member, its JoinGroup parked."""
+        """Add a new member and park its JoinGroup."""
         if group.is_(PREPARING_REBALANCE) and self._may_extend(group):
             group.new_member_added = True
         group.add(member, parked)
@@ -51,7 +51,7 @@ class GroupRebalance(CoordinatorBase):
         session_timeout_ms: int,
         parked: DelayedRequest,
     ) -> None:
-        """A member joins again, its JoinGroup parked; one that it had sent before is answered, Kafka forgets it."""
+        """A member joins again: park its JoinGroup, and answer an earlier one (Kafka does not answer that)."""
         group.update_member(member, protocols, rebalance_timeout_ms, session_timeout_ms)
         superseded = group.set_awaiting_join(member, parked)
         if superseded is not None:
@@ -66,12 +66,12 @@ class GroupRebalance(CoordinatorBase):
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def maybe_prepare_rebalance(self, group: GroupMetadata, reason: str) -> None:
-        """Begin a rebalance, unless one has begun."""
+        """Begin a rebalance, unless one is in progress."""
         if group.can_rebalance:
             self.prepare_rebalance(group, reason)
 
     def prepare_rebalance(self, group: GroupMetadata, reason: str) -> None:
-        """Begin a rebalance; who waits for its part of the last one is told so (27)."""
+        """Begin a rebalance; members that wait for their last assignment are answered (27)."""
         if group.is_(COMPLETING_REBALANCE):
             self.reset_and_propagate_assignment_error(group, Errors.REBALANCE_IN_PROGRESS)
         self.remove_sync_expiration(group)
@@ -88,7 +88,7 @@ class GroupRebalance(CoordinatorBase):
             self._wait_for_joins(group, DelayedJoin(timeout_ms))
 
     def try_complete_join(self, group: GroupMetadata) -> None:
-        """Go on if nobody is waited for; in the initial delay somebody always is."""
+        """Complete the join if all members have joined; never during the initial delay."""
         if (
             group.is_(PREPARING_REBALANCE)
             and group.has_all_members_joined
@@ -97,7 +97,7 @@ class GroupRebalance(CoordinatorBase):
             self.on_complete_join(group)
 
     def on_expire_join(self, group: GroupMetadata) -> None:
-        """The time to join is up; the initial delay is extended as long as new members come, and there is time."""
+        """The time to join is over; the initial delay is extended while new members join, and there is time."""
         if isinstance(group.delayed_join, InitialDelayedJoin) and group.new_member_added:
             extended = group.delayed_join.extended()
             if extended is not None:
@@ -107,9 +107,9 @@ class GroupRebalance(CoordinatorBase):
         self.on_complete_join(group)
 
     def on_complete_join(self, group: GroupMetadata) -> None:
-        """Drop the dynamic members that did not join, and begin the next generation with those that did.
+        """Remove the dynamic members that did not join, and begin the next generation with the others.
 
-        If only static members are left and none of them joined, the wait begins anew (2.3).
+        If only static members are left and none of them joined, the wait begins again (2.3).
         """
         self.purgatory.cancel(join_key(group.group_id))
         group.delayed_join = None
@@ -140,16 +140,16 @@ class GroupRebalance(CoordinatorBase):
     def _on_emptied(self, group: GroupMetadata) -> None:
         self.log_event("group-empty", group=group.group_id, generation=group.generation_id)
         if self.behaviour.has_empty_state:
-            self.manager.store_group(group, {}, LogAppendFailure("everybody has gone"))
+            self.manager.store_group(group, {}, LogAppendFailure("all members have left"))
         else:
-            self.manager.delete_group_record(group, LogAppendFailure("everybody has gone"))
+            self.manager.delete_group_record(group, LogAppendFailure("all members have left"))
 
     def _wait_for_joins(self, group: GroupMetadata, delayed: DelayedJoin | InitialDelayedJoin) -> None:
         group.delayed_join = delayed
         self.purgatory.watch(join_key(group.group_id), self.now_ms + delayed.delay_ms)
 
     def current_generation(self, group: GroupMetadata, member_id: str) -> JoinGroupResult:
-        """What a member is told of the generation that it is in; the leader is told of all members."""
+        """The answer to a member about its generation; the leader's contains all members."""
         return JoinGroupResult(
             error=Errors.NONE,
             member_id=member_id,
@@ -161,7 +161,7 @@ class GroupRebalance(CoordinatorBase):
         )
 
     def current_member_metadata(self, group: GroupMetadata) -> list[JoinGroupMember]:
-        """All members with what they said in the chosen protocol; visits every member, for the leader alone."""
+        """All members with their metadata in the chosen protocol; visits every member, for the leader only."""
         protocol = group.protocol_name
         assert protocol is not None, "a generation with members has a protocol"
         return [
@@ -182,20 +182,20 @@ class GroupRebalance(CoordinatorBase):
                 self.complete_and_schedule_next_heartbeat_expiration(group, member)
 
     def reset_and_propagate_assignment_error(self, group: GroupMetadata, error: int) -> None:
-        """The generation comes to nothing: nobody has anything in it."""
-        assert group.is_(COMPLETING_REBALANCE), "only a generation that is being made can fail"
+        """The generation failed: its assignments are removed."""
+        assert group.is_(COMPLETING_REBALANCE), "only a generation without an assignment can fail"
         group.clear_assignments()
         group.pending_assignment = None
         self.propagate_assignment_error(group, error)
 
     def remove_pending_sync_member(self, group: GroupMetadata, member_id: str) -> None:
-        """The member has sent its SyncGroup, or is not waited for."""
+        """The member has sent its SyncGroup, or has left."""
         group.pending_sync_members.pop(member_id, None)
         if not group.pending_sync_members:
             self.remove_sync_expiration(group)
 
     def remove_sync_expiration(self, group: GroupMetadata) -> None:
-        """Nobody's SyncGroup is waited for."""
+        """The wait for SyncGroup requests ends."""
         group.pending_sync_members.clear()
         self.purgatory.cancel(sync_key(group.group_id))
 
@@ -203,7 +203,7 @@ class GroupRebalance(CoordinatorBase):
         self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
 
     def on_expire_pending_sync(self, group: GroupMetadata) -> None:
-        """Who has not sent SyncGroup by now is dropped, and the others rebalance."""
+        """Members that have not sent SyncGroup by now are removed, and the others rebalance."""
         assert group.is_(COMPLETING_REBALANCE, STABLE), "a rebalance cancels the timer"
         late = list(group.pending_sync_members)
         for member_id in late:
@@ -211,21 +211,21 @@ class GroupRebalance(CoordinatorBase):
             self.forget_member(group, member_id)
         self.prepare_rebalance(group, f"{len(late)} members sent no SyncGroup")
 
-    # --- members go --------------------------------------------------------------------------------------------------
+    # --- members leave -----------------------------------------------------------------------------------------------
 
     def remove_member_and_update_group(self, group: GroupMetadata, member: MemberMetadata, reason: str) -> None:
-        """The member is gone, by its own will or by time; what it had parked is answered (25)."""
+        """The member has left or timed out; its parked request is answered (25)."""
         self.forget_member(group, member.member_id)
         self._after_removal(group, reason)
 
     def remove_pending_member_and_update_group(self, group: GroupMetadata, member_id: str) -> None:
-        """Somebody that was given an id does not come back with it."""
+        """A pending member does not join with its id."""
         self.forget_member(group, member_id)
         if group.is_(PREPARING_REBALANCE):
             self._after_removal(group, "")
 
     def forget_member(self, group: GroupMetadata, member_id: str) -> None:
-        """Forget a member, or a pending one; whether that makes the group rebalance is the caller's matter."""
+        """Remove a member, or a pending one; the caller decides about a rebalance."""
         if group.has(member_id):
             member = group.get(member_id)
             self.maybe_reply_join(group, member, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID))
@@ -240,12 +240,12 @@ class GroupRebalance(CoordinatorBase):
             self.try_complete_join(group)
 
     def on_expire_heartbeat(self, group: GroupMetadata, member_id: str) -> None:
-        """Somebody was not heard of in time: dropped, unless a request of it is parked."""
+        """A member timed out: remove it, unless it has a parked request."""
         if member_id in group.pending_members:
             self.remove_pending_member_and_update_group(group, member_id)
         elif group.has(member_id) and not group.get(member_id).has_satisfied_heartbeat:
-            self._log_removed_member(group, member_id, "it was not heard of")
-            self.remove_member_and_update_group(group, group.get(member_id), "a member was not heard of")
+            self._log_removed_member(group, member_id, "it sent no heartbeat")
+            self.remove_member_and_update_group(group, group.get(member_id), "a member sent no heartbeat")
 
     def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str) -> None:
         self.log_event("member-removed", group=group.group_id, member=member_id, reason=why)

@@ -1,4 +1,4 @@
-"""What the coordinator found, written as answers of the version that was asked in.  Pure."""
+"""Converts the coordinator's results to responses in the version of the request.  Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 NO_OFFSET = -1
 
 _NULLABLE_PROTOCOL_FROM = 7
-"""The version of JoinGroup from which no protocol is None, and not the empty word."""
+"""The version of JoinGroup from which no protocol is null, and not the empty string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def join_response(version: int, result: JoinGroupResult) -> JoinGroupResponse:
 def sync_response(
     error: int, assignment: bytes = b"", protocol_type: str | None = None, protocol_name: str | None = None
 ) -> SyncGroupResponse:
-    """The answer to a SyncGroup; beside an error it names no protocol."""
+    """The answer to a SyncGroup; with an error it names no protocol."""
     return SyncGroupResponse(
         error_code=error, protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment
     )
@@ -85,14 +85,14 @@ def leave_response(version: int, error: int, members: list[tuple[LeavingMember, 
 
 
 def committed_partitions(body: OffsetCommitRequest) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """What an OffsetCommit is about, in its order: that of the answer."""
+    """The partitions of an OffsetCommit, in its order, which the answer also has."""
     return tuple((topic.name, tuple(row.partition_index for row in topic.partitions)) for topic in body.topics)
 
 
 def commit_response(
     topics: Iterable[tuple[str, tuple[int, ...]]], error: int, instead: Mapping[TopicPartition, int] | None = None
 ) -> OffsetCommitResponse:
-    """The answer to an OffsetCommit: one error for all partitions, but for those that have one of their own."""
+    """The answer to an OffsetCommit: one error for all partitions, except those with an error of their own."""
     own = instead or {}
     return OffsetCommitResponse(
         topics=[
@@ -111,17 +111,17 @@ def commit_response(
 
 
 def missing_offset(partition: int, error: int) -> OffsetFetchPartitionResponse:
-    """What OffsetFetch says of a partition for which nothing is stored, or nothing told."""
+    """The entry of OffsetFetch for a partition without a stored offset, or with an error."""
     return OffsetFetchPartitionResponse(partition_index=partition, committed_offset=NO_OFFSET, error_code=error)
 
 
 def missing_topic_offsets(topic: str, partitions: Iterable[int], error: int) -> OffsetFetchTopicResponse:
-    """The same of partitions of one topic."""
+    """The same for partitions of one topic."""
     return OffsetFetchTopicResponse(name=topic, partitions=[missing_offset(index, error) for index in partitions])
 
 
 def describe_group_error(group_id: str, error: int, state: str = "", words: str | None = None) -> DescribedGroup:
-    """What DescribeGroups says of a group of which there is nothing to tell."""
+    """The entry of DescribeGroups for a group that cannot be described."""
     return DescribedGroup(
         error_code=error,
         error_message=words,

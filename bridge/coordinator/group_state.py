@@ -1,12 +1,12 @@
-"""The five states of a group, and the ways between them: Kafka's ``GroupState``.  Pure.
+"""The five states of a group, and the changes between them: Kafka's ``GroupState``.  Pure.
 
-                 everybody gone
+                 all members left
   .----------------------------------------.
   v              a member joins            |
 EMPTY ----------------------------> PREPARING_REBALANCE <------------------------.
   |                                        | all joined, or time up              | a member joins,
   |                                        v                                     | leaves, is lost
-  |                                COMPLETING_REBALANCE ----- somebody new ------+
+  |                                COMPLETING_REBALANCE ----- a new member -------+
   |                                        | the leader's assignment is written  |
   |                                        v                                     |
   '---> DEAD <--- any                    STABLE ---------------------------------'
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 
 class GroupState(Enum):
-    """The five states, by the names that DescribeGroups tells (since 1.0)."""
+    """The five states, by their names in DescribeGroups (since 1.0)."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

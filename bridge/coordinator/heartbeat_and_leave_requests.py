@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: who is there, and who goes.  Pure."""
+"""Heartbeat and LeaveGroup.  Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
     """Heartbeat, LeaveGroup."""
 
     def handle_heartbeat(self, request: RequestReceived) -> None:
-        """Somebody lives; the answer says whether it must join again (27)."""
+        """A member is alive; the answer contains whether it must join again (27)."""
         body: HeartbeatRequest = request.body
         refused = self.validate_group_status(body.group_id, HEARTBEAT.key)
         if refused is Errors.COORDINATOR_LOAD_IN_PROGRESS:
@@ -53,7 +53,7 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
         return Errors.REBALANCE_IN_PROGRESS if group.is_(PREPARING_REBALANCE) else Errors.NONE
 
     def handle_leave_group(self, request: RequestReceived) -> None:
-        """Members go; each has an error of its own."""
+        """Members leave; each has an error of its own."""
         body: LeaveGroupRequest = request.body
         leaving = body.members if request.version >= BATCHED_FROM else [LeavingMember(member_id=body.member_id)]
         refused = self.validate_group_status(body.group_id, LEAVE_GROUP.key)
@@ -74,7 +74,7 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
             self.remove_pending_member_and_update_group(group, member_id)
             return Errors.NONE
         if member_id == NO_MEMBER_ID:
-            # An operator removes a static member by its instance id alone.
+            # An operator removes a static member with only its instance id.
             member_id = group.static_members.get(instance_id or "", NO_MEMBER_ID)
         refused = self.validate_current_member(group, member_id, instance_id)
         if refused is Errors.NONE:

@@ -1,8 +1,8 @@
-"""JoinGroup: becoming a member, and staying one in the next generation.  Pure.
+"""JoinGroup: become a member, or join the next generation.  Pure.
 
-without an id    version 4 and later: an id is given (79), and the member comes again with it
+without an id    version 4 and later: the answer has an id (79), and the member joins again with it
                  before, or with an instance id: it is a member at once
-with an id       a pending one becomes a member; a member joins again, or is told how things stand
+with an id       a pending one becomes a member; a member joins again, or receives the current generation
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from zkconsumer.wire.schemas import JOIN_GROUP
 from zkconsumer.wire.schemas.join_group import MEMBER_ID_REQUIRED_FROM, NO_MEMBER_ID, JoinGroupRequest
 
 NAME_BYTES_MAX = 0x7FFF
-"""The longest name of a protocol, or id of a member, that a message or a record of the log can hold."""
+"""The maximum length of a protocol name, or a member id, in a message or a record of the log."""
 
 MEMBER_ID_EXTRA_CHARS = 64
-"""How much longer a member id may be than what it is made of: the client id, or the instance id."""
+"""The maximum length of a member id in addition to its base: the client id, or the instance id."""
 
 
 class JoinRequests(StaticMemberRejoin):
     """JoinGroup."""
 
     def handle_join_group(self, request: RequestReceived) -> None:
-        """Let somebody into a group, or keep it there; mostly the answer comes when the rebalance is over."""
+        """Add a member to a group, or keep it there; usually the answer is sent when the rebalance is done."""
         body: JoinGroupRequest = request.body
         parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, JOIN_GROUP.key)
@@ -44,7 +44,7 @@ class JoinRequests(StaticMemberRejoin):
         if refused is Errors.NONE and not _has_storable_names(body):
             refused = Errors.INCONSISTENT_GROUP_PROTOCOL
         if refused is Errors.NONE and not _fits(request.client_id + " " * MEMBER_ID_EXTRA_CHARS):
-            # The leader could not be told of such a member, and it is the leader whom that would harm.
+            # A JoinGroup response to the leader could not contain this member, which would harm the leader.
             refused = Errors.UNKNOWN_SERVER_ERROR
         if refused is not Errors.NONE:
             self.reply_join(parked, JoinGroupResult(refused, body.member_id))
@@ -66,7 +66,7 @@ class JoinRequests(StaticMemberRejoin):
         self.try_complete_join(group)
 
     def _new_group(self, group_id: str) -> GroupMetadata:
-        # Without the Empty state (0.9) offsets may be there, in a group that counts as none.
+        # Without the Empty state (0.9) the group may have offsets, although it counts as not existing.
         group = self.manager.get_group(group_id) or self.manager.add_group(group_id)
         if self.behaviour.writes_new_groups:
             self.manager.store_group(group, {}, ConfirmNewGroup())
@@ -77,7 +77,7 @@ class JoinRequests(StaticMemberRejoin):
         return lowest <= session_timeout_ms <= highest
 
     def _accept_joining_member(self, group: GroupMetadata, member_id: str) -> bool:
-        """Whether ``group.max.size`` allows it: members stay, and in a rebalance the first to join."""
+        """Whether ``group.max.size`` allows it: members stay, and in a rebalance the first that join."""
         size_max = self.config.group_max_size
         if not self.behaviour.limits_new_members or group.is_(EMPTY, DEAD):
             return True
@@ -91,7 +91,7 @@ class JoinRequests(StaticMemberRejoin):
         may_be_empty_type = not self.behaviour.rejects_empty_protocol_type
         return group.supports_protocols(body.protocol_type, protocols, may_be_empty_type=may_be_empty_type)
 
-    # --- new ones ----------------------------------------------------------------------------------------------------
+    # --- new members -------------------------------------------------------------------------------------------------
 
     def _do_new_member_join_group(
         self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
@@ -115,7 +115,7 @@ class JoinRequests(StaticMemberRejoin):
             member = _member(new_member_id, request, body, protocols)
             self.add_member_and_rebalance(group, member, parked)
 
-    # --- known ones --------------------------------------------------------------------------------------------------
+    # --- known members -----------------------------------------------------------------------------------------------
 
     def _do_current_member_join_group(
         self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
@@ -149,7 +149,7 @@ class JoinRequests(StaticMemberRejoin):
         self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest
     ) -> None:
         if body.group_instance_id is not None:
-            # Pending ids are given to dynamic members alone.  Kafka: IllegalStateException.
+            # Only dynamic members get pending ids.  Kafka: IllegalStateException.
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_SERVER_ERROR, body.member_id))
             return
         self.add_member_and_rebalance(group, _member(body.member_id, request, body, _protocols(body)), parked)

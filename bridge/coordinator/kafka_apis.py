@@ -1,11 +1,12 @@
-"""What a broker does with each request: one table, API -> handler.  Pure.
+"""The broker's handlers of requests: one table, API -> handler.  Pure.
 
-    Call --> KafkaApis.handlers[api key] --+--> a handler of the broker (logs, topics, metadata)
-                                           '--> rights (30), topics (29, 3), version 0 (ZooKeeper) --> GroupCoordinator
+    ApiRequest --> KafkaApis.handlers[api key] --+--> a handler of the broker (logs, topics, metadata)
+                                                 '--> rights (30), topics (29, 3), version 0 (ZooKeeper)
+                                                      --> GroupCoordinator
 
-Kafka's ``KafkaApis`` (0.8 and later).  What the coordinator's machine must not know is decided here, in this order:
-whether the asker may use the group, whether it may use each topic, whether each topic is there.  Then the machine has
-its own gates (``GroupCoordinator``).
+Kafka's ``KafkaApis`` (0.8 and later).  It makes the checks that need more than the coordinator's state, in this order:
+whether the client may use the group, whether it may use each topic, whether each topic exists.  Then the machine has
+its own checks (``GroupCoordinator``).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ KEY_IS_TRANSACTIONAL_ID = 1
 
 
 class KafkaApis:
-    """One broker's.  ``handlers``: API key → what answers it; ``other_handlers`` are those that no group is concerned
-    with.
+    """The handlers of one broker.  ``handlers``: API key → handler; ``other_handlers`` are those of APIs without a
+    group.
     """
 
     def __init__(self, broker: BrokerServices, may: Authorizer, other_handlers: Mapping[int, ApiHandler]) -> None:
@@ -76,13 +77,13 @@ class KafkaApis:
         }
 
     def handle(self, call: ApiRequest) -> None:
-        """Answer a request of an API that this broker's release has, now or later."""
+        """Answer a request of an API of this broker's release, now or later."""
         self.handlers[call.api.key](call)
 
-    # --- who coordinates ----------------------------------------------------------------------------------------
+    # --- find the coordinator -----------------------------------------------------------------------------------
 
     def handle_find_coordinator_request(self, call: ApiRequest) -> None:
-        """Several keys from version 4 on, one before."""
+        """Version 4 and later have several keys, earlier ones have one."""
         body = call.body
         keys = body.coordinator_keys if call.version >= BATCHED_FROM else [body.key]
         found = [self._coordinator(call, body.key_type, key) for key in keys]
@@ -104,7 +105,7 @@ class KafkaApis:
         if key_type == KEY_IS_TRANSACTIONAL_ID:
             return _coordinator_error(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != KEY_TYPE_GROUP:
-            return _coordinator_error(key, INVALID_REQUEST, f"a coordinator of kind {key_type} is not known here")
+            return _coordinator_error(key, INVALID_REQUEST, f"the coordinator type {key_type} is not supported here")
         if not self._may(call.principal, AclOperation.DESCRIBE, "group", key):
             return _coordinator_error(key, GROUP_AUTHORIZATION_FAILED)
         partitions = self._broker.ensure_offsets_topic()
@@ -118,14 +119,14 @@ class KafkaApis:
     # --- members and groups -------------------------------------------------------------------------------------
 
     def handle_group_member_request(self, call: ApiRequest) -> None:
-        """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: for whoever may read with the group."""
+        """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: for clients with READ on the group."""
         if self._may(call.principal, AclOperation.READ, "group", call.body.group_id):
             self._broker.submit_to_coordinator(call, call.body, call.reply)
         else:
             call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
 
     def handle_list_groups_request(self, call: ApiRequest) -> None:
-        """Only the groups that the asker may see."""
+        """Only the groups that the client may describe."""
 
         def reply(body: Any) -> None:
             body.groups = [
@@ -136,7 +137,7 @@ class KafkaApis:
         self._broker.submit_to_coordinator(call, call.body, reply)
 
     def handle_describe_groups_request(self, call: ApiRequest) -> None:
-        """The coordinator is asked for those that the asker may see."""
+        """Asks the coordinator for the groups that the client may describe."""
         denied = self._denied_groups(call, AclOperation.DESCRIBE, call.body.groups)
 
         def reply(body: Any) -> None:
@@ -155,7 +156,7 @@ class KafkaApis:
         self._broker.submit_to_coordinator(call, replace(call.body, groups=allowed), reply)
 
     def handle_delete_groups_request(self, call: ApiRequest) -> None:
-        """The coordinator is asked for those that the asker may delete."""
+        """Asks the coordinator to delete the groups that the client may delete."""
         denied = self._denied_groups(call, AclOperation.DELETE, call.body.groups_names)
 
         def reply(body: Any) -> None:

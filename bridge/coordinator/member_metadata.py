@@ -1,6 +1,6 @@
 """One member of a group: Kafka's ``MemberMetadata``.  Pure.
 
-What a member said of itself when it joined, what it was given, and the request of it that is parked, if one is.
+The data of a member's last JoinGroup, its assignment, and its parked request, if it has one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 from bridge.coordinator.events import Token
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""(protocol, the member's metadata in it), the one that the member likes best first."""
+"""(protocol, the member's metadata in it), in the member's order of preference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class DelayedRequest:
 
 @dataclass(slots=True)
 class MemberMetadata:
-    """``awaiting_join`` and ``awaiting_sync``: what is parked.  ``is_new``: its first rebalance is not done yet."""
+    """``awaiting_join`` and ``awaiting_sync``: parked requests.  ``is_new``: its first rebalance is not done yet."""
 
     member_id: str
     group_instance_id: str | None
@@ -42,12 +42,12 @@ class MemberMetadata:
 
     @property
     def is_static_member(self) -> bool:
-        """Whether it keeps its place while it restarts (KIP-345)."""
+        """Whether it stays a member during a restart (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether a parked request shows that it lives: not that of a new member, whose client may be long gone."""
+        """Whether a parked request proves that it is alive: not for a new member, whose client may have ended."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str) -> bytes:
@@ -55,9 +55,9 @@ class MemberMetadata:
         return next(metadata for name, metadata in self.supported_protocols if name == protocol)
 
     def matches(self, protocols: Protocols) -> bool:
-        """Whether these are the protocols that are known of it: the same, in the same order, with the same metadata."""
+        """Whether these are its known protocols: the same, in the same order, with the same metadata."""
         return self.supported_protocols == protocols
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it likes best; there must be one that it supports."""
+        """The first candidate in its order of preference; it must support one."""
         return next(name for name, _ in self.supported_protocols if name in candidates)

@@ -1,8 +1,7 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete before the coordinator: rights, topics, and version 0.  Pure.
+"""OffsetCommit, OffsetFetch and OffsetDelete before the coordinator: access rights, topics, and version 0.  Pure.
 
-In this order: may the asker use the group (30); may it use each topic (29); is each topic, and each partition, there
-(3).  What is left is asked of the coordinator, or (version 0) of ZooKeeper, and the answer is put together in the
-order of the question.
+In this order: may the client use the group (30); may it use each topic (29); does each topic, and each partition, exist
+(3).  The coordinator, or (version 0) ZooKeeper, receives the rest, and the answer has the order of the request.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from zkconsumer.wire.schemas.offset_fetch import (
 
 
 class OffsetApis:
-    """One broker's."""
+    """The offset handlers of one broker."""
 
     def __init__(self, broker: BrokerServices, may: Authorizer) -> None:
         self._broker = broker
         self._may = may
 
     def handle_offset_commit_request(self, call: ApiRequest) -> None:
-        """Version 0 goes to ZooKeeper; the rest, for topics that are there, to the coordinator."""
+        """Version 0 is written to ZooKeeper; other versions, for existing topics, go to the coordinator."""
         body = call.body
         if not self._may(call.principal, AclOperation.READ, "group", body.group_id):
             call.reply(commit_error_response(body, GROUP_AUTHORIZATION_FAILED))
@@ -89,7 +88,7 @@ class OffsetApis:
         store.commit(call.body.group_id, offsets, lambda codes: call.reply(_commit_response(call.body, errors | codes)))
 
     def handle_offset_fetch_request(self, call: ApiRequest) -> None:
-        """Version 0 reads ZooKeeper; the rest is asked of the coordinator."""
+        """Version 0 reads ZooKeeper; other versions go to the coordinator."""
         if call.version == 0:
             self._fetch_from_zookeeper(call)
             return
@@ -106,7 +105,7 @@ class OffsetApis:
         self._broker.submit_to_coordinator(call, call.body, reply)
 
     def _hide_unauthorized_topic(self, call: ApiRequest, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
-        """Offsets of a topic that the asker may not see are not told."""
+        """Removes the offsets of a topic that the client may not describe."""
         if self._may(call.principal, AclOperation.DESCRIBE, "topic", topic.name):
             return topic
         return missing_topic_offsets(
@@ -151,7 +150,7 @@ class OffsetApis:
         store.fetch(body.group_id, [tp for tp in asked if errors[tp] is NONE], reply)
 
     def handle_offset_delete_request(self, call: ApiRequest) -> None:
-        """For topics that are there and that the asker may read."""
+        """For existing topics that the client may read."""
         body = call.body
         if not self._may(call.principal, AclOperation.DELETE, "group", body.group_id):
             call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
@@ -193,5 +192,5 @@ class OffsetApis:
 
 
 def _commit_response(body: OffsetCommitRequest, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
-    """The answer in the order of the question."""
+    """The answer in the order of the request."""
     return commit_response(committed_partitions(body), NONE.code, codes)

@@ -1,7 +1,7 @@
-"""OffsetCommit and OffsetFetch: how far a group has read.  Pure.
+"""OffsetCommit and OffsetFetch.  Pure.
 
-A commit with a generation must be that of a member of it.  One without (-1, by who is no member) is taken only as long
-as nobody is in the group.  Reading asks for no membership at all.  Version 0 of both is ZooKeeper's, and not ours.
+A commit with a generation must come from a member of it.  One without (-1, from a client that is no member) is accepted
+only while the group has no members.  A fetch needs no membership.  Version 0 of both uses ZooKeeper, not this module.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zkconsumer.wire.schemas.offset_fetch import (
 
 NO_TIMESTAMP = -1
 COMMIT_GROUP_ID_NOT_FOUND_FROM = 9
-"""The version of OffsetCommit from which new coordinators say that there is no such group (KIP-848)."""
+"""The version of OffsetCommit from which new coordinators report that the group does not exist (KIP-848)."""
 
 
 class OffsetRequests(GroupRebalance):
@@ -131,14 +131,14 @@ class OffsetRequests(GroupRebalance):
         )
 
     def on_offsets_stored(self, stored: AnswerCommit, error: int) -> None:
-        """The offsets are in the log, or are not: say so."""
+        """The offsets are in the log, or could not be written: answer the client."""
         partition_errors = dict.fromkeys(stored.too_large, int(Errors.OFFSET_METADATA_TOO_LARGE))
         self.reply(stored.delayed_request, commit_response(stored.topics, error, partition_errors))
 
     # --- OffsetFetch -------------------------------------------------------------------------------------------------
 
     def handle_fetch_offsets(self, request: RequestReceived) -> None:
-        """Tell what is stored; of several groups from version 8 on."""
+        """Return the stored offsets; of several groups from version 8 on."""
         body: OffsetFetchRequest = request.body
         if request.version >= BATCHED_FROM:
             groups = [self._fetch(asked, body.require_stable) for asked in _without_duplicates(body.groups)]
@@ -156,7 +156,7 @@ class OffsetRequests(GroupRebalance):
         refused = self.validate_group_status(asked.group_id, OFFSET_FETCH.key)
         if refused is not Errors.NONE:
             return OffsetFetchGroupResponse(group_id=asked.group_id, topics=[], error_code=refused)
-        # Not get_group: offsets are told whether their group counts as one or not.
+        # Not get_group: offsets are returned whether their group counts as existing or not.
         group = self.manager.get_group(asked.group_id)
         topics = asked.topics
         if group is None or group.is_(DEAD):
@@ -168,10 +168,11 @@ class OffsetRequests(GroupRebalance):
 
 
 def _without_duplicates(groups: list[OffsetFetchGroup]) -> list[OffsetFetchGroup]:
-    """The same question with each partition, topic and group in it once: else it may be short and its answer endless.
+    """The same request with each partition, topic and group once: otherwise a short request may have a very long
+    answer.
 
-    So does Kafka, whose answer is made from a table of partitions (until 4.0), and from one of groups (until 3.4).  Its
-    table of groups forgot what was asked at first; here it is asked for as well.
+    Kafka does the same: it builds the answer from a map of partitions (until 4.0), and from one of groups (until 3.4).
+    Its map of groups loses the first entry of a group; here that entry is answered as well.
     """
     wanted: dict[str, dict[str, dict[int, None]] | None] = {}
     for asked in groups:
@@ -225,5 +226,5 @@ def _empty_topics(topics: list[OffsetFetchTopic], error: int) -> list[OffsetFetc
 
 
 def _within_int64(time_ms: int) -> int:
-    """The client's own numbers may add up to more than a record can say; the end of time is late enough."""
+    """The sum of a client's numbers may exceed 64 bits; the maximum is late enough."""
     return max(-(2**63), min(time_ms, 2**63 - 1))

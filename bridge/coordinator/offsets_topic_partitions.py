@@ -1,9 +1,9 @@
 """The partitions of ``__consumer_offsets`` that a broker leads, and the groups in them.  Pure.
 
-    Elected ---> loading --Loaded--> owned --Resigned--> (nothing is left of it)
-                    '----------------Resigned---------------^
+    Elected ---> loading --PartitionLoaded--> owned --Resigned--> (removed)
+                    '------------------------Resigned----------------^
 
-An epoch is a leader's term.  What an older term says than the one that is known is passed over.
+An epoch is a leader's term.  Events of an older term than the known one are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridge.coordinator.stored_state import StoredPartition
 
 
 class OffsetsTopicPartitions:
-    """``out`` is where commands go, ``now_ms`` the time of the event that is being handled."""
+    """``out`` collects commands, ``now_ms`` is the time of the event that is being handled."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -29,7 +29,7 @@ class OffsetsTopicPartitions:
         self._groups: dict[int, dict[str, GroupMetadata]] = {}
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that the group lives in."""
+        """The partition of ``__consumer_offsets`` that stores the group."""
         return partition_for(group_id, self.partitions)
 
     def is_group_local(self, group_id: str) -> bool:
@@ -43,11 +43,11 @@ class OffsetsTopicPartitions:
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def get_group(self, group_id: str) -> GroupMetadata | None:
-        """A group that there is."""
+        """An existing group."""
         return self._groups.get(self.partition_for(group_id), {}).get(group_id)
 
     def add_group(self, group_id: str) -> GroupMetadata:
-        """A new group, empty; its partition is ours."""
+        """A new, empty group; its partition is ours."""
         partition = self.partition_for(group_id)
         group = GroupMetadata(group_id, self.now_ms, self.stored[partition].state_of(group_id))
         self._groups[partition][group_id] = group
@@ -58,7 +58,7 @@ class OffsetsTopicPartitions:
         return [group for partition in sorted(self._groups) for group in self._groups[partition].values()]
 
     def finish_deletion(self, group: GroupMetadata, *, is_in_log: bool) -> None:
-        """The end of a group that is dead; if it is still in the log, it comes back as an election would find it."""
+        """Finish the deletion of a dead group; if it is still in the log, it is restored as by an election."""
         partition = self.partition_for(group.group_id)
         if is_in_log:
             self._groups[partition][group.group_id] = GroupMetadata.load_group(
@@ -71,9 +71,9 @@ class OffsetsTopicPartitions:
     # --- elections ---------------------------------------------------------------------------------------------------
 
     def on_election(self, event: Elected) -> list[GroupMetadata]:
-        """This broker leads the partition: read it; gives the groups of an earlier term, for the caller to unload.
+        """This broker leads the partition: read it; returns the groups of an earlier term, for the caller to unload.
 
-        Kafka keeps what it has of an earlier term of its own.  We cannot know that nobody led in between.
+        Kafka keeps its state of its own earlier term.  We cannot know whether another broker led in between.
         """
         partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
         is_known = partition in self.owned_partitions or partition in self.loading_partitions
@@ -88,7 +88,7 @@ class OffsetsTopicPartitions:
         return groups
 
     def on_loaded(self, event: PartitionLoaded) -> list[GroupMetadata]:
-        """The partition's log was read: the groups that it tells of, ours from now on."""
+        """The partition's log was read: returns its groups, which are ours from now on."""
         partition = event.partition
         if partition not in self.loading_partitions or event.epoch != self.epochs[partition]:
             self.out.append(LogGroupEvent("stale-load-ignored", (("partition", partition), ("epoch", event.epoch))))
@@ -110,7 +110,7 @@ class OffsetsTopicPartitions:
         return list(self._groups[partition].values())
 
     def on_resignation(self, event: Resigned) -> list[GroupMetadata]:
-        """Another broker leads the partition: the groups that are ours no more, for the caller to unload."""
+        """Another broker leads the partition: returns the groups that are no longer ours, for the caller to unload."""
         partition = event.partition
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
             self.out.append(

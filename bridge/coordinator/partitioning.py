@@ -1,4 +1,4 @@
-"""Which partition of ``__consumer_offsets`` a group lives in.  Pure."""
+"""The partition of ``__consumer_offsets`` for a group.  Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INT_MIN = -(2**31)
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of a group, of so many; its leader coordinates the group.
+    """The partition of a group, of ``partitions``; its leader coordinates the group.
 
     Kafka's ``partitionFor``, all releases: the absolute value of Java's hash, and 0 for the one hash that has none.
     """

@@ -1,6 +1,6 @@
-"""Offset commits that are on their way to the log: the bookkeeping of Kafka's ``pendingOffsetCommits``.  Pure.
+"""Offset commits that are being written to the log: Kafka's ``pendingOffsetCommits``.  Pure.
 
-Such an offset is not stable yet (88), does not expire, and keeps its group from being forgotten.
+Such an offset is not stable yet (88), does not expire, and prevents the deletion of its group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zkconsumer.types import TopicPartition
 
 
 class PendingOffsetCommits:
-    """Partition → the appends that will say something of it."""
+    """Partition → the appends in flight that contain an offset of it."""
 
     __slots__ = ("_tokens",)
 
@@ -34,7 +34,7 @@ class PendingOffsetCommits:
             self._tokens.setdefault(partition, set()).add(token)
 
     def complete(self, token: Token, partitions: Iterable[TopicPartition]) -> None:
-        """The append is through, or has failed."""
+        """The append succeeded, or failed."""
         for partition in partitions:
             tokens = self._tokens[partition]
             tokens.discard(token)

@@ -1,12 +1,12 @@
-"""Where deadlines wait: Kafka's ``DelayedOperationPurgatory``, over timers that are somebody else's.  Pure.
+"""Stores deadlines: Kafka's ``DelayedOperationPurgatory``, on top of external timers.  Pure.
 
-A deadline has a name (its key), and there is one of a name.  Putting a deadline off costs no timer: the one that is
-set fires early and is set anew for what is left.  A group of 5 members that heartbeat every 3 seconds with a session of
-45 seconds therefore sets one timer a member in 45 seconds, not fifteen.
+A deadline has a key, and each key has one deadline.  A later deadline needs no new timer: the old timer fires early and
+is set again for the rest.  A group of 5 members that heartbeat every 3 seconds with a session of 45 seconds therefore
+sets one timer a member in 45 seconds, not fifteen.
 
-    watch(key, 45)   SetTimer(key, 45)            heartbeat in time: nothing is said to the clock
+    watch(key, 45)   SetGroupTimer(key, 45)       heartbeat in time: no command
     watch(key, 48)                                  wanted 48, set 45
-    fired(key, 45)   SetTimer(key, 48)            not due
+    fired(key, 45)   SetGroupTimer(key, 48)       not due
     fired(key, 48)                                due
 """
 
@@ -19,7 +19,7 @@ from bridge.coordinator.events import GroupTimerFired, TimerKey
 
 
 class DelayedOperationPurgatory:
-    """Named deadlines; ``out`` is where commands go."""
+    """Deadlines by key; ``out`` collects commands."""
 
     __slots__ = ("_set", "_wanted", "out")
 
@@ -29,34 +29,34 @@ class DelayedOperationPurgatory:
         self._set: dict[TimerKey, int] = {}
 
     def watch(self, key: TimerKey, deadline_ms: int) -> None:
-        """Wait for this; what was waited for under the same name is not waited for any more."""
+        """Set a deadline; it replaces the earlier one of the key."""
         self._wanted[key] = deadline_ms
         if self._set.get(key, deadline_ms + 1) > deadline_ms:
             self._set[key] = deadline_ms
             self.out.append(SetGroupTimer(key, deadline_ms))
 
     def cancel(self, key: TimerKey) -> None:
-        """Nobody waits for this; no harm if nobody did."""
+        """Remove a deadline; no effect without one."""
         self._wanted.pop(key, None)
         if self._set.pop(key, None) is not None:
             self.out.append(CancelGroupTimer(key))
 
     def is_watched(self, key: TimerKey) -> bool:
-        """Whether somebody waits for this."""
+        """Whether the key has a deadline."""
         return key in self._wanted
 
     def deadline_ms(self, key: TimerKey) -> int:
-        """What is waited for; the name must be watched."""
+        """The deadline of a key; it must have one."""
         return self._wanted[key]
 
     def keys(self) -> Iterator[TimerKey]:
-        """All names."""
+        """All keys with a deadline."""
         return iter(self._wanted)
 
     def is_due(self, fired: GroupTimerFired) -> bool:
-        """Whether a timer that fired means anything; if so, nobody waits for it any more.
+        """Whether the deadline of a fired timer is over; if so, it is removed.
 
-        One that was cancelled, or set anew before it came, is passed over.
+        The event of a timer that was cancelled, or set again before it fired, is ignored.
         """
         if self._set.get(fired.key) != fired.deadline_ms:
             return False

@@ -1,7 +1,7 @@
-"""The records of ``__consumer_offsets`` as the coordinator means them.  Pure.
+"""The records of ``__consumer_offsets`` as the coordinator's values.  Pure.
 
-Their bytes are the matter of ``zkconsumer.wire.group_records``.  Here what a version lacks becomes its meaning: no
-expiry, no leader epoch, a rebalance timeout that is the session's.
+``zkconsumer.wire.group_records`` encodes and decodes their bytes.  Here a field that a version lacks gets its default:
+no expiry, no leader epoch, the session timeout as the rebalance timeout.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ABORT, _COMMIT = 0, 1
 
 
 class UnreadableRecordError(Exception):
-    """Why a record of the log is passed over; internal."""
+    """Why a record of the log is ignored; internal."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsetValue:
-    """One committed offset: that of the next record to read.  ``expire_timestamp`` None: the broker's retention."""
+    """One committed offset: the next record to read.  ``expire_timestamp`` None: the broker's retention."""
 
     offset: int
     leader_epoch: int
@@ -39,7 +39,7 @@ class StoredOffsetValue:
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """One member as the log knows it."""
+    """One member as it is in the log."""
 
     member_id: str
     group_instance_id: str | None
@@ -53,7 +53,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as the log knows it.  ``current_state_timestamp`` None: not told (before 2.1)."""
+    """A group as it is in the log.  ``current_state_timestamp`` None: not in the record (before 2.1)."""
 
     protocol_type: str
     generation_id: int
@@ -65,14 +65,14 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroupKey:
-    """The record is that of a group."""
+    """The record is of a group."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsetKey:
-    """The record is that of an offset."""
+    """The record is of an offset."""
 
     group_id: str
     partition: TopicPartition
@@ -84,7 +84,7 @@ StoredRecordKey: TypeAlias = StoredGroupKey | StoredOffsetKey
 
 
 def offset_record(group_id: str, at: TopicPartition, value: StoredOffsetValue, version: int) -> CoordinatorRecord:
-    """An offset in this version, or in the one that can say when it expires."""
+    """An offset in this version, or in the one that has a field for its expiry."""
     expires = value.expire_timestamp
     body = wire.OffsetCommitValue(
         offset=value.offset,
@@ -98,12 +98,12 @@ def offset_record(group_id: str, at: TopicPartition, value: StoredOffsetValue, v
 
 
 def offset_tombstone(group_id: str, at: TopicPartition) -> CoordinatorRecord:
-    """The offset is gone."""
+    """Deletes the offset."""
     return CoordinatorRecord(_offset_key(group_id, at), None)
 
 
 def group_record(group_id: str, value: StoredGroup, version: int) -> CoordinatorRecord:
-    """A group in this version; what the version has no place for is lost."""
+    """A group in this version; fields that the version does not have are lost."""
     since = value.current_state_timestamp
     body = wire.GroupMetadataValue(
         protocol_type=value.protocol_type,
@@ -129,7 +129,7 @@ def group_record(group_id: str, value: StoredGroup, version: int) -> Coordinator
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The group is gone."""
+    """Deletes the group."""
     return CoordinatorRecord(_group_key(group_id), None)
 
 
@@ -152,7 +152,7 @@ def _parse(read: Callable[[bytes], T], data: bytes) -> T:
 
 
 def read_key(data: bytes) -> StoredRecordKey:
-    """What a record is about; ``UnreadableRecordError``: nothing that is known here."""
+    """Parses the key of a record; ``UnreadableRecordError``: an unknown kind."""
     key = _parse(wire.read_key, data)
     match key:
         case wire.GroupMetadataKey(group):
@@ -160,11 +160,11 @@ def read_key(data: bytes) -> StoredRecordKey:
         case wire.OffsetCommitKey(group, topic, partition):
             return StoredOffsetKey(group, TopicPartition(topic, partition))
         case wire.UnknownRecordKey(version):
-            raise UnreadableRecordError(f"key version {version} is not known here")
+            raise UnreadableRecordError(f"key version {version} is not supported")
 
 
 def read_offset_value(data: bytes) -> StoredOffsetValue:
-    """The value behind an ``StoredOffsetKey``; ``UnreadableRecordError``."""
+    """Parses the value for a ``StoredOffsetKey``; ``UnreadableRecordError``."""
     body = _parse(wire.read_offset_value, data)
     expires = body.expire_timestamp
     return StoredOffsetValue(
@@ -177,7 +177,7 @@ def read_offset_value(data: bytes) -> StoredOffsetValue:
 
 
 def read_group_value(data: bytes) -> StoredGroup:
-    """The value behind a ``StoredGroupKey``; ``UnreadableRecordError``."""
+    """Parses the value for a ``StoredGroupKey``; ``UnreadableRecordError``."""
     body = _parse(wire.read_group_value, data)
     since = body.current_state_timestamp
     return StoredGroup(
@@ -205,10 +205,10 @@ def read_group_value(data: bytes) -> StoredGroup:
 
 
 def is_commit_marker(key: bytes) -> bool:
-    """Whether a control record ends its transaction well; ``UnreadableRecordError``: it does not say."""
+    """Whether a control record commits its transaction; ``UnreadableRecordError``: its key is invalid."""
     if len(key) < _MARKER_KEY.size:
         raise UnreadableRecordError(f"a control record's key has {len(key)} bytes, not {_MARKER_KEY.size}")
     _, kind = _MARKER_KEY.unpack_from(key)
     if kind not in (_ABORT, _COMMIT):
-        raise UnreadableRecordError(f"control record of kind {kind} is not known here")
+        raise UnreadableRecordError(f"control record type {kind} is not supported")
     return bool(kind == _COMMIT)

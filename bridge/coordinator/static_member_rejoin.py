@@ -1,12 +1,12 @@
-"""A static member that comes back without its member id, after a restart: it takes its old place (2.3, KIP-345).  Pure.
+"""A static member that joins without its member id, after a restart: it replaces its old self (2.3, KIP-345).  Pure.
 
     PREPARING_REBALANCE    it joins, under its new id
-    COMPLETING_REBALANCE   the rebalance begins anew: the leader assigns to the old id
+    COMPLETING_REBALANCE   the rebalance begins again, because the leader assigns to the old id
     STABLE                 if the group would choose the same protocol again: no rebalance.  The group is written
-                           with the new id, and the member is answered the generation that it was in;
+                           with the new id, and the answer contains its current generation;
                            else a rebalance
 
-Whatever the old process had parked is answered (82): from now on it is fenced.
+The parked requests of the old process are answered (82): from now on it is fenced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkconsumer.wire.schemas.join_group import SKIP_ASSIGNMENT_FROM, JoinGroupRe
 
 
 class StaticMemberRejoin(GroupRebalance):
-    """The second life of a static member."""
+    """The join of a restarted static member."""
 
     def update_static_member_and_rebalance(
         self,
@@ -32,7 +32,7 @@ class StaticMemberRejoin(GroupRebalance):
         protocols: Protocols,
         parked: DelayedRequest,
     ) -> None:
-        """Put the member into its old place."""
+        """Replace the old member id by the new one."""
         if not group.is_(PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE):
             # An empty group has no static members.  Kafka: IllegalStateException.
             self.log_event("illegal-state", group=group.group_id, state=group.state.value)
@@ -63,10 +63,10 @@ class StaticMemberRejoin(GroupRebalance):
             self.maybe_prepare_rebalance(group, "a static member joins again")
 
     def on_static_member_stored(self, group: GroupMetadata, stored: AnswerStaticMember, error: int) -> None:
-        """The new id is in the log, or is not: answer the member, or put its old id back.
+        """The new id is in the log, or could not be written: answer the member, or restore its old id.
 
-        When meanwhile a rebalance began, or the member came back once more, what was written does not matter any more:
-        its JoinGroup is answered by that.
+        When a rebalance began meanwhile, or the member joined once more, the written record does not matter any more:
+        the rebalance answers its JoinGroup.
         """
         member = group.members.get(stored.new_member_id)
         is_current = group.is_(STABLE) and group.generation_id == stored.generation_id
@@ -89,8 +89,8 @@ class StaticMemberRejoin(GroupRebalance):
             return
         is_told = stored.parked.version >= SKIP_ASSIGNMENT_FROM
         is_leader = is_told and group.is_leader(member.member_id)
-        # A client that cannot be told to leave the assignment alone is told that the leader is somebody else: its old
-        # self, if it led.
+        # A client whose version has no skip_assignment gets another leader in the answer, its old id if it led, so that
+        # it does not compute an assignment.
         answer = JoinGroupResult(
             error=Errors.NONE,
             member_id=member.member_id,
@@ -102,7 +102,8 @@ class StaticMemberRejoin(GroupRebalance):
             members=self.current_member_metadata(group) if is_leader else [],
         )
         self.maybe_reply_join(group, member, answer)
-        # Its session may have ended while its JoinGroup was parked: no harm then, but nobody waits for it any more.
+        # Its session may have ended while its JoinGroup was parked: harmless then, but its timer is not running any
+        # more.
         self.complete_and_schedule_next_heartbeat_expiration(group, member)
 
     def _replace(self, group: GroupMetadata, group_instance_id: str, old_member_id: str, new_member_id: str) -> None:
@@ -114,5 +115,5 @@ class StaticMemberRejoin(GroupRebalance):
 
 
 def rebalance_timeout_ms(body: JoinGroupRequest) -> int:
-    """How long the member may take to join again; before version 1 its session."""
+    """How long the member may take to join again; before version 1 its session timeout."""
     return body.session_timeout_ms if body.rebalance_timeout_ms < 0 else body.rebalance_timeout_ms

@@ -1,12 +1,12 @@
-"""What a partition of ``__consumer_offsets`` says, as the fold of its records.  Pure.
+"""The state that a partition of ``__consumer_offsets`` stores, computed from its records.  Pure.
 
     record ---> replay ---> StoredPartition: group -> StoredGroupState (its last record, its offsets)
 
-``replay`` is the only writer: it sees every record once when the log is loaded, and every record of our own once the
-log has taken it.  The live state of a group and that of its reloaded twin are therefore made by the same lines.
+``replay`` is the only writer: it processes every record once when the log is loaded, and every record of our own once
+the log has accepted it.  So the live state of a group and its reloaded state are computed by the same code.
 
-Offsets of a transaction wait in ``pending_transactional_offsets`` for its marker; committed, they count as of where
-they stand in the log: an offset that was stored after them stays.
+Offsets of a transaction wait in ``pending_transactional_offsets`` for its marker.  When it commits, they count by their
+position in the log: an offset that was stored after them stays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["CommitRecord", "StoredGroup", "StoredGroupState", "StoredMember", "S
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """One committed offset, and where in the log it stands."""
+    """One committed offset, and its position in the log."""
 
     log_offset: int
     value: StoredOffsetValue
@@ -41,7 +41,7 @@ class CommitRecord:
 
 @dataclass(slots=True)
 class StoredGroupState:
-    """What the log says of one group; ``group`` None: nothing, or that it is gone."""
+    """The state of one group in the log; ``group`` None: it has no record, or was deleted."""
 
     group: StoredGroup | None = None
     offsets: dict[TopicPartition, CommitRecord] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class StoredGroupState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log says nothing of the group."""
+        """Whether the log has no state of the group."""
         return self.group is None and not self.offsets and not self.pending_transactional_offsets
 
     def has_pending_transactional(self, partition: TopicPartition) -> bool:
@@ -57,14 +57,14 @@ class StoredGroupState:
         return any(partition in offsets for offsets in self.pending_transactional_offsets.values())
 
     def put(self, partition: TopicPartition, commit: CommitRecord) -> None:
-        """An offset, unless one that stands further back in the log is known."""
+        """Store an offset, unless one from a later position in the log is known."""
         known = self.offsets.get(partition)
         if known is None or known.log_offset <= commit.log_offset:
             self.offsets[partition] = commit
 
 
 class StoredPartition:
-    """The fold of one partition; ``groups`` may hold states that are empty."""
+    """The state of one partition; ``groups`` may contain empty states."""
 
     __slots__ = ("_open_transactions", "groups")
 
@@ -73,11 +73,11 @@ class StoredPartition:
         self._open_transactions: dict[int, set[str]] = {}
 
     def state_of(self, group_id: str) -> StoredGroupState:
-        """What the log says of a group; a state that will be written into if it says nothing yet."""
+        """The state of a group; creates an empty one if it has none."""
         return self.groups.setdefault(group_id, StoredGroupState())
 
     def replay(self, log_offset: int, record: CoordinatorRecord) -> str | None:
-        """Take one more record in.  Gives why it was passed over, None if it was not."""
+        """Apply one record; return the reason if it was skipped, else None."""
         try:
             if record.is_marker:
                 self._end_transaction(record)
@@ -94,11 +94,11 @@ class StoredPartition:
         return None
 
     def drop_empty(self) -> None:
-        """Groups of which the log says nothing any more."""
+        """Remove groups without state in the log."""
         self.groups = {group_id: state for group_id, state in self.groups.items() if not state.is_empty}
 
     def remove_group(self, group_id: str) -> None:
-        """The group is gone, and the log says so."""
+        """The group was deleted, and the log has its tombstone."""
         self.groups.pop(group_id, None)
 
     def _replay_offset(

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader says who reads what, and everybody gets its part once that is in the log.  Pure."""
+"""SyncGroup: the leader sends the assignment, and every member gets its part once the log has it.  Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SyncRequests(GroupRebalance):
     """SyncGroup."""
 
     def handle_sync_group(self, request: RequestReceived) -> None:
-        """Take the leader's assignment, or a member's wish for its part."""
+        """Process the leader's assignment, or another member's request for its part."""
         body: SyncGroupRequest = request.body
         parked = DelayedRequest(request.token, request.version)
         refused = self.validate_group_status(body.group_id, SYNC_GROUP.key)
@@ -60,8 +60,8 @@ class SyncRequests(GroupRebalance):
         self.maybe_reply_sync(member, Errors.UNKNOWN_MEMBER_ID)
         member.awaiting_sync = parked
         self.remove_pending_sync_member(group, member.member_id)
-        # A leader that asks again while its assignment is being written waits for that one: two would leave the log
-        # with another assignment than the members have.
+        # A leader that repeats its request while its assignment is being written waits for that one: with two, the log
+        # could have another assignment than the members.
         if group.is_leader(member.member_id) and group.pending_assignment is None:
             group.pending_assignment = DeliverAssignment(group.generation_id)
             given = {row.member_id: row.assignment for row in body.assignments}
@@ -73,9 +73,9 @@ class SyncRequests(GroupRebalance):
             self.manager.store_group(group, given, group.pending_assignment)
 
     def on_assignment_stored(self, group: GroupMetadata, stored: DeliverAssignment, error: int) -> None:
-        """The assignment is in the log, or is not; of no interest any more if the group has gone on since.
+        """The assignment is in the log, or could not be written; ignored if the group has changed since.
 
-        Generations do not tell: without the Empty state (0.9) they begin again at 1.
+        The generation does not show that: without the Empty state (0.9) generations begin again at 1.
         """
         if not group.is_(COMPLETING_REBALANCE) or group.pending_assignment is not stored:
             return

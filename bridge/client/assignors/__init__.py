@@ -1,12 +1,12 @@
-"""How the leader of a coordinator's group divides the partitions: Kafka's four assignors, with Kafka's results.  Pure.
+"""How the leader of a coordinator group assigns partitions: Kafka's four assignors, with Kafka's results.  Pure.
 
-range.py  roundrobin.py      each generation anew
-sticky.py                    ``sticky`` and ``cooperative-sticky``: who had what, and how few must move
-  owned.py                       what members say they had, and who is believed
-  constrained.py general.py      all want the same topics; they do not
-  movements.py user_data.py      nothing moves there and back; the bytes that members of a group exchange
-racks.py                     who is near what
-group.py java_order.py       members and topics in the order in which Kafka's leader walks them
+range.py  roundrobin.py      a new assignment in each generation
+sticky.py                    ``sticky`` and ``cooperative-sticky``: keep owned partitions, move as few as possible
+  owned.py                       the partitions that members report as owned, and which reports are valid
+  constrained.py general.py      all members have the same subscription; they have different ones
+  movements.py user_data.py      prevents moves back and forth; the user data that members exchange
+racks.py                     which members and replicas are on the same rack
+assignor_group.py java_order.py  members and topics in the order of Kafka's leader
 """
 
 from bridge.client.assignors.range import RangeAssignor

@@ -1,4 +1,4 @@
-"""A group as Kafka's assignors walk it: members and topics in Java's order, what exists, who stands where.  Pure."""
+"""A group as the input of Kafka's assignors: members and topics in Java's order, existing partitions, racks.  Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PartitionsByMember = dict[str, list[TopicPartition]]
 class AssignorGroup:
     """``members``, in the order of Kafka's leader (``ConsumerCoordinator.onLeaderElected`` puts them into a HashMap).
 
-    ``topics``: how many partitions each topic has that somebody subscribed to and that exists.  ``racks``: where the
-    replicas of a partition are; one that is missing has none.
+    ``topics``: the number of partitions of each subscribed topic that exists.  ``racks``: the racks with replicas of a
+    partition; a missing partition has none.
     """
 
     members: Mapping[str, Subscription]
@@ -31,7 +31,7 @@ class AssignorGroup:
         return [TopicPartition(topic, number) for number in range(self.topics.get(topic, 0))]
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether there is such a partition."""
+        """Whether this partition exists."""
         return 0 <= tp.partition < self.topics.get(tp.topic, 0)
 
 
@@ -40,7 +40,7 @@ def assignor_group(
     subscriptions: Mapping[str, Subscription],
     racks: Mapping[TopicPartition, frozenset[str]],
 ) -> AssignorGroup:
-    """What an assignor is given, put in order.  A topic that a member names twice counts once."""
+    """The input of an assignor, in order.  A topic that a member names twice counts once."""
     members = {
         member: replace(subscriptions[member], topics=tuple(dict.fromkeys(subscriptions[member].topics)))
         for member in hash_order(subscriptions, java_hash)
@@ -61,5 +61,5 @@ def members_in_order(members: Iterable[tuple[str, Subscription]]) -> list[str]:
 
 
 def to_assignments(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Shares as they are told to the members."""
+    """The assignments in the form that is sent to the members."""
     return {member: Assignment(tuple(share)) for member, share in shares.items()}

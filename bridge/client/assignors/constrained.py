@@ -1,12 +1,12 @@
-"""The sticky assignment of a group whose members all want the same topics.  Pure.
+"""The sticky assignment of a group whose members all have the same subscription.  Pure.
 
-Everybody gets the same number, or one more: ``quota`` or ``quota + 1``, and it is known how many get one more.
+Every member gets ``quota`` or ``quota + 1`` partitions; the number of members with one more is known.
 
-    1. everybody keeps what it had, up to its quota; those that had more may keep one more, as long as some may
-    2. with racks: what nobody has goes to members that are near, rarest first
-    3. what is left goes round, first to those below the quota, then one more each to those that may
+    1. every member keeps its partitions up to its quota; those that had more may keep one more, while that is allowed
+    2. with racks: partitions without an owner are assigned to members on the same rack, the rarest partition first
+    3. the rest is assigned round-robin, first to members below the quota, then one more each to those that may have it
 
-(2.4; steps by racks 3.5, KIP-881; the order of what is kept 3.8, KAFKA-16277.)
+(2.4; steps by racks 3.5, KIP-881; the order of kept partitions 3.8, KAFKA-16277.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from zkconsumer.types import TopicPartition
 
 
 class ConstrainedAssignment:
-    """One assignment while it is made.  ``moving``: partitions that somebody else had, and who shall have them."""
+    """One assignment during its computation.  ``moving``: partitions with another earlier owner, and their new
+    owner."""
 
     def __init__(self, group: AssignorGroup, owned: OwnedPartitions, racks: Racks) -> None:
         self.shares: PartitionsByMember = {member: [] for member in owned.by_member}
@@ -33,14 +34,14 @@ class ConstrainedAssignment:
         self._quota_most = self._quota + (self._larger_most > 0)
         self._larger = 0
         self._below: list[str] = []
-        """Who has less than the quota."""
+        """Members below the quota."""
         self._at_quota: deque[str] = deque()
-        """Who has the quota, and may get one more."""
+        """Members at the quota that may get one more."""
         self._had: dict[TopicPartition, str] = {}
         self._next_index = 0
 
     def build(self) -> PartitionsByMember:
-        """Give every partition to exactly one member."""
+        """Assign every partition to exactly one member."""
         kept = self._keep()
         left = [
             tp
@@ -83,7 +84,8 @@ class ConstrainedAssignment:
             self._at_quota.clear()
 
     def _give_near(self, tp: TopicPartition) -> bool:
-        """Give it to a near member that is not full; those below the quota in turns, then the others."""
+        """Assign it to a member on the same rack that is not full; those below the quota round-robin, then the
+        others."""
         place = self._racks.next_rack_match(tp, self._below, self._next_index)
         if place >= 0:
             member = self._below[place]
@@ -118,7 +120,7 @@ class ConstrainedAssignment:
                 self._give(tp, self._at_quota.popleft())
 
     def _give(self, tp: TopicPartition, member: str) -> int:
-        """Gives how many the member has now."""
+        """Returns the member's number of partitions."""
         self.shares[member].append(tp)
         if self._had.get(tp, member) != member or tp in self._owned.disputed:
             self.moving[tp] = member

@@ -1,10 +1,11 @@
-"""The sticky assignment of a group whose members want different topics.  Pure.
+"""The sticky assignment of a group whose members have different subscriptions.  Pure.
 
-    1. everybody keeps what it had, if it still wants it (with racks: and is near)
-    2. what nobody has goes to who has least, topics that few members want first; with racks first to who is near
-    3. as long as somebody has two more than another that could take one, one moves: back to who had it in an earlier
-       generation, else to who has least.  First only what is new; then anything.
-    4. when 3 moved what somebody had and nothing is more even for it, it is undone
+    1. every member keeps its partitions, if it still subscribes to them (with racks: and is on the same rack)
+    2. partitions without an owner are assigned to the member with the fewest, topics with few subscribers first; with
+       racks first to members on the same rack
+    3. while a member has two more than another one that could take one, one partition moves: back to its owner of an
+       earlier generation, else to the member with the fewest.  First only unowned partitions; then any.
+    4. if 3 moved owned partitions and the result is not more balanced, these moves are undone
 
 (2.4, of the ``StickyAssignor`` of 0.11, KIP-54; steps by racks 3.5, KIP-881.)
 """
@@ -23,11 +24,11 @@ from bridge.client.assignors.racks import Racks
 from zkconsumer.types import TopicPartition
 
 ROUNDS_MAX = 1_000
-"""How often all partitions are gone through for step 3; two or three times are usual.  What stands then is given."""
+"""The maximum number of passes over all partitions in step 3; two or three are usual.  The last state is the result."""
 
 
 class GeneralAssignment:
-    """One assignment while it is made."""
+    """One assignment during its computation."""
 
     def __init__(self, group: AssignorGroup, owned: OwnedPartitions, racks: Racks) -> None:
         self._racks = racks
@@ -46,16 +47,16 @@ class GeneralAssignment:
         self._owner: dict[TopicPartition, str] = {}
         self._has: dict[str, dict[TopicPartition, None]] = {member: {} for member in group.members}
         self._owned_per_topic: dict[str, Counter[str]] = {topic: Counter() for topic in group.topics}
-        """How much of a topic who has."""
+        """The number of partitions of a topic that each member has."""
         self._is_known_even: bool | None = None
         self._must_move = False
         self._keep(owned)
         self._members_by_size = sorted(self._place(member) for member in self._has)
-        """Members by how much they have, least first."""
+        """Members by their number of partitions, the smallest first."""
         self._movements = PartitionMovements()
 
     def build(self) -> PartitionsByMember:
-        """Give every partition that somebody wants to exactly one member."""
+        """Assign every partition with a subscriber to exactly one member."""
         new = [tp for tp in self._all if tp not in self._owner]
         had_nothing = not self._owner
         left = new
@@ -116,13 +117,13 @@ class GeneralAssignment:
             self._has = before
 
     def _unevenness(self, has: dict[str, dict[TopicPartition, None]]) -> int:
-        """By how much each two of those that can change differ, all pairs together."""
+        """The sum of the differences over all pairs of members that can change."""
         counts = sorted(len(has[member]) for _, _, member in self._members_by_size)
         sums = [0, *accumulate(counts)]
         return sum(count * i - sums[i] for i, count in enumerate(counts))
 
     def _is_even(self, shared: list[str]) -> bool:
-        """Whether nobody that has two less than another wants a topic of which the other has something."""
+        """Whether no member with two fewer than another one subscribes to a topic of which the other has partitions."""
         if self._members_by_size[0][0] >= self._members_by_size[-1][0] - 1:
             return True
         if self._is_known_even is None:
@@ -134,7 +135,7 @@ class GeneralAssignment:
         return most <= min(len(self._has[member]) for member in self._members_of[topic]) + 1
 
     def _even_out(self, partitions: list[TopicPartition], shared: list[str]) -> bool:
-        """Whether anything moved."""
+        """Returns whether a partition moved."""
         has_moved = False
         for _ in range(ROUNDS_MAX):
             moved = False
@@ -150,7 +151,7 @@ class GeneralAssignment:
     def _move_one(self, tp: TopicPartition) -> bool:
         member = self._owner[tp]
         earlier = self._earlier.get(tp)
-        # Kafka does not ask whether the earlier owner still wants the topic, or can have anything more at all.
+        # Kafka does not check whether the earlier owner still subscribes to the topic, or can get more partitions.
         if earlier is not None and tp.topic in self._topics_of.get(earlier, ()) and self._has_two_less(earlier, member):
             self._move(tp, earlier)
             return True

@@ -1,13 +1,13 @@
-"""In which order Java's hash tables give back their keys.  Pure.
+"""The iteration order of Java's hash tables.  Pure.
 
-Two leaders with the same members must not come to two different assignments, or every change of the leader would move
-partitions.  In Kafka's assignors some choices fall to the iteration order of a ``HashMap``: which of several members
-keeps one partition more, which of several partitions moves back.  So that order is rebuilt here, keys only:
+Two leaders with the same members must compute the same assignment; otherwise every change of the leader would move
+partitions.  In Kafka's assignors some choices depend on the iteration order of a ``HashMap``: which of several members
+keeps one partition more, which of several partitions moves back.  So this module computes that order, for keys only:
 
     bucket = (hash ^ hash >>> 16) & (buckets - 1)     16 buckets at first, twice as many when 3/4 are exceeded
-    walked from the first bucket to the last, each in the order of insertion, which growing does not change
+    iterated from the first bucket to the last, each in the order of insertion; a resize does not change that order
 
-Java turns a bucket of more than eight keys into a tree, which may change its order; nobody meets that by chance.
+Java converts a bucket of more than eight keys to a tree, which may change its order; this is very rare without intent.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from zkconsumer.wire.java_hash import java_hash
 K = TypeVar("K")
 
 BUCKETS_FIRST = 16
-"""Buckets of a table that nobody gave a size."""
+"""The buckets of a table that was created without a size."""
 
 _MASK = 0xFFFF_FFFF
 
 
 def partition_hash(tp: TopicPartition) -> int:
-    """``TopicPartition.hashCode`` of Kafka's clients (0.8.2 and later), before it is cut to 32 bits."""
+    """``TopicPartition.hashCode`` of Kafka's clients (0.8.2 and later), before it is reduced to 32 bits."""
     return 31 * (31 + tp.partition) + java_hash(tp.topic)
 
 
@@ -37,9 +37,9 @@ def text_order(text: str) -> bytes:
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int = BUCKETS_FIRST) -> list[K]:
-    """The order in which a ``HashMap`` or ``HashSet`` walks these keys, put in one after the other.
+    """The iteration order of a ``HashMap`` or ``HashSet`` with these keys, inserted in this order.
 
-    ``buckets``: how many it had before; a power of two.
+    ``buckets``: its size before the first insertion; a power of two.
     """
     inserted = list(dict.fromkeys(keys))
     mask = buckets_for(len(inserted), buckets) - 1
@@ -47,12 +47,12 @@ def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int = BUC
 
 
 def first_of(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> K:
-    """The first key that a table of so many buckets gives back; there must be one."""
+    """The first key in the iteration order of a table of this size; ``keys`` is not empty."""
     return min(keys, key=lambda key: _bucket(hashed(key), buckets - 1))
 
 
 def buckets_for(keys: int, buckets: int = BUCKETS_FIRST) -> int:
-    """How many buckets a table has once it has held so many keys."""
+    """The size of a table that has contained so many keys."""
     while keys * 4 > buckets * 3:
         buckets *= 2
     return buckets

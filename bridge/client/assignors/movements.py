@@ -1,4 +1,4 @@
-"""Which partitions moved between which members in one assignment, so that none moves there and back.  Pure."""
+"""Tracks which partitions moved between which members in one assignment, to prevent moves back and forth.  Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from zkconsumer.types import TopicPartition
 
 
 class PartitionMovements:
-    """Kafka's ``PartitionMovements``: of each topic, the partitions that went from one member to another."""
+    """Kafka's ``PartitionMovements``: for each topic, the partitions that moved from one member to another."""
 
     def __init__(self) -> None:
         self._way_of: dict[TopicPartition, tuple[str, str]] = {}
         self._by_way: dict[tuple[str, str, str], _Moved] = {}
 
     def move(self, tp: TopicPartition, source: str, target: str) -> None:
-        """It moved; what comes back to where it was at first has not moved at all."""
+        """Record a move; a partition that returns to its first owner has not moved."""
         if tp in self._way_of:
             first, _ = self._forget(tp)
             if first != target:
@@ -23,7 +23,7 @@ class PartitionMovements:
             self._note(tp, source, target)
 
     def to_move(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """What should move instead: one of the same topic that came the other way goes back."""
+        """The partition to move instead: one of the same topic that moved in the opposite direction moves back."""
         if tp in self._way_of:
             source, _ = self._way_of[tp]
         back = self._by_way.get((tp.topic, target, source))
@@ -44,7 +44,7 @@ class PartitionMovements:
 
 
 class _Moved:
-    """A ``HashSet`` of partitions; its table never shrinks."""
+    """A ``HashSet`` of partitions; its table never becomes smaller."""
 
     __slots__ = ("buckets", "partitions")
 

@@ -1,7 +1,7 @@
-"""What members had before, as a sticky leader believes it.  Pure.
+"""The partitions that members owned before, as a sticky leader evaluates them.  Pure.
 
-Two members that claim the same partition cannot both be right: the one of the later generation is, and of the same
-generation neither (KAFKA-12984, KAFKA-13406: 2.8.1, 3.0 and later).
+When two members report the same partition, the one with the later generation owns it; in the same generation neither
+does (KAFKA-12984, KAFKA-13406: 2.8.1, 3.0 and later).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MemberData:
-    """What one member says it had; ``generation`` is None when it does not say since when."""
+    """What one member reports as owned; ``generation`` is None when it reports none."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int | None
@@ -27,9 +27,9 @@ MemberDataReader = Callable[[Subscription], MemberData]
 
 @dataclass(frozen=True, slots=True)
 class OwnedPartitions:
-    """``by_member``: what is taken for true, every member included.  ``disputed``: claimed twice in one generation.
+    """``by_member``: the accepted ownership, with every member.  ``disputed``: reported twice in one generation.
 
-    ``earlier``: partition -> the member that had it in an earlier generation than the latest.
+    ``earlier``: partition -> the member that owned it in an earlier generation than the latest.
     """
 
     by_member: dict[str, dict[TopicPartition, None]]
@@ -38,10 +38,10 @@ class OwnedPartitions:
 
 
 def owned_partitions_of(group: AssignorGroup, claims_of: MemberDataReader) -> OwnedPartitions:
-    """Sort the claims of all members.
+    """Evaluate the reports of all members.
 
-    A partition that there is not (the topic was made again with fewer) is not claimed.  Kafka takes it for owned as
-    long as the topic exists, and then may give other partitions to two members, or leave them to nobody.
+    A partition that does not exist (the topic was created again with fewer) is ignored.  Kafka counts it as owned while
+    the topic exists, and then may assign other partitions to two members, or to none.
     """
     claims = {member: claims_of(each) for member, each in group.members.items()}
     by_member: dict[str, dict[TopicPartition, None]] = {}
@@ -58,7 +58,7 @@ def owned_partitions_of(group: AssignorGroup, claims_of: MemberDataReader) -> Ow
                 owner_of[tp] = member
                 mine[tp] = None
                 continue
-            # As Kafka has it: of the other, what stands in its metadata counts, not what stands in its user data.
+            # As in Kafka: for the other member the generation in its metadata counts, not that in its user data.
             others_generation = max(NO_GENERATION, group.members[other].generation_id)
             if generation < others_generation:
                 continue
@@ -76,7 +76,7 @@ def _generation(claims: MemberData) -> int:
 
 
 def _earlier(claims: dict[str, MemberData]) -> dict[TopicPartition, str]:
-    """Of several earlier owners the latest; of equal ones the first."""
+    """Of several earlier owners the latest; with equal generations the first."""
     latest = max(NO_GENERATION, *(_generation(each) for each in claims.values()))
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member, each in claims.items():

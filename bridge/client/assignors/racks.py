@@ -1,4 +1,5 @@
-"""Which members are near which partitions (``client.rack``, KIP-881; range 3.4, both sticky assignors 3.5).  Pure."""
+"""Which members are on the racks of which partitions (``client.rack``, KIP-881; range 3.4, both sticky assignors 3.5).
+Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ NO_RACKS: frozenset[str] = frozenset()
 def is_rack_aware_assignment(
     member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]
 ) -> bool:
-    """Whether some partition is not on every rack, and some member is on a rack that has partitions at all."""
+    """Whether a partition is not on every rack, and a member is on a rack that has partitions."""
     return not set(member_racks).isdisjoint(all_racks) and any(each != all_racks for each in racks)
 
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """``of_member`` is empty when racks do not matter; ``weights``: how many members are near a partition."""
+    """``of_member`` is empty when racks are not used; ``weights``: the number of members on the racks of a
+    partition."""
 
     of_member: Mapping[str, str]
     of_partition: Mapping[TopicPartition, frozenset[str]]
@@ -29,7 +31,7 @@ class Racks:
 
     @classmethod
     def of(cls, group: AssignorGroup) -> Racks:
-        """The racks of a whole group, as the sticky assignors look at them."""
+        """The racks of a whole group, as the sticky assignors use them."""
         of_member = racks_of_members(group)
         if not of_member:
             return cls({}, {}, {})
@@ -45,20 +47,20 @@ class Racks:
 
     @property
     def is_rack_aware(self) -> bool:
-        """Whether anything is decided by racks."""
+        """Whether racks influence the assignment."""
         return bool(self.of_member)
 
     def is_rack_match(self, member: str, tp: TopicPartition) -> bool:
-        """Whether the member has a rack, and the partition a replica there."""
+        """Whether the member has a rack, and the partition has a replica there."""
         rack = self.of_member.get(member)
         return rack is not None and rack in self.of_partition.get(tp, NO_RACKS)
 
     def is_rack_mismatch(self, member: str, tp: TopicPartition) -> bool:
-        """Whether the member has a rack, and the partition no replica there."""
+        """Whether the member has a rack, and the partition has no replica there."""
         return member in self.of_member and not self.is_rack_match(member, tp)
 
     def next_rack_match(self, tp: TopicPartition, members: Sequence[str], start: int) -> int:
-        """The place of the first member that is near, from ``start`` on and round; -1 when there is none."""
+        """The index of the first member on a rack of the partition, from ``start`` on and cyclic; -1 without one."""
         for i in range(len(members)):
             place = (start + i) % len(members)
             if self.is_rack_match(members[place], tp):
@@ -66,10 +68,10 @@ class Racks:
         return -1
 
     def rarest_first(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those that fewest members are near come first."""
+        """Sorted by the number of members on their racks, the smallest first."""
         return sorted(partitions, key=lambda tp: self.weights.get(tp, 0))
 
 
 def racks_of_members(group: AssignorGroup) -> dict[str, str]:
-    """Member id -> rack, of those that have one."""
+    """Member id -> rack, for members with a rack."""
     return {member: each.rack_id for member, each in group.members.items() if each.rack_id}

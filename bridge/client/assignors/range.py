@@ -1,10 +1,10 @@
-"""``range``: each topic by itself, neighbouring partitions to the same member.  Pure.
+"""``range``: each topic separately, consecutive partitions to the same member.  Pure.
 
     topic of 7 partitions, members a b c      a: 0 1 2   b: 3 4   c: 5 6
 
-Not the old consumer's ``range`` (``zkconsumer.member.group_assignment``), which divides among threads.  With racks
-(3.4, KIP-881) a first round gives only what is near; topics with as many partitions and the same members are then
-divided alike, so that records of one key in several topics stay together.
+It differs from the Scala consumer's ``range`` (``zkconsumer.member.group_assignment``), which assigns to threads.  With
+racks (3.4, KIP-881) a first pass assigns only partitions on the member's rack.  Topics with the same number of
+partitions and the same members get the same assignment, so that records of one key in several topics stay together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RangeAssignor:
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Nothing is remembered."""
+        """Does nothing: the assignor has no state."""
 
     def assign(
         self,
@@ -59,7 +59,7 @@ class RangeAssignor:
 
 
 class _TopicAssignmentState:
-    """One topic while it is divided."""
+    """One topic during its assignment."""
 
     def __init__(self, group: AssignorGroup, topic: str, racks_by_member: Mapping[str, str]) -> None:
         self.name = topic
@@ -75,16 +75,16 @@ class _TopicAssignmentState:
 
     @property
     def kind(self) -> tuple[tuple[tuple[str, str | None], ...], int]:
-        """Topics of the same kind are divided alike."""
+        """Topics of the same kind get the same assignment."""
         return tuple((member, self._rack_of.get(member)) for member in self.members), len(self._racks)
 
     def is_near(self, member: str, tp: TopicPartition) -> bool:
-        """A member without a rack is near everything."""
+        """Whether the member is on a rack of the partition; true for a member without a rack."""
         rack = self._rack_of.get(member)
         return rack is None or rack in self._racks.get(tp, NO_RACKS)
 
     def room(self, member: str) -> int:
-        """How many more this member may get."""
+        """How many more partitions this member may get."""
         return max(0, self._each + (self._extras > 0) - self._given[member])
 
     def give(self, member: str, partitions: Sequence[TopicPartition], shares: PartitionsByMember) -> None:
@@ -120,7 +120,7 @@ def _assign_rack_matching(topics: Sequence[_TopicAssignmentState], shares: Parti
 
 
 def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], shares: PartitionsByMember) -> None:
-    """Partition n of all these topics goes to one member, the first that is near to each of them and has room."""
+    """Assign partition n of all these topics to one member, the first on a rack of each of them that may get more."""
     remaining = list(topics[0].members)
     for number in range(topics[0].kind[1]):
         row = [(topic, TopicPartition(topic.name, number)) for topic in topics]

@@ -1,8 +1,8 @@
-"""``roundrobin``: all partitions of all topics in a row, one to each member in turn.  Pure.
+"""``roundrobin``: assigns the partitions of all topics one by one to the members in rotation.  Pure.
 
     topics x (3 partitions), y (2), members a b      a: x0 x2 y1   b: x1 y0
 
-Not the old consumer's ``roundrobin``, which orders partitions by a hash and goes by threads.
+It differs from the Scala consumer's ``roundrobin``, which orders partitions by a hash and assigns to threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zkconsumer.types import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Kafka's ``RoundRobinAssignor``; a ``ConsumerPartitionAssignor``.  Racks do not matter to it."""
+    """Kafka's ``RoundRobinAssignor``; a ``ConsumerPartitionAssignor``.  It ignores racks."""
 
     name = "roundrobin"
     supported_protocols = frozenset({RebalanceProtocol.EAGER})
@@ -27,7 +27,7 @@ class RoundRobinAssignor:
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Nothing is remembered."""
+        """Does nothing: the assignor has no state."""
 
     def assign(
         self,
@@ -35,7 +35,7 @@ class RoundRobinAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
-        """See ``ConsumerPartitionAssignor``.  Who does not want a topic is passed over, and loses that turn."""
+        """See ``ConsumerPartitionAssignor``.  A member without a subscription to a topic is skipped in the rotation."""
         group = assignor_group(partitions, subscriptions, racks or {})
         wants = {member: frozenset(each.topics) for member, each in group.members.items()}
         shares: PartitionsByMember = {member: [] for member in group.members}

@@ -1,18 +1,18 @@
-"""``sticky`` and ``cooperative-sticky``: even shares that change as little as possible.  Pure.
+"""``sticky`` and ``cooperative-sticky``: balanced assignments that change as little as possible.  Pure.
 
-    sticky                gives everything back first, and says in its user data what it had
-    cooperative-sticky    keeps what it has; what moves is first given to nobody, and in the next generation, which
-                          whoever loses something asks for, to whom it should go (2.4, KIP-429)
+    sticky                revokes all partitions first, and reports the owned ones in its user data
+    cooperative-sticky    keeps its partitions; one that moves has no owner in the first generation.  The member that
+                          revokes it requests the next generation, which assigns it to its new owner (2.4, KIP-429)
 
 Kafka's ``AbstractStickyAssignor`` of 3.9: the results are the same, partition by partition and in the same order, so
-that it does not matter whether a Java client or this one leads (from 3.8 on; older ones keep other partitions of a
-member that must lose some).  Kafka's is not followed where it gives a partition to two members, to nobody, or to one
-that does not want it, or breaks off:
+the leader may be a Java client or this one (from 3.8 on; older ones keep other partitions of a member that must lose
+some). This module deviates where Kafka's assigns a partition to two members, to none, or to one without a subscription,
+or fails:
 
-- a member says that it had a partition which its topic, made again with fewer, has no more
-- who had a partition in an earlier generation does not want its topic any more, or can have nothing more
-- a member wants no topic at all (a pattern that matches none), and the others all the same
-- what an assignor itself saw in assignments of before counts for nothing, only what members say
+- a member reports a partition that no longer exists, because its topic was created again with fewer
+- the owner of a partition in an earlier generation no longer subscribes to its topic, or can get no more partitions
+- one member subscribes to no topic (a pattern without a match), and all others have the same subscription
+- assignments that the assignor itself remembers are ignored; only the reports of the members count
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class StickyAssignor:
         self._previous: tuple[tuple[TopicPartition, ...], int] | None = None
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """What we had, and in which generation; None before the first assignment."""
+        """The owned partitions and their generation; None before the first assignment."""
         if self._previous is None:
             return None
         return encode_previous(*self._previous)
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember it for the next time."""
+        """Remember it for the next generation."""
         self._previous = assignment.partitions, generation
 
     def assign(
@@ -71,11 +71,11 @@ class CooperativeStickyAssignor:
         self._generation = NO_GENERATION
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """In which generation we were last (3.0 and later); version 2 of the metadata says it again."""
+        """The last generation of this member (3.0 and later); version 2 of the metadata also contains it."""
         return encode_generation(self._generation)
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Remember the generation; what we have is told by the metadata."""
+        """Remember the generation; the metadata contains the owned partitions."""
         self._generation = generation
 
     def assign(
@@ -84,7 +84,7 @@ class CooperativeStickyAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
-        """See ``ConsumerPartitionAssignor``; what moves from a member that has it still is in nobody's share."""
+        """See ``ConsumerPartitionAssignor``; a partition that its old owner must still revoke is in no assignment."""
         shares, moving = _assign(partitions, subscriptions, racks, cooperative_member_data)
         for tp, member in (_moving(subscriptions, shares) if moving is None else moving).items():
             shares[member].remove(tp)
@@ -92,12 +92,12 @@ class CooperativeStickyAssignor:
 
 
 def sticky_member_data(each: Subscription) -> MemberData:
-    """What a member of ``sticky`` says it had."""
+    """What a member of ``sticky`` reports as owned."""
     return decode_previous(each.user_data)
 
 
 def cooperative_member_data(each: Subscription) -> MemberData:
-    """What a member of ``cooperative-sticky`` says it has."""
+    """What a member of ``cooperative-sticky`` reports as owned."""
     if each.generation_id > NO_GENERATION:
         return MemberData(each.owned_partitions, each.generation_id)
     return MemberData(each.owned_partitions, decode_generation(each.user_data))
@@ -109,7 +109,7 @@ def _assign(
     racks: PartitionRacks | None,
     claims_of: MemberDataReader,
 ) -> tuple[PartitionsByMember, dict[TopicPartition, str] | None]:
-    """The shares, and what moves, where that is known already."""
+    """The assignment, and the partitions that move, where they are known already."""
     group = assignor_group(partitions, subscriptions, racks or {})
     owned, near = owned_partitions_of(group, claims_of), Racks.of(group)
     if len({frozenset(each.topics) for each in group.members.values()}) == 1:
@@ -119,7 +119,7 @@ def _assign(
 
 
 def _moving(subscriptions: Mapping[str, Subscription], shares: PartitionsByMember) -> dict[TopicPartition, str]:
-    """What is new to its member, and what another says it has."""
+    """Partitions that are new for their member and that another one reports as owned."""
     added: dict[TopicPartition, str] = {}
     taken: set[TopicPartition] = set()
     for member, share in shares.items():

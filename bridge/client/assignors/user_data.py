@@ -1,10 +1,10 @@
-"""What the sticky assignors tell each other in their user data.  Pure.
+"""The user data that the sticky assignors exchange.  Pure.
 
-    sticky              previous assignment [topic [partition]], and from version 1 (2.3, KIP-341) the generation; no
-                        number says which version it is
+    sticky              previous assignment [topic [partition]], and from version 1 (2.3, KIP-341) the generation; the
+                        data has no version number
     cooperative-sticky  the generation (3.0, KAFKA-12984)
 
-Another member wrote it: what cannot be read says that the member had nothing.
+Another member wrote the data: data that cannot be parsed counts as a member without partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ M = TypeVar("M")
 
 @message
 class PreviousTopic:
-    """What a member had of one topic."""
+    """The partitions of one topic that a member owned."""
 
     topic: str = f(text)
     partitions: list[int] = f(array(int32))
@@ -59,7 +59,7 @@ def encode_previous(partitions: Iterable[TopicPartition], generation: int) -> by
 
 
 def decode_previous(data: bytes | None) -> MemberData:
-    """Either version of ``sticky``; None and no bytes at all are a member that had nothing yet."""
+    """Parses either version of ``sticky``; None and empty data are a member without partitions."""
     if not data:
         return MemberData((), None)
     for version in (1, 0):
@@ -78,7 +78,7 @@ def encode_generation(generation: int) -> bytes:
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """Of ``cooperative-sticky``; None when there is none (before 3.0)."""
+    """The generation in ``cooperative-sticky`` data; None without one (before 3.0)."""
     if data is None:
         return None
     read = _read(CooperativeStickyUserData, 0, data)
@@ -86,7 +86,7 @@ def decode_generation(data: bytes | None) -> int | None:
 
 
 def _read(cls: type[M], version: int, data: bytes) -> M | None:
-    """Bytes that follow are passed over, as in Java."""
+    """Parses a structure; following bytes are ignored, as in Java."""
     try:
         return decoder(cls, version, False)(MessageReader(data))
     except FieldDecodeError:
