@@ -1,13 +1,13 @@
 """Accepts connections, and waits while the process has no file descriptor to spare.
 
     port readable --> accept --> ClientConnection
-                        '-- no descriptor --> do not look at the port for ``ACCEPT_RETRY_S`` --> try again
+                        '-- no descriptor --> stop polling the port for ``ACCEPT_RETRY_S`` --> try again
 
-asyncio's own server is not used: up to Python 3.13 it calls ``accept`` as often as the backlog is long after ``EMFILE``
-(1,024 tracebacks a second), and starts as many timers.  Clients that are connected go on being served; those that are
-not wait in the queue of the port.
+asyncio's own server is not used: up to Python 3.13 it calls ``accept`` as often as the backlog is long after
+``EMFILE`` (1,024 tracebacks a second), and starts as many timers.  Connected clients are still served; new ones
+wait in the backlog of the port.
 
-A part of the descriptors is kept for files, so that connections cannot use up what the logs of the topics need.
+A part of the descriptors is reserved for files, so that connections cannot use up what the logs of the topics need.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from collections.abc import Callable
 from bridge.broker.log.segment_files import OPEN_FILES_MAX
 
 ACCEPT_RETRY_S = 1.0
-"""How long a port is not looked at after a connection could not be accepted."""
+"""How long a port is not polled after a connection could not be accepted."""
 
 SHORTAGE_LOG_INTERVAL_S = 60.0
 """At most one line in the log in this time."""
 
 SHORTAGE_OVER_AFTER_S = 10.0
-"""After so long without a pause the shortage is over."""
+"""After this time without a pause the shortage is over."""
 
 ACCEPTS_PER_WAKEUP = 64
-"""Connections that are accepted before the others are served again."""
+"""Connections that are accepted before existing ones are served again."""
 
 _FILES_RESERVED = OPEN_FILES_MAX + 32
 """Descriptors for the segments of the logs, the catalogue, the ports and the event loop."""
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 def connections_max() -> int:
-    """How many connections the soft limit of open files (``ulimit -n``) leaves room for: at least half of it."""
+    """How many connections the soft limit of open files (``ulimit -n``) allows: at least half of it."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return 2**31
@@ -51,7 +51,7 @@ def connections_max() -> int:
 
 
 class DescriptorShortageLogger:
-    """Reports that connections cannot be accepted: once a period, with the count, and once when it is over.
+    """Reports that connections cannot be accepted: once for each period, with the count, and once when it is over.
 
     For the broker's thread alone; all its ports share one.
     """
@@ -64,7 +64,7 @@ class DescriptorShortageLogger:
         self._paused_s = 0.0
 
     def record_pause(self, why: str, connections: int, now_s: float) -> None:
-        """A port is not looked at for ``ACCEPT_RETRY_S``, with so many ``connections`` open."""
+        """A port is not polled for ``ACCEPT_RETRY_S``; ``connections`` are open."""
         self._pauses += 1
         self._paused_s = now_s
         if self._reported_s is not None and now_s - self._reported_s < SHORTAGE_LOG_INTERVAL_S:
@@ -104,12 +104,12 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._connections_max = connections_max()
         self._retry: asyncio.TimerHandle | None = None
-        """Set while the port is not looked at."""
+        """Set while the port is not polled."""
         self._starting_connections: set[asyncio.Task[None]] = set()
-        """Connections that are accepted, and are in their TLS handshake or not yet with their protocol."""
+        """Accepted connections that are in their TLS handshake or have no protocol object yet."""
 
     def start(self) -> None:
-        """Begin to accept, or go on after a pause."""
+        """Begin to accept, or continue after a pause."""
         self._retry = None
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener, self._accept)
@@ -135,7 +135,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # What else can go wrong concerns the client that is gone (accept(2): network errors are passed on).
+                # Other errors concern a client that has disconnected (accept(2) also returns pending network errors).
                 if error.errno in _EXHAUSTED:
                     self._pause(error.strerror or str(error), connections)
                 return

@@ -1,6 +1,6 @@
-"""What the nodes of one process have in common: topics, waiting fetches, settings; and what is done to all of them.
+"""The shared state of all nodes of one process: topics, waiting fetches, settings; and operations on all nodes.
 
-For the broker's thread alone.  Kafka's controller is here too, as far as there is anything to control.
+For the broker's thread alone.  It also has the tasks of Kafka's controller, as far as they exist here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zkconsumer.types import BrokerAddress
 
 
 def allow_all(principal: str, operation: AclOperation, resource: str, name: str) -> bool:
-    """A development broker forbids nothing unless it is told to."""
+    """A development broker allows everything unless it has another authorizer."""
     return True
 
 
 class BrokerCluster:
-    """``machine(node id)`` makes the group coordinator of a node; ``on_topics_changed`` hears of topics made and
-    deleted.
+    """``machine(node id)`` makes the group coordinator of a node; ``on_topics_changed`` is called when topics are
+    created or deleted.
 
-    ``group_rows``: how the groups are set, for who asks.
+    ``group_rows``: the settings of the groups, for DescribeConfigs.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class BrokerCluster:
         self.disk_errors = DiskErrorLogger(topics.folder)
         self.on_topics_changed: Callable[[], None] = lambda: None
         self.is_topic_registered: Callable[[str], bool] = lambda topic: True
-        """Whether a topic is in ZooKeeper; true for each topic where the broker has no ZooKeeper."""
+        """Whether a topic is in ZooKeeper; true for each topic if the broker has no ZooKeeper."""
         self.on_group_response: Callable[[ApiRequest, Any, Any], None] = lambda call, body, answer: None
-        """Told of each answer of a group coordinator before it goes out: the call, what it asked, the answer."""
+        """Called before each response of a group coordinator is sent, with the call, its body and the response."""
         self.offsets_topic_partitions = offsets_partitions
         self.nodes = {
             node_id: BrokerNode(
@@ -74,26 +74,26 @@ class BrokerCluster:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients take for the controller; every node does what it is asked."""
+        """The node that clients use as the controller; every node accepts the requests."""
         return min(self.nodes)
 
     def start(self) -> None:
-        """The groups of a log that was there before are loaded."""
+        """Load the groups of an existing log."""
         offsets = self.topics.get(OFFSETS_TOPIC)
         if offsets is not None:
             self._elect_all(offsets)
 
     def shut_down(self) -> None:
-        """What is parked is answered: 15, for the coordinators go down."""
+        """Answer waiting requests with error 15: the coordinators stop."""
         for node in self.nodes.values():
             node.coordinator_runtime.shut_down()
 
     def close(self) -> None:
-        """Let go of the files, and of the directory."""
+        """Close the files, and unlock the directory."""
         self.topics.close()
 
     def address(self, node_id: int, listener: str) -> BrokerAddress | None:
-        """Where a client of this listener reaches a node; None: it does not, or there is no such node."""
+        """The address of a node for clients of this listener; None: there is none, or no such node."""
         node = self.nodes.get(node_id)
         return None if node is None else node.addresses.get(listener)
 
@@ -104,27 +104,27 @@ class BrokerCluster:
     def create_topic(
         self, name: str, partitions: int, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> BrokerTopic:
-        """Make a topic that there is not yet.  ``OSError``."""
+        """Create a topic that does not exist.  ``OSError``."""
         [topic] = self.create_topics(
             [NewTopic(name, self.topics.assign_replicas(partitions, replication_factor), config or {})]
         )
         return topic
 
     def create_topics(self, new: Sequence[NewTopic]) -> list[BrokerTopic]:
-        """Make topics that there are not yet.  ``OSError``: none was made."""
+        """Create topics that do not exist.  ``OSError``: none was created."""
         topics = self.topics.create(new) if new else []
         if topics:
             self.on_topics_changed()
         return topics
 
     def create_offsets_topic(self) -> None:
-        """``__consumer_offsets``, which the first question for a coordinator makes (0.8.2 and later)."""
+        """``__consumer_offsets``, which the first FindCoordinator request creates (0.8.2 and later)."""
         replication_factor = min(self.config.offsets_topic_replication_factor, len(self.nodes))
         config = {"cleanup.policy": "compact"}
         self._elect_all(self.create_topic(OFFSETS_TOPIC, self.offsets_topic_partitions, replication_factor, config))
 
     def delete_topics(self, topics: Sequence[BrokerTopic]) -> None:
-        """Remove topics, and what groups have stored for them; visits every group once.  ``OSError``: none is gone."""
+        """Delete topics and the groups' offsets for them; visits every group once.  ``OSError``: none was deleted."""
         if not topics:
             return
         self.topics.delete(topics)
@@ -136,10 +136,10 @@ class BrokerCluster:
         self.on_topics_changed()
 
     def move_coordinator(self, partition: int, node_id: int | None, loading_ms: int = 0) -> None:
-        """Another node leads a partition of the offsets topic, or (None) nobody.
+        """Make another node (None: no node) the leader of a partition of the offsets topic.
 
         The old one answers 16 from now on; the new one answers 14 for ``loading_ms``, while it reads the log.  While
-        nobody leads, FindCoordinator answers 15.  ``UsageError``: there is no such partition or node.
+        there is no leader, FindCoordinator answers 15.  ``UsageError``: the partition or the node does not exist.
         """
         if node_id is not None and node_id not in self.nodes:
             raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, sorted(self.nodes)))}")
@@ -151,7 +151,7 @@ class BrokerCluster:
         self._change_offsets_leader(led, -1 if node_id is None else node_id, loading_ms)
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Another node leads a partition.  ``UsageError``: there is no such partition or node."""
+        """Make another node the leader of a partition.  ``UsageError``: the partition or the node does not exist."""
         if topic == OFFSETS_TOPIC:
             self.move_coordinator(partition, node_id)
             return

@@ -1,10 +1,10 @@
-"""The development broker as a process's guest: one thread, one event loop, all nodes and connections on it.
+"""The development broker inside a process: one thread with one event loop for all nodes and connections.
 
-    start   look at the settings, take the directory, read the logs, bind the ports: all before it returns, or an error
-    call    run something on the broker's thread and wait for what it gives
-    stop    close the ports and the connections, let go of the directory
+    start   check the settings, lock the directory, read the logs, bind the ports: before it returns, or it raises
+    call    run something on the broker's thread and wait for the result
+    stop    close the ports and the connections, unlock the directory
 
-Nothing of the broker is touched by another thread, so nothing of it needs a lock.
+No other thread touches the broker's objects, so they need no lock.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TLS_HANDSHAKE_S = 10.0
 CALL_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_MS = 10_000
 SHUTDOWN_FLUSH_S = 0.5
-"""How long answers that are being sent may take once the broker stops."""
+"""How long responses in progress may take when the broker stops."""
 
 _log = logging.getLogger(__name__)
 
 
 class BrokerServer:
-    """Started once and stopped once.  ``start`` raises ``UsageError`` and its like for settings that cannot be.
+    """Started once and stopped once.  ``start`` raises ``UsageError`` and similar errors for invalid settings.
 
     ``PreconditionFailed``: a port or the directory is in use, or a log is damaged.
     """
@@ -67,7 +67,7 @@ class BrokerServer:
 
     @property
     def cluster(self) -> BrokerCluster:
-        """What ``call`` works on; only on the broker's thread.  ``UsageError``: it was never started."""
+        """The argument of ``call``'s action; only on the broker's thread.  ``UsageError``: it was never started."""
         if self._cluster is None:
             raise UsageError("start the broker first: with EmbeddedBroker() as broker, or start()")
         return self._cluster
@@ -78,11 +78,11 @@ class BrokerServer:
         return self._worker is not None and self._worker.is_alive
 
     def addresses(self, listener: str | None = None) -> list[BrokerAddress]:
-        """Where clients reach the nodes by a listener, the first unless another is named."""
+        """The addresses of the nodes at a listener, by default the first one."""
         return self.cluster.addresses(self.settings.listeners[0].name if listener is None else listener)
 
     def start(self) -> None:
-        """Everything that can go wrong does so here; a broker that did not start holds nothing."""
+        """Start, or raise an error; a broker that did not start has released everything."""
         if self.is_alive:
             raise UsageError("the broker runs already")
         self.settings.check()
@@ -107,7 +107,7 @@ class BrokerServer:
                 raise
 
     def call(self, action: Callable[[BrokerCluster], T], timeout_ms: int = CALL_TIMEOUT_MS) -> T:
-        """Run this on the broker's thread.  What it raises is raised here; ``UnavailableError``: no answer in time."""
+        """Run this on the broker's thread, and raise its exceptions here; ``UnavailableError``: no result in time."""
         self._check_alive()
         assert self._loop is not None, "the broker was started"
         done = threading.Event()
@@ -117,19 +117,19 @@ class BrokerServer:
         def run() -> None:
             try:
                 box.append(action(self.cluster))
-            except Exception as error:  # noqa: BLE001 (raised again by whoever waits for it)
+            except Exception as error:  # noqa: BLE001 (the waiting thread raises it)
                 errors.append(error)
             done.set()
 
         self._loop.call_soon_threadsafe(run)
         if not done.wait(timeout_ms / 1000):
-            raise UnavailableError(f"the broker's thread did not come to it within {timeout_ms} ms")
+            raise UnavailableError(f"the broker's thread did not run it within {timeout_ms} ms")
         if errors:
             raise errors[0]
         return box[0]
 
     def ensure_topic(self, name: str, partitions: int) -> None:
-        """Make a topic unless there is one.  ``PreconditionFailed``: it has another number of partitions."""
+        """Create a topic unless it exists.  ``PreconditionFailed``: it has another number of partitions."""
 
         def make(cluster: BrokerCluster) -> None:
             found = cluster.topics.get(name)
@@ -138,13 +138,13 @@ class BrokerServer:
             elif len(found.partitions) != partitions:
                 raise PreconditionFailed(
                     f"there is a topic {name} already, with {len(found.partitions)} partitions and not {partitions}: "
-                    "take what there is, or another directory"
+                    "use that number, or another directory"
                 )
 
         self.call(make)
 
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
-        """End it; a second call does nothing."""
+        """Stop the broker; a second call does nothing."""
         if self._worker is None:
             return
         if self._zookeeper is not None:
@@ -253,6 +253,6 @@ class BrokerServer:
 
 
 def _run_on_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
-    """Run this on the broker's thread, unless that has ended."""
+    """Run this on the broker's thread, unless the thread has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(action)

@@ -1,8 +1,8 @@
-"""What the broker writes in ZooKeeper, as the brokers of the emulated release write it.  Pure.
+"""The broker's znodes, as brokers of the emulated release write them.  Pure.
 
-/brokers/ids/N                        who listens where (ephemeral)
-/brokers/topics/T                     the partitions, and who keeps them
-/brokers/topics/T/partitions/P/state  who leads one
+/brokers/ids/N                        the addresses of a broker (ephemeral)
+/brokers/topics/T                     the partitions, and their replicas
+/brokers/topics/T/partitions/P/state  the leader of one
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def topic_znodes(topics: Iterable[BrokerTopic]) -> dict[str, bytes]:
 
 
 def with_parents(wanted: Iterable[str]) -> list[str]:
-    """Each path and those above it, topmost first, once."""
+    """Each path and its parents, parents first, each once."""
     return list(dict.fromkeys(path for leaf in wanted for path in [*paths.parents(leaf), leaf]))
 
 

@@ -1,7 +1,7 @@
-"""What a broker knows besides the logs: its name, its topics, who leads what, which producer ids were given out.
+"""The broker's state besides the logs: its cluster id, its topics, the leaders, and the used producer ids.
 
-On disk it is one JSON file that is replaced as a whole: after a crash it is the one before or the one after.  What is
-not in it does not exist, so a topic is there from the moment in which the file was replaced, and gone likewise.
+On disk it is one JSON file that is replaced as a whole, so a crash leaves either the old or the new one.  A topic
+exists from the moment in which the file that names it replaces the old one, and is deleted in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CATALOGUE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionEntry:
-    """Who leads a partition (−1: nobody) in which epoch, and who keeps it."""
+    """The leader of a partition (−1: none), its epoch, and the replicas."""
 
     leader: int
     leader_epoch: int
@@ -29,7 +29,7 @@ class PartitionEntry:
 
 @dataclass(frozen=True, slots=True)
 class TopicEntry:
-    """One topic; ``config`` as it was given."""
+    """One topic; ``config`` as given."""
 
     topic_id: bytes
     partitions: tuple[PartitionEntry, ...]
@@ -38,7 +38,7 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Everything.  ``next_producer_id``: none from here on was given out."""
+    """The whole state.  ``next_producer_id``: this one and all later ones are unused."""
 
     cluster_id: str
     topics: dict[str, TopicEntry] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class Catalogue:
 
 
 class CatalogueStore(Protocol):
-    """Where the catalogue is kept."""
+    """Stores the catalogue."""
 
     def load(self) -> Catalogue | None:
-        """What was saved last."""
+        """The last saved catalogue."""
 
     def save(self, catalogue: Catalogue) -> None:
-        """Keep it; ``OSError``: the one before is kept."""
+        """Save it; ``OSError``: the previous one is kept."""
 
 
 class MemoryCatalogueStore:
@@ -62,7 +62,7 @@ class MemoryCatalogueStore:
         return None
 
     def save(self, catalogue: Catalogue) -> None:
-        """It is gone with the process, as the logs are."""
+        """Nothing to do: it ends with the process, like the logs."""
 
 
 class CatalogueFile:
@@ -72,7 +72,7 @@ class CatalogueFile:
         self._path = path
 
     def load(self) -> Catalogue | None:
-        """``PreconditionFailed``: the file is there and cannot be read."""
+        """``PreconditionFailed``: the file exists and cannot be read."""
         try:
             text = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -83,7 +83,7 @@ class CatalogueFile:
             return decode_catalogue(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PreconditionFailed(
-                f"{self._path} is no catalogue of this broker ({type(error).__name__}: {error}); restore it, or start "
+                f"{self._path} is not a broker catalogue ({type(error).__name__}: {error}); restore it, or start "
                 "with an empty directory"
             ) from error
 
@@ -98,7 +98,7 @@ class CatalogueFile:
 
 
 def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
-    """As JSON has it."""
+    """The JSON form."""
     return {
         "version": CATALOGUE_VERSION,
         "cluster_id": catalogue.cluster_id,
@@ -118,7 +118,7 @@ def encode_catalogue(catalogue: Catalogue) -> dict[str, Any]:
 
 
 def decode_catalogue(document: dict[str, Any]) -> Catalogue:
-    """From JSON.  ``ValueError``, ``KeyError``, ``TypeError``: it is something else."""
+    """Parse the JSON form.  ``ValueError``, ``KeyError``, ``TypeError``: it is not a catalogue."""
     if document["version"] != CATALOGUE_VERSION:
         raise ValueError(f"version {document['version']}, known is {CATALOGUE_VERSION}")
     topics = {

@@ -1,13 +1,13 @@
-"""One client's connection: bytes in, frames in their order to the node, answers out.
+"""One client's connection: bytes in, frames in their order to the node, responses out.
 
-    bytes --> buffer --frame--> login, gate --> node's handler --reply--> bytes
-                ^                                    |
-                '--- the next frame is not looked at until this one is answered (Kafka mutes the channel)
+    bytes --> buffer --frame--> login, decoder --> node's handler --reply--> bytes
+                ^                                       |
+                '--- the next frame is read only after this one is answered (Kafka mutes the channel)
 
-Bounded: a frame by ``socket.request.max.bytes`` (half a megabyte before the login), and by
-``connections.max.idle.ms``, in which it must be whole; what lies in the buffer behind a request that waits by
-``READ_AHEAD_BYTES``; what a slow reader leaves unsent by one answer, after which its connection is not read any more,
-and by ``SLOW_READER_TIMEOUT_MS``, after which it ends.
+Limits: a frame has at most ``socket.request.max.bytes`` (half a megabyte before the login), and must be complete within
+``connections.max.idle.ms``; the buffer after a waiting request has at most ``READ_AHEAD_BYTES``.  If a slow client has
+one unsent response, its connection is not read any more, and ends after
+``SLOW_READER_TIMEOUT_MS``.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
     from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeResponse
 
 READ_AHEAD_BYTES = 64 * 1024
-"""How much is read while a request is being answered."""
+"""How much is read ahead while a request is being answered."""
 
 SLOW_READER_TIMEOUT_MS = 60_000
-"""How long a client may take nothing of an answer."""
+"""How long a client may read nothing of a response."""
 
 AUTHENTICATION_TIMEOUT_MS = 30_000
-"""How long a login may take, TLS not counted."""
+"""How long a login may take, without TLS."""
 
 CLOSE_CONNECTION = object()
-"""The reply that ends the connection: what was asked has failed, and no answer could say so."""
+"""The reply that ends the connection: the request failed, and no response can express the error."""
 
 _log = logging.getLogger(__name__)
 
 
 class ClientConnection(asyncio.Protocol):
-    """``open_connections`` has all that are open; ``budget`` is shared by them."""
+    """``open_connections`` contains all open connections; they share ``budget``."""
 
     def __init__(
         self,
@@ -75,23 +75,23 @@ class ClientConnection(asyncio.Protocol):
         self._is_write_paused = False
         self._is_read_paused = False
         self._unsent_bytes = 0
-        """How much of an answer was not taken when the client last took something, at ``_last_write_progress_ms``."""
+        """The unsent bytes when the client last read something, at ``_last_write_progress_ms``."""
         self._last_write_progress_ms = 0
         self._opened_ms = self._active_ms = self._scheduler.now_ms()
         self._receive_buffer = ReceiveBuffer(
             budget, lambda why: self._log_and_abort("connection-closed", why), self._opened_ms
         )
         self._cancel_pending: Callable[[], object] | None = None
-        """What to do about the request that is being answered when the client is gone."""
+        """Called to cancel the request that is being answered when the client has disconnected."""
 
     # --- what asyncio calls -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a stream was listened for"
+        assert isinstance(transport, asyncio.Transport), "the listener is a stream socket"
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._client_host = f"/{peer[0]}" if peer else "/"
-        # What the socket does not take at once counts as slow.  Not 0: over TLS nothing at all would be too much.
+        # Any bytes that the socket does not take at once count as slow.  Not 0: over TLS every write would be too much.
         transport.set_write_buffer_limits(high=1, low=0)
         self._open_ones.add(self)
         if len(self._open_ones) > self._node.cluster.config.max_connections:
@@ -112,7 +112,7 @@ class ClientConnection(asyncio.Protocol):
         self._process_frames()
 
     def pause_writing(self) -> None:
-        assert self._transport is not None, "who writes has something to write to"
+        assert self._transport is not None, "only an open connection writes"
         self._is_write_paused = True
         self._unsent_bytes = self._transport.get_write_buffer_size()
         self._active_ms = self._last_write_progress_ms = self._scheduler.now_ms()
@@ -125,20 +125,20 @@ class ClientConnection(asyncio.Protocol):
     # --- what the server calls ----------------------------------------------------------------------------------
 
     def check_timeouts(self, now_ms: int, idle_ms_max: int) -> None:
-        """End it when it has been idle, slow or without a login for too long.  A parked request is not idle.
+        """End the connection if it was idle, slow or without a login for too long.  A waiting request is not idle.
 
-        Who sends a request byte by byte is idle until it is whole.
+        A client that sends a request byte by byte is idle until the request is complete.
         """
         idle_ms = now_ms - max(self._active_ms, self._receive_buffer.since_ms)
         if self._is_write_paused:
             self._check_slow_reader(now_ms)
         elif not self._login.is_complete and now_ms - self._opened_ms > AUTHENTICATION_TIMEOUT_MS:
-            self._log_and_abort("connection-closed", "nobody logged in")
+            self._log_and_abort("connection-closed", "the client did not log in")
         elif not self._is_busy and idle_ms > idle_ms_max:
             self.close()
 
     def _check_slow_reader(self, now_ms: int) -> None:
-        """Who takes something now and then is waited for; what the client sends meanwhile says nothing of that."""
+        """A client that reads anything within the limit may continue; the bytes that it sends do not count."""
         unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
             self._unsent_bytes, self._last_write_progress_ms = unsent_bytes, now_ms
@@ -146,7 +146,7 @@ class ClientConnection(asyncio.Protocol):
             self._log_and_abort("connection-closed", "the client does not read its answer")
 
     def close(self) -> None:
-        """End it; what was written is sent first, as far as the client reads it."""
+        """End it; written bytes are sent first, as far as the client reads them."""
         if self._transport is not None:
             self._transport.close()
 
@@ -158,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
     # --- frames -------------------------------------------------------------------------------------------------
 
     def _process_frames(self) -> None:
-        """Answer what can be answered, in order."""
+        """Answer the complete frames, in order."""
         if self._is_processing:
             return
         self._is_processing = True
@@ -175,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def _is_open(self) -> bool:
-        """Whether an answer can still go out; a client that is gone is seen by the first that cannot."""
+        """Whether a response can still be sent; a disconnect is noticed at the first write that fails."""
         return self._transport is not None and not self._transport.is_closing()
 
     def _next_frame(self) -> bytes | None:
@@ -209,12 +209,12 @@ class ClientConnection(asyncio.Protocol):
             case InvalidFrameAction.IGNORE:
                 self._is_busy = False
             case InvalidFrameAction.CLOSE_CONNECTION:
-                self._log_and_abort("connection-closed", "a frame is no request that this release reads")
+                self._log_and_abort("connection-closed", "a frame is not a request that this release can read")
             case DecodedRequest() as request:
                 try:
                     self._handle_request(request)
-                except Exception as error:  # noqa: BLE001 (a mistake of ours ends here, with its words in the log)
-                    # Behind this call others wait for their answers: members of a group are answered one by one.
+                except Exception as error:  # noqa: BLE001 (a bug of ours ends here, with its text in the log)
+                    # Callers after this one wait for their responses: members of a group are answered one by one.
                     _log.exception("request-failed client=%s api=%s", self._client_host, request.api.name)
                     self._log_and_abort(
                         "connection-closed", f"{request.api.name} v{request.version}: {type(error).__name__}"
@@ -255,7 +255,7 @@ class ClientConnection(asyncio.Protocol):
     def _reply_authentication(
         self, request: DecodedRequest, body: SaslHandshakeResponse | SaslAuthenticateResponse, why: str
     ) -> None:
-        """The connection ends behind the answer to a login that was refused."""
+        """Answer a login; the connection ends after the response to a rejected one."""
         if body.error_code:
             _log.info(
                 "client-authentication-failed client=%s listener=%s reason=%s", self._client_host, self._listener, why

@@ -1,4 +1,4 @@
-"""From settings to a cluster with its logs open: what a broker is made of, without threads and sockets."""
+"""Builds a cluster with open logs from the settings, without threads and sockets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from zkconsumer.errors import PreconditionFailed
 
 
 def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> BrokerCluster:
-    """Read the settings, then take the directory and read the logs; ``BrokerCluster.close`` lets go of them.
+    """Check the settings, lock the directory and read the logs; ``BrokerCluster.close`` releases them.
 
-    ``UsageError``: settings that cannot be.  ``PreconditionFailed``: the directory is in use, or cannot be read or
+    ``UsageError``: invalid settings.  ``PreconditionFailed``: the directory is in use, or cannot be read or
     written, or a log is damaged.
     """
     release, behaviour = emulated_release(settings.release), behaviour_of(settings.release)
@@ -56,7 +56,7 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
         raise
     offsets = topics.get(OFFSETS_TOPIC)
     if offsets is not None:
-        # Groups are where their hash put them when the topic was made.
+        # The partition of a group was fixed by its hash when the topic was created.
         group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
     return BrokerCluster(
         topics,
@@ -71,5 +71,5 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
 
 
 def new_member_id(client_id: str) -> str:
-    """As Kafka makes one: what the member calls itself, and a random rest."""
+    """Like Kafka: the client id, and a random rest."""
     return f"{client_id}-{uuid.uuid4()}"

@@ -1,7 +1,7 @@
-"""What is set of the broker: Kafka's keys of ``server.properties``, with Kafka's defaults.  Pure.
+"""The broker's settings: Kafka's keys of ``server.properties``, with Kafka's defaults.  Pure.
 
-Keys of a topic override those of the broker.  A key that is not in the tables is refused: the development broker does
-not have what it stands for, and nobody shall believe that it has.
+Topic settings override those of the broker.  A key that is not in the tables is rejected, because the development
+broker does not have that feature, and must not pretend to have it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BOOLEANS = {"true": True, "false": False}
 CLEANUP_POLICIES = ("delete", "compact")
 
 BOOLEAN, STRING, INT, _SHORT, LONG = 1, 2, 3, 4, 5
-"""How DescribeConfigs calls the types (2.6, KIP-569)."""
+"""The numbers of the types in DescribeConfigs (2.6, KIP-569)."""
 
 
 def _key(name: str, default: Any, lowest: int = 0, highest: int = _INT_MAX, kind: int = INT) -> Any:
@@ -30,7 +30,7 @@ def _key(name: str, default: Any, lowest: int = 0, highest: int = _INT_MAX, kind
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Names of fields are those of the keys.  Sizes in bytes, times in ms."""
+    """The fields have the names of the keys.  Sizes in bytes, times in ms."""
 
     num_partitions: int = _key("num.partitions", 1, 1, 10_000)
     default_replication_factor: int = _key("default.replication.factor", 1, 1)
@@ -49,7 +49,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigOverrides:
-    """What may be set of a topic; None: as the broker is set."""
+    """The possible settings of a topic; None: the broker's setting."""
 
     max_message_bytes: int | None = _key("max.message.bytes", None)
     segment_bytes: int | None = _key("segment.bytes", None, 14)
@@ -58,11 +58,11 @@ class TopicConfigOverrides:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key.  Nothing is ever compacted: readers cannot tell the difference."""
+        """Whether every record needs a key.  Nothing is ever compacted: readers cannot notice the difference."""
         return self.cleanup_policy == "compact"
 
     def to_properties(self) -> dict[str, str]:
-        """What was set, as text."""
+        """The settings that were given, as text."""
         return {
             column.metadata["key"]: str(value)
             for column in fields(self)
@@ -72,7 +72,7 @@ class TopicConfigOverrides:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigEntry:
-    """One setting as DescribeConfigs tells it."""
+    """One setting for DescribeConfigs."""
 
     key: str
     value: str
@@ -81,24 +81,22 @@ class BrokerConfigEntry:
 
 
 def read_broker_config(properties: Mapping[str, str], other_keys: Iterable[str] = ()) -> BrokerConfig:
-    """The broker's keys; ``other_keys`` are keys that somebody else reads.  ``UsageError``: a key or value that is
-    none.
+    """Read the broker's keys; ``other_keys`` are read elsewhere.  ``UsageError``: an unknown key or an invalid
+    value.
     """
     known = {column.metadata["key"] for column in fields(BrokerConfig)}
     for key in properties:
         if key not in known and key not in other_keys:
-            raise UsageError(
-                f"{key} is no key of the development broker; it has {', '.join(sorted(known | {*other_keys}))}"
-            )
+            raise UsageError(f"{key} is not supported; the settings are {', '.join(sorted(known | {*other_keys}))}")
     return replace(BrokerConfig(), **_parse_properties(BrokerConfig, properties))
 
 
 def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfigOverrides:
-    """A topic's keys.  ``UsageError``: a key or value that is none."""
+    """Read a topic's keys.  ``UsageError``: an unknown key or an invalid value."""
     known = [column.metadata["key"] for column in fields(TopicConfigOverrides)]
     for key in properties:
         if key not in known:
-            raise UsageError(f"{key} cannot be set here: this is a development broker; a topic has {', '.join(known)}")
+            raise UsageError(f"{key} cannot be set here: the settings of a topic are {', '.join(known)}")
     given = _parse_properties(
         TopicConfigOverrides, {key: value for key, value in properties.items() if value is not None}
     )
@@ -109,7 +107,7 @@ def read_topic_config(properties: Mapping[str, str | None]) -> TopicConfigOverri
 
 
 def broker_config_entries(config: BrokerConfig) -> list[BrokerConfigEntry]:
-    """Everything that is set of the broker."""
+    """All settings of the broker."""
     return [
         BrokerConfigEntry(
             c.metadata["key"],
@@ -122,7 +120,7 @@ def broker_config_entries(config: BrokerConfig) -> list[BrokerConfigEntry]:
 
 
 def group_config_entries(config: GroupCoordinatorConfig, defaults: GroupCoordinatorConfig) -> list[BrokerConfigEntry]:
-    """Everything that is set of the groups; ``defaults`` are those of the release."""
+    """All settings of the groups; ``defaults`` are those of the release."""
     return [
         BrokerConfigEntry(c.metadata["kafka.key"], str(value), INT, value == getattr(defaults, c.name))
         for c in fields(config)
@@ -131,7 +129,7 @@ def group_config_entries(config: GroupCoordinatorConfig, defaults: GroupCoordina
 
 
 def topic_config_entries(topic: TopicConfigOverrides, broker: BrokerConfig) -> list[BrokerConfigEntry]:
-    """Everything that is set of a topic, the broker's values where it has none of its own."""
+    """All settings of a topic, with the broker's values where it has none of its own."""
     inherited = {
         "max_message_bytes": broker.message_max_bytes,
         "segment_bytes": broker.log_segment_bytes,

@@ -1,8 +1,8 @@
-"""One node's group coordinator at work: the machine decides, and here its commands are carried out.
+"""Runs the group coordinator of one node: the state machine decides, this module executes its commands.
 
-ask --> Request --.                        .--> reply to whoever asked
-timer fired ------+--> GroupCoordinator ---+--> append to __consumer_offsets, and say Appended
-moved, loaded ----'      (pure)            +--> read a partition, and say Loaded
+request --> Request --.                    .--> reply to the caller
+timer fired ----------+--> GroupCoordinator+--> append to __consumer_offsets, then the event Appended
+moved, loaded --------'      (pure)        +--> read a partition, then the event Loaded
                                            '--> timers
 """
 
@@ -49,7 +49,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.wire.entries import Record
 
 LOAD_RETRY_MS = 1_000
-"""How long until a partition that could not be read is read again."""
+"""The delay before an unreadable partition is read again."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ class CoordinatorStateMachine(Protocol):
     """``bridge.coordinator.GroupCoordinator``."""
 
     out: list[Command]
-    """What the event that is being handled, or was last, has led to; also when ``handle`` did not return."""
+    """The commands of the present or last event; also if ``handle`` raised."""
 
     def handle(self, event: Event, now_ms: int) -> list[Command]:
-        """What is to be done now."""
+        """The commands to execute now."""
 
 
 class CoordinatorRuntime:
-    """The groups of one node.  ``on_append`` is told of partitions of the offsets topic that have grown."""
+    """The groups of one node.  ``on_append`` is called with partitions of the offsets topic that have grown."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class CoordinatorRuntime:
         self.loading_ms = 0
 
     def submit(self, call: ApiRequest, body: Any, reply: Callable[[Any], None]) -> None:
-        """Give a request to the machine; ``reply`` is called with its answer."""
+        """Submit a request to the state machine; ``reply`` is called with the response."""
         token = self._next_token
         self._next_token += 1
         self._pending_requests[token] = call, reply
         self.handle(RequestReceived(token, call.api.key, call.version, body, call.client_id, call.client_host))
 
     def elect(self, partition: int, epoch: int, loading_ms: int = 0) -> None:
-        """This node leads the partition now; its groups are not known before ``loading_ms`` have passed."""
+        """This node leads the partition now; its groups are unknown until ``loading_ms`` have passed."""
         self.loading_ms = loading_ms
         self.handle(Elected(partition, epoch))
 
@@ -104,19 +104,20 @@ class CoordinatorRuntime:
         self.handle(Resigned(partition, epoch))
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
-        """What was stored for these goes too."""
+        """Delete the offsets for these topics too."""
         self.handle(TopicsDeleted(topics))
 
     def shut_down(self) -> None:
-        """What is parked is answered, and nothing fires any more."""
+        """Answer waiting requests, and cancel all timers."""
         self.handle(ShutDown())
         self._timers.cancel_all()
 
     def handle(self, event: Event) -> None:
-        """Events one after the other; what a command brings about comes behind what is waiting already.
+        """Process events one after the other; an event that a command causes is queued after the waiting ones.
 
-        A mistake of ours ends here, with its words in the log.  What was decided before it stands, for the machine goes
-        on from there: appends that it waits for are made, others are answered.  Whoever asked is hung up on.
+        A bug of ours ends here, with its text in the log.  Commands that were decided before it are executed, because
+        the machine continues from there: appends for which it waits are made, others are answered.  The caller's
+        connection ends.
         """
         self._events.append(event)
         if self._is_handling:
@@ -138,10 +139,10 @@ class CoordinatorRuntime:
         for command in commands:
             try:
                 self._execute(command)
-            except Exception:  # noqa: BLE001 (one answer that cannot be given must not cost the others theirs)
+            except Exception:  # noqa: BLE001 (one failing response must not cost the others theirs)
                 _log.exception("command-failed node=%d command=%s", self._node_id, type(command).__name__)
                 if isinstance(command, Append):
-                    # The machine waits for it, and members for the machine.
+                    # The machine waits for it, and members wait for the machine.
                     self._events.append(AppendCompleted(command.token, UNKNOWN_SERVER_ERROR.code))
         if has_failed and isinstance(event, RequestReceived) and event.token in self._pending_requests:
             call, _ = self._pending_requests.pop(event.token)
@@ -161,7 +162,7 @@ class CoordinatorRuntime:
             case CancelGroupTimer(key):
                 self._timers.cancel(key)
             case LogGroupEvent(what, fields):
-                # Fifty partitions without a group say nothing to whoever wants to see what groups do.
+                # Fifty partitions without a group are noise in a log about groups.
                 level = logging.DEBUG if what == "partition-loaded" and ("groups", 0) in fields else logging.INFO
                 _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
 
@@ -188,7 +189,7 @@ class CoordinatorRuntime:
         led = self._topics.partition(OFFSETS_TOPIC, partition)
         if led is None or led.leader_epoch != epoch:
             return
-        # What a compaction would leave, in the order of the log: it grows with every commit, and its keys do not.
+        # As after compaction, in the order of the log: the log grows with every commit, its keys do not.
         newest: dict[bytes, tuple[int, CoordinatorRecord]] = {}
         try:
             for record in led.log.records():
@@ -197,15 +198,15 @@ class CoordinatorRuntime:
                 if record.value is not None:
                     newest[key] = record.offset, CoordinatorRecord(key, record.value)
         except OSError as error:
-            # Nothing is known of the groups now, which is not the same as no offsets: they go on loading.
+            # The groups are unknown now, which differs from "no offsets": they stay in the loading state.
             _log.error(
                 "offset-log-unreadable partition=%d error=%s: read again in %d ms", partition, error, LOAD_RETRY_MS
             )
             self._scheduler.call_in(LOAD_RETRY_MS, lambda: self._load(partition, epoch))
             return
         except (InvalidMessageException, UnsupportedCodec) as error:
-            # Kafka takes what comes before the damage for everything, so that members begin where older offsets say,
-            # or at an end of their topics.  It is not read again: the same bytes are damaged the next time as well.
+            # Kafka treats the records before the damage as complete, so members begin at older offsets, or at an end of
+            # their topics.  It is not read again here: the same bytes would be damaged the next time as well.
             words = "its groups answer 14; stop the broker, and restore the partition's files from a copy"
             _log.error("offset-log-unreadable partition=%d error=%s: %s", partition, error, words)
             return

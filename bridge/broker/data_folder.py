@@ -1,8 +1,8 @@
-"""The directory of a broker: one process at a time, and nothing in it that is not the broker's.
+"""The directory of a broker: one process at a time, and only files of the broker.
 
-DIR/broker.lock        held while a broker runs
+DIR/broker.lock        locked while a broker runs
 DIR/catalogue.json     what exists
-DIR/topics/NAME-ID/P/  the segments of partition P; a directory that the catalogue does not name is removed
+DIR/topics/NAME-ID/P/  the segments of partition P; a directory that the catalogue does not name is deleted
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KNOWN_NAMES = frozenset({LOCK, CATALOGUE, TOPICS, "catalogue.draft"})
 
 
 class DataFolder:
-    """Taken until ``release``.  ``PreconditionFailed``: it is in use, is somebody else's, or cannot be written."""
+    """Locked until ``unlock``.  ``PreconditionFailed``: it is in use, has other files, or cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class DataFolder:
             unknown_names = sorted(child.name for child in path.iterdir() if child.name not in _KNOWN_NAMES)
             if unknown_names:
                 raise PreconditionFailed(
-                    f"{path} holds {', '.join(unknown_names[:3])}, which is no broker's of this kind; give an empty "
+                    f"{path} contains {', '.join(unknown_names[:3])}, which this broker did not make; give an empty "
                     "directory, or one that this broker has made"
                 )
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -48,29 +48,29 @@ class DataFolder:
 
     @property
     def catalogue(self) -> Path:
-        """Where the catalogue is."""
+        """The path of the catalogue."""
         return self.path / CATALOGUE
 
     def partition(self, topic: str, topic_id: bytes, partition: int) -> Path:
-        """Where the segments of a partition are."""
+        """The path of a partition's segments."""
         return self.path / TOPICS / topic_folder_name(topic, topic_id) / str(partition)
 
     def remove_topic(self, topic: str, topic_id: bytes) -> None:
-        """Delete all that a topic has stored."""
+        """Delete all records of a topic."""
         remove_folder(self.path / TOPICS / topic_folder_name(topic, topic_id))
 
     def remove_unlisted_topics(self, known: set[str]) -> None:
-        """Delete what was left of topics whose deletion was interrupted; ``known`` are names of directories."""
+        """Delete the remains of topics whose deletion was interrupted; ``known`` are names of directories."""
         topics = self.path / TOPICS
         for child in topics.iterdir() if topics.is_dir() else ():
             if child.name not in known:
                 remove_folder(child)
 
     def unlock(self) -> None:
-        """Let another broker have it."""
+        """Release the lock, so that another broker can use the directory."""
         os.close(self._lock)
 
 
 def topic_folder_name(topic: str, topic_id: bytes) -> str:
-    """A topic that is made anew gets another directory, so that nothing of the old one can come back."""
+    """A topic that is created again has another directory, so that no old record can reappear."""
     return f"{topic}-{topic_id.hex()}"

@@ -1,7 +1,7 @@
 """Fetches that wait for records: Kafka's ``DelayedFetch`` and its purgatory.
 
-Each waits under the partitions that it asked for.  An append adds its bytes to those that wait under its partition;
-whoever has enough is read again, and so is whoever's time is up.
+Each fetch waits at the partitions that it requested.  An append adds its bytes to the fetches that wait at its
+partition.  A fetch with enough bytes reads again, and so does a fetch whose wait time is over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """``bytes_missing``: how much must still come before it is answered early."""
+    """``bytes_missing``: how many bytes are still needed before it is answered early."""
 
     partitions: tuple[TopicPartition, ...]
     bytes_missing: int
@@ -24,7 +24,7 @@ class DelayedFetch:
 
 
 class DelayedFetchPurgatory:
-    """All of them."""
+    """All delayed fetches."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -33,9 +33,9 @@ class DelayedFetchPurgatory:
     def add(
         self, partitions: Iterable[TopicPartition], bytes_missing: int, wait_ms: int, complete: Callable[[], None]
     ) -> Callable[[], object]:
-        """``complete`` is called once: when so many bytes have come, or after ``wait_ms``.
+        """``complete`` is called once: after this many bytes were appended, or after ``wait_ms``.
 
-        Gives what forgets it: then ``complete`` is not called any more.
+        Returns a function that removes the fetch: then ``complete`` is not called any more.
         """
         delayed = DelayedFetch(tuple(partitions), bytes_missing, complete)
         for tp in delayed.partitions:
@@ -44,20 +44,20 @@ class DelayedFetchPurgatory:
         return lambda: self._remove(delayed)
 
     def on_append(self, topic: str, partition: int, size: int) -> None:
-        """So many bytes were appended."""
+        """This many bytes were appended."""
         for delayed in list(self._by_partition.get(TopicPartition(topic, partition), ())):
             delayed.bytes_missing -= size
             if delayed.bytes_missing <= 0:
                 self._complete(delayed)
 
     def on_partition_changed(self, topic: str, partition: int) -> None:
-        """The partition has moved, or is gone: whoever waits for it is told at once."""
+        """The partition has moved or was deleted: complete the waiting fetches at once."""
         for delayed in list(self._by_partition.get(TopicPartition(topic, partition), ())):
             self._complete(delayed)
 
     @property
     def waiting_count(self) -> int:
-        """How many wait."""
+        """How many fetches wait."""
         return len({delayed for waiting in self._by_partition.values() for delayed in waiting})
 
     def _complete(self, delayed: DelayedFetch) -> None:
@@ -65,7 +65,7 @@ class DelayedFetchPurgatory:
             delayed.complete()
 
     def _remove(self, delayed: DelayedFetch) -> bool:
-        """Whether it was still waiting."""
+        """Remove it; returns whether it was still waiting."""
         for tp in delayed.partitions:
             waiting = self._by_partition.get(tp, {})
             waiting.pop(delayed, None)

@@ -9,7 +9,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.kafka.release_features import RELEASES, BrokerRelease
 
 DEFAULT_RELEASE = "3.9.1"
-"""What is emulated unless something else is asked for: it speaks with the widest range of clients."""
+"""The default: it supports the widest range of clients."""
 
 EMULATED_RELEASES: Mapping[str, BrokerRelease] = MappingProxyType(
     {name: release for name, release in RELEASES.items() if release.supports_group_members}
@@ -17,7 +17,7 @@ EMULATED_RELEASES: Mapping[str, BrokerRelease] = MappingProxyType(
 
 
 def emulated_release(name: str) -> BrokerRelease:
-    """The release of this name.  ``UsageError``: it is not in the table; the text lists those that are."""
+    """The release of this name.  ``UsageError``: it is not in the table; the text lists the releases."""
     if name not in EMULATED_RELEASES:
-        raise UsageError(f"release {name} cannot be emulated; those that can are {', '.join(EMULATED_RELEASES)}")
+        raise UsageError(f"release {name} cannot be emulated; choose one of {', '.join(EMULATED_RELEASES)}")
     return EMULATED_RELEASES[name]

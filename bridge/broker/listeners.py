@@ -1,4 +1,4 @@
-"""Where a broker listens, and where clients are told that it does: Kafka's ``listeners``.  Pure."""
+"""The addresses at which a broker listens, and those that it advertises: Kafka's ``listeners``.  Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX = 65_535
 
 WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts that are every address of the machine, and that no client could be told."""
+"""Hosts that mean every address of the machine, and that cannot be advertised."""
 
 _LISTENER = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_]+)=)?(?P<protocol>[A-Z_]+)://\[?(?P<host>[^\]/@]*)\]?:(?P<port>[0-9]{1,5})"
@@ -24,9 +24,9 @@ _ADVERTISED = re.compile(r"(?P<name>[A-Za-z0-9_]+)://\[?(?P<host>[^\]/@]+)\]?:(?
 
 @dataclass(frozen=True, slots=True)
 class BrokerListener:
-    """One place to listen at.  Port 0: any that is free.
+    """One address to listen at.  Port 0: any free port.
 
-    ``advertised_host`` "" and ``advertised_port`` 0: as it listens.
+    ``advertised_host`` "" and ``advertised_port`` 0: the same as the listening address.
     """
 
     name: str
@@ -38,7 +38,7 @@ class BrokerListener:
 
     @property
     def has_tls(self) -> bool:
-        """Whether it speaks TLS."""
+        """Whether it uses TLS."""
         return self.protocol.endswith("SSL")
 
     @property
@@ -60,21 +60,22 @@ def read_listener(text: str) -> BrokerListener:
     found = _LISTENER.fullmatch(text)
     if found is None or found["protocol"] not in PROTOCOLS or int(found["port"]) > PORT_MAX:
         raise UsageError(
-            f"{mask_user(text)!r} is no listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
+            f"{mask_user(text)!r} is not a listener: write PROTOCOL://HOST:PORT, or NAME=PROTOCOL://HOST:PORT, with a "
             f"protocol of {', '.join(PROTOCOLS)}"
         )
     return BrokerListener(found["name"] or found["protocol"], found["protocol"], found["host"], int(found["port"]))
 
 
 def with_advertised(listeners: list[BrokerListener], texts: list[str]) -> list[BrokerListener]:
-    """``NAME://HOST:PORT`` for each listener whose clients are told another address than that it listens at."""
+    """``NAME://HOST:PORT`` for each listener whose advertised address differs from its own."""
     check_listeners(listeners)
     by_name = {listener.name: listener for listener in listeners}
     for text in texts:
         found = _ADVERTISED.fullmatch(text)
         if found is None or found["name"] not in by_name or not 0 < int(found["port"]) <= PORT_MAX:
             raise UsageError(
-                f"{mask_user(text)!r} is no listener address: write NAME://HOST:PORT; there are {', '.join(by_name)}"
+                f"{mask_user(text)!r} is not a listener address: write NAME://HOST:PORT; the names are "
+                f"{', '.join(by_name)}"
             )
         by_name[found["name"]] = replace(
             by_name[found["name"]], advertised_host=found["host"], advertised_port=int(found["port"])
@@ -83,7 +84,7 @@ def with_advertised(listeners: list[BrokerListener], texts: list[str]) -> list[B
 
 
 def bootstrap_servers(addresses: Iterable[BrokerAddress]) -> str:
-    """``HOST:PORT,…`` as clients take it, an address of IPv6 in brackets."""
+    """``HOST:PORT,…`` as clients accept it, with IPv6 addresses in brackets."""
     return ",".join(
         f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
         for address in addresses
@@ -91,7 +92,7 @@ def bootstrap_servers(addresses: Iterable[BrokerAddress]) -> str:
 
 
 def check_ports(listeners: Iterable[BrokerListener], nodes: int) -> None:
-    """``UsageError``: two listeners of this broker would listen at one port; each takes a port for every node."""
+    """``UsageError``: two listeners of this broker have the same port; each needs a port for every node."""
     taken: dict[int, list[tuple[str, BrokerListener]]] = {}
     for number in range(nodes):
         for listener in listeners:

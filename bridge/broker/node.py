@@ -1,7 +1,7 @@
 """One node of the broker: an id, its addresses, its group coordinator, and the handlers of its requests.
 
-All nodes of a process share the topics and their logs.  A node answers for the partitions that it leads, as a broker of
-a real cluster does, so that clients have something to find out and to follow.
+All nodes of a process share the topics and their logs.  A node answers for the partitions that it leads, like a broker
+of a real cluster, so clients must find and follow the leaders.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerNode:
-    """``addresses``: listener → where its clients are told to connect."""
+    """``addresses``: listener → the advertised address."""
 
     def __init__(self, node_id: int, cluster: BrokerCluster, groups: CoordinatorRuntime) -> None:
         self.node_id = node_id
@@ -45,11 +45,11 @@ class BrokerNode:
         self.kafka_apis = KafkaApis(self, cluster.authorizer, apis.api_handlers(self))
 
     def is_authorized(self, call: ApiRequest, operation: AclOperation, topic: str) -> bool:
-        """Whether the asker may do this with a topic."""
+        """Whether the client may do this with a topic."""
         return self.cluster.authorizer(call.principal, operation, "topic", topic)
 
     def partition_or_error(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> BrokerPartition | ErrorCode:
-        """The partition, if this node leads it in the epoch that the client thinks it does."""
+        """The partition, if this node leads it in the epoch of the client's request."""
         partition = self.cluster.topics.partition(topic, index)
         if partition is None:
             return UNKNOWN_TOPIC_OR_PARTITION
@@ -61,17 +61,18 @@ class BrokerNode:
             return UNKNOWN_LEADER_EPOCH
         return partition
 
-    # --- what KafkaApis asks ------------------------------------------------------------------------------------
+    # --- for KafkaApis ------------------------------------------------------------------------------------------
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None: there is none of this name."""
+        """How many partitions a topic has; None: it does not exist."""
         found = self.cluster.topics.get(topic)
         return None if found is None else len(found.partitions)
 
     def ensure_offsets_topic(self) -> int | None:
-        """How many partitions the offsets topic has; None: it is being made now.
+        """How many partitions the offsets topic has; None: it is being created now.
 
-        A topic is made when ZooKeeper has it, as in Kafka up to 3.9: tools look for it there before they read offsets.
+        A topic counts as created when it is in ZooKeeper, as in Kafka up to 3.9: tools check there before they read
+        offsets.
         """
         count = self.partition_count(OFFSETS_TOPIC)
         if count is None:
@@ -82,12 +83,12 @@ class BrokerNode:
         return count if self.cluster.is_topic_registered(OFFSETS_TOPIC) else None
 
     def coordinator_address(self, partition: int, listener: str) -> BrokerAddress | None:
-        """Who leads a partition of the offsets topic."""
+        """The leader of a partition of the offsets topic."""
         led = self.cluster.topics.partition(OFFSETS_TOPIC, partition)
         return None if led is None else self.cluster.address(led.leader, listener)
 
     def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
-        """Give a request to this node's machine."""
+        """Submit a request to this node's coordinator."""
 
         def answer(found: Any) -> None:
             self.cluster.on_group_response(call, body, found)
@@ -102,5 +103,5 @@ class BrokerNode:
 
     @property
     def checks_partitions_of_commits(self) -> bool:
-        """See ``Release``."""
+        """See ``BrokerRelease``."""
         return self.cluster.release.checks_partitions_of_commits

@@ -26,9 +26,9 @@ class ListeningPort:
 
 
 def bind_ports(nodes: Iterable[BrokerNode], listeners: Sequence[BrokerListener]) -> list[ListeningPort]:
-    """Bind them all, and tell each node where clients reach it.
+    """Bind them all, and set the address of each node.
 
-    ``PreconditionFailed``: one is in use, or cannot be listened at; then none is bound.
+    ``PreconditionFailed``: one is in use, or cannot be bound; then none is bound.
     """
     ports: list[ListeningPort] = []
     try:
@@ -44,7 +44,7 @@ def bind_ports(nodes: Iterable[BrokerNode], listeners: Sequence[BrokerListener])
 
 
 def close_ports(ports: Iterable[ListeningPort]) -> None:
-    """Nobody listens there any more."""
+    """Stop listening."""
     for port in ports:
         port.socket.close()
 

@@ -1,11 +1,11 @@
-"""What clients have sent and nobody has looked at yet: the bytes of one connection, and those of all together.
+"""Received bytes that are not processed yet: of one connection, and the total of all connections.
 
-    bytes --> Incoming --frame--> the connection
-                 '-- counted by Budget: too much is held --> whoever has held the most for the longest is given up
+    bytes --> ReceiveBuffer --frame--> the connection
+                 '-- counted by RequestMemoryBudget: above the limit it closes the connection with the largest
+                     product of bytes and time
 
-Whoever happens to come next is not to blame when memory is short: it is who begins requests and does not finish them.
-Bytes times time tells them from others: a large request that comes in at once is young, a small one that trickles in
-is old.
+If memory is short, the cause is not the client that sends next, but clients that begin requests and do not finish them.
+Bytes times time shows them: a large request that arrives at once is young, a small one that arrives slowly is old.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zkconsumer.wire.request_frames import SIZE_BYTES, frame_size
 
 
 class RequestMemoryBudget:
-    """At most ``bytes_max`` lie in the buffers of all connections."""
+    """Limits the bytes in the buffers of all connections to ``bytes_max``."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -24,7 +24,7 @@ class RequestMemoryBudget:
         self._buffers: set[ReceiveBuffer] = set()
 
     def update(self, buffer: ReceiveBuffer, bytes_more: int) -> None:
-        """So many more lie there, or (below 0) fewer."""
+        """The buffer has this many bytes more, or (below 0) fewer."""
         self._bytes_held += bytes_more
         if buffer.size:
             self._buffers.add(buffer)
@@ -32,7 +32,7 @@ class RequestMemoryBudget:
             self._buffers.discard(buffer)
 
     def enforce_limit(self, now_ms: int) -> None:
-        """Give up those who hold too much, one after the other."""
+        """Close connections with the largest product of bytes and time, one after the other, until the limit holds."""
         while self._bytes_held > self._bytes_max:
             buffer = max(self._buffers, key=lambda one: one.size * (now_ms - one.since_ms + 1))
             words = f"queued.max.request.bytes are held, and {buffer.size} by this one, which sends no whole request"
@@ -41,9 +41,9 @@ class RequestMemoryBudget:
 
 
 class ReceiveBuffer:
-    """One connection's.  ``give_up(why)`` ends the connection; what it had sent is gone then.
+    """The buffer of one connection.  ``give_up(why)`` ends the connection, and its received bytes are lost.
 
-    ``since_ms``: when the first byte of the request that is coming in came, or when the one before it was taken.
+    ``since_ms``: when the first byte of the incomplete request arrived, or when the previous request was taken.
     """
 
     def __init__(self, budget: RequestMemoryBudget, give_up: Callable[[str], None], now_ms: int) -> None:
@@ -54,11 +54,11 @@ class ReceiveBuffer:
 
     @property
     def size(self) -> int:
-        """How many bytes lie here."""
+        """How many bytes it contains."""
         return len(self._bytes)
 
     def add(self, data: bytes, now_ms: int) -> None:
-        """These came.  Somebody may be given up for them, us or another."""
+        """Add received bytes.  This may close a connection, this one or another."""
         if not self._bytes:
             self.since_ms = now_ms
         self._bytes += data
@@ -66,7 +66,7 @@ class ReceiveBuffer:
         self._budget.enforce_limit(now_ms)
 
     def next_frame(self, bytes_max: int, now_ms: int) -> bytes | None:
-        """Take a request out, without its size; None: it is not whole.  ``RemoteProtocolError``: it is too large."""
+        """Take a request out, without its size; None: it is incomplete.  ``RemoteProtocolError``: it is too large."""
         if len(self._bytes) < SIZE_BYTES:
             return None
         end = SIZE_BYTES + frame_size(self._bytes, bytes_max, "request")
@@ -79,7 +79,7 @@ class ReceiveBuffer:
         return frame
 
     def discard(self) -> None:
-        """Nobody will look at it any more."""
+        """Discard the bytes."""
         dropped = len(self._bytes)
         self._bytes.clear()
         self._budget.update(self, -dropped)

@@ -15,13 +15,13 @@ from zkconsumer.wire.schemas import APIS
 HEAD = f"""# The development broker
 <!-- Generated: python tests/generate_docs.py --write -->
 
-`zkconsumer broker` and `bridge.testing.EmbeddedBroker`. How to use them: [Run the development
-broker](../how-to/run-the-development-broker.md).
+API versions, settings and limits of `zkconsumer broker` and `bridge.testing.EmbeddedBroker`.
+How to use them: [run the development broker](../how-to/run-the-development-broker.md).
 
-## What it speaks, by release
+## API versions by release
 
-`--emulate RELEASE` (the default is {DEFAULT_RELEASE}). The versions are those that real brokers of the release answer,
-of the APIs that are here; `format` is how records are stored.
+`--emulate RELEASE` (the default is {DEFAULT_RELEASE}). The versions of each supported API are those of real brokers of
+the release; `format` is the message format of stored records.
 
 """
 
@@ -35,8 +35,8 @@ SETTINGS = """
 """
 
 OF_GROUPS = """
-The group coordinator's; defaults are those of the newest releases, and where an old release had another one, it has it
-here too. Unless you set them, `EmbeddedBroker` has `group.initial.rebalance.delay.ms=0` and
+Settings of the group coordinator. The defaults are those of the newest releases; an emulated old release has its own
+defaults where they differ. Unless you set them, `EmbeddedBroker` has `group.initial.rebalance.delay.ms=0` and
 `group.min.session.timeout.ms=100`.
 
 | key | default |
@@ -44,8 +44,8 @@ here too. Unless you set them, `EmbeddedBroker` has `group.initial.rebalance.del
 """
 
 OF_TOPICS = """
-A topic's (CreateTopics); without one of its own it has the broker's. `cleanup.policy=compact` asks every record for a
-key; nothing is ever compacted.
+Settings of a topic (CreateTopics); the default of each is the setting of the broker. With `cleanup.policy=compact`
+every record must have a key; the broker never compacts a log.
 
 """
 
@@ -67,9 +67,9 @@ def render() -> str:
     limits = [
         f"- a login takes at most {AUTHENTICATION_TIMEOUT_MS // 1000} s, and a frame before it has at most "
         f"{LOGIN_BYTES_MAX} bytes",
-        f"- while a request waits, some {READ_AHEAD_BYTES // 1024} KiB of what follows it are read, and no more",
-        f"- a client that takes nothing of its answer for {SLOW_READER_TIMEOUT_MS // 1000} s loses its connection",
-        f"- a partition knows the last {BATCHES_KEPT} batches of {PRODUCERS_MAX} idempotent producers",
+        f"- while a request waits, the broker reads some {READ_AHEAD_BYTES // 1024} KiB of the next ones at most",
+        f"- a client that reads nothing of its answer loses its connection after {SLOW_READER_TIMEOUT_MS // 1000} s",
+        f"- a partition remembers the last {BATCHES_KEPT} batches of {PRODUCERS_MAX} idempotent producers",
     ]
     parts = [HEAD, *_block(lines), SETTINGS, *_block(broker), OF_GROUPS, *_block(groups), OF_TOPICS, *_block(topics)]
     return "".join([*parts, "\n## Limits that cannot be set\n\n", *_block(limits)])

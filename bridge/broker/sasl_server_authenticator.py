@@ -1,9 +1,9 @@
 """The broker's side of SASL PLAIN on one connection.  Pure.
 
-    SaslHandshake v0 --> one bare message, behind its length --> in        0.10
-    SaslHandshake v1 --> SaslAuthenticate                    --> in        1.0, KIP-152
+    SaslHandshake v0 --> one raw message, after its length --> logged in        0.10
+    SaslHandshake v1 --> SaslAuthenticate                  --> logged in        1.0, KIP-152
 
-Until somebody is in, ApiVersions is the only other question that is answered.
+Before the login, ApiVersions is the only other request that is answered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse
 from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeResponse
 
 ANONYMOUS = "ANONYMOUS"
-"""Who nobody said to be, as Kafka calls it."""
+"""The principal of a client without a login, as in Kafka."""
 
 MECHANISMS = ["PLAIN"]
 LOGIN_BYTES_MAX = 524_288
-"""The longest frame before somebody is in: ``sasl.server.max.receive.size`` (3.6)."""
+"""The longest frame before the login: ``sasl.server.max.receive.size`` (3.6)."""
 
 
 class SaslServerState(Enum):
-    """How far it is."""
+    """The state of the login."""
 
     HANDSHAKE_REQUEST = auto()
     AUTHENTICATE = auto()
@@ -36,7 +36,7 @@ class SaslServerState(Enum):
 
 @dataclass(slots=True)
 class SaslServerAuthenticator:
-    """``users``: name → password; None: this listener asks nobody."""
+    """``users``: name → password; None: this listener needs no login."""
 
     users: Mapping[str, str] | None = field(repr=False)
     state: SaslServerState = SaslServerState.HANDSHAKE_REQUEST
@@ -76,7 +76,7 @@ class SaslServerAuthenticator:
         return SaslAuthenticateResponse()
 
     def authenticate_token(self, message: bytes) -> bool:
-        """Whether a message of PLAIN (RFC 4616) names a user and its password; if so, that user is in."""
+        """Whether a message of PLAIN (RFC 4616) contains a user and its password; if so, that user is logged in."""
         try:
             parts = message.decode("utf-8").split("\0")
         except UnicodeDecodeError:

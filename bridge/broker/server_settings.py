@@ -1,4 +1,4 @@
-"""Everything that a development broker is started with.  Pure."""
+"""All start settings of a development broker.  Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LOOPBACK_LISTENER = BrokerListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: our certificate and key (in one file, or two), and whose certificates clients must have, if any."""
+    """PEM files: the server's certificate and key (in one file, or two), and the CA of client certificates, if
+    required."""
 
     certificate: Path | str
     key: Path | str | None = None
@@ -36,7 +37,7 @@ class TlsFiles:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.sslobject_class = LoggedHandshake
         try:
-            # Never None: OpenSSL would ask for the password on the terminal.
+            # Never None: OpenSSL would prompt for the password on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
         except (OSError, ValueError) as error:
             files = f"{self.certificate}" if self.key is None else f"{self.certificate} and {self.key}"
@@ -61,7 +62,7 @@ class BrokerServerSettings:
     """``data`` None: everything in memory.  ``nodes`` are numbered from ``first_node_id`` on.
 
     ``properties``: Kafka's keys of ``server.properties``, of the broker and of the coordinator.  ``users``: name →
-    password, for SASL.  ``zookeeper``: where to register, and where OffsetCommit v0 goes.
+    password, for SASL.  ``zookeeper``: where to register, and where OffsetCommit v0 writes.
     """
 
     release: str = DEFAULT_RELEASE
@@ -77,7 +78,7 @@ class BrokerServerSettings:
     authorizer: Authorizer = allow_all
 
     def check(self) -> None:
-        """``UsageError`` for what cannot be, and for what would have no effect."""
+        """``UsageError`` for invalid settings, and for settings that would have no effect."""
         emulated_release(self.release)
         check_listeners(list(self.listeners))
         if not 1 <= self.nodes <= NODES_MAX:
@@ -85,23 +86,19 @@ class BrokerServerSettings:
         if self.first_node_id < 0:
             raise UsageError("a node's id is 0 or more")
         if not self.listeners:
-            raise UsageError("a broker without a listener is of no use")
+            raise UsageError("a broker needs at least one listener")
         for listener in self.listeners:
             if listener.has_tls and self.tls is None:
-                raise UsageError(
-                    f"listener {listener.name} speaks TLS and needs a certificate (--tls-certificate FILE)"
-                )
+                raise UsageError(f"listener {listener.name} uses TLS and needs a certificate (--tls-certificate FILE)")
             if listener.has_sasl and not self.users:
-                raise UsageError(
-                    f"listener {listener.name} asks for a login, and there is no user who could (--users FILE)"
-                )
+                raise UsageError(f"listener {listener.name} requires a login, and no users are given (--users FILE)")
         if self.users and not any(listener.has_sasl for listener in self.listeners):
             raise UsageError(
-                "there are users, and no listener asks for a login: everybody could do everything. Take a listener "
-                "SASL_PLAINTEXT://HOST:PORT or SASL_SSL://HOST:PORT"
+                "users are given, but no listener requires a login, so every client could do everything. Use a "
+                "listener SASL_PLAINTEXT://HOST:PORT or SASL_SSL://HOST:PORT"
             )
         if self.tls is not None and not any(listener.has_tls for listener in self.listeners):
-            raise UsageError("there is a certificate, and no listener speaks TLS: take one SSL://HOST:PORT")
+            raise UsageError("a certificate is given, but no listener uses TLS: use SSL://HOST:PORT")
         check_ports(self.listeners, self.nodes)
         if self.zookeeper is not None:
             try:

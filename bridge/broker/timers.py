@@ -1,6 +1,6 @@
-"""The broker's clock, and deadlines by name on it.
+"""The broker's clock, and named deadlines on it.
 
-Putting a deadline off is cheap already when it comes here: see ``bridge.coordinator.purgatory``.
+To postpone a deadline is cheap before it reaches this module: see ``bridge.coordinator.purgatory``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 
 
 class ScheduledCall(Protocol):
-    """Something that will be called."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel it."""
 
 
 class Scheduler(Protocol):
     """The broker's thread and its clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 at the start, and from then on by a clock that never goes back."""
+        """Milliseconds since 1970 at the start, and from then on by a monotonic clock."""
 
     def call_in(self, delay_ms: int, action: Callable[[], None]) -> ScheduledCall:
-        """Call this on the broker's thread, not before ``delay_ms`` have passed."""
+        """Call this on the broker's thread, after ``delay_ms`` at the earliest."""
 
 
 class LoopScheduler:
@@ -53,19 +53,19 @@ class Timers:
         self._scheduled: dict[TimerKey, ScheduledCall] = {}
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
-        """Takes the place of the deadline with this key."""
+        """Set a deadline; replaces the deadline with this key."""
         self.cancel(key)
         delay_ms = max(0, deadline_ms - self._scheduler.now_ms())
         self._scheduled[key] = self._scheduler.call_in(delay_ms, lambda: self._on_due(key, deadline_ms))
 
     def cancel(self, key: TimerKey) -> None:
-        """Nobody waits for it any more."""
+        """Cancel a deadline."""
         scheduled = self._scheduled.pop(key, None)
         if scheduled is not None:
             scheduled.cancel()
 
     def cancel_all(self) -> None:
-        """Nothing fires any more."""
+        """Cancel all deadlines."""
         for key in list(self._scheduled):
             self.cancel(key)
 

@@ -1,4 +1,4 @@
-"""TLS handshakes that fail are told: asyncio ends such a connection without a word, and before anybody knows it."""
+"""Logs failed TLS handshakes: asyncio ends such a connection silently, before the broker has an object for it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _log = logging.getLogger(__name__)
 
 
 class LoggedHandshake(ssl.SSLObject):
-    """Set as ``SSLContext.sslobject_class``.  Who the client is, is not known here."""
+    """Set as ``SSLContext.sslobject_class``.  The client's address is unknown here."""
 
     def do_handshake(self) -> None:
-        """As ``ssl.SSLObject`` does it."""
+        """Like ``ssl.SSLObject``."""
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise  # nothing failed: more bytes must come, or go
+            raise  # no failure: more bytes must be received, or sent
         except ssl.SSLError as error:
             _log.info("tls-handshake-failed reason=%s", error.reason or error)
             raise

@@ -1,6 +1,6 @@
 """The topics of a broker and their logs.
 
-Whatever changes the list goes through the catalogue first: saved, then done.
+Every change of the list is saved in the catalogue first, and then made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 BROKER_INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 
 PARTITIONS_MAX = 10_000
-"""How many partitions a topic may have here, and all those of one request; each costs some memory, used or not.
+"""Limit for the partitions of a topic, and of all topics in one request; each costs some memory, used or not.
 
 Kafka's controller, too, writes 10,000 records for one request at most (KRaft: 44).
 """
@@ -34,7 +34,7 @@ TOPIC_CHARS_MAX = 249
 _VALID_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_CHARS_MAX}}}", re.ASCII)
 
 PRODUCER_ID_BLOCK_SIZE = 1000
-"""How many producer ids are set aside at a time, so that giving one out seldom writes the catalogue (as in Kafka)."""
+"""How many producer ids are reserved at a time, so that the catalogue is seldom written for them (as in Kafka)."""
 
 OFFSETS_SEGMENT_BYTES = 104_857_600
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class BrokerPartition:
-    """One partition: who leads it, and its log, which all nodes share."""
+    """One partition: its leader, and its log, which all nodes share."""
 
     topic: str
     index: int
@@ -64,13 +64,13 @@ class BrokerTopic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether clients may not write it."""
+        """Whether clients may not write to it."""
         return self.name in BROKER_INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """One that is to be made; ``replicas``: the nodes of each partition, the first of which leads it."""
+    """A topic to create; ``replicas``: the nodes of each partition, the first of which leads it."""
 
     name: str
     replicas: list[tuple[int, ...]]
@@ -78,7 +78,7 @@ class NewTopic:
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """Whether a topic may be called so (0.8.1 and later)."""
+    """Whether this is a valid topic name (0.8.1 and later)."""
     return _VALID_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -111,12 +111,12 @@ class TopicStore:
 
     @property
     def cluster_id(self) -> str:
-        """The name that the cluster keeps for ever."""
+        """The permanent id of the cluster."""
         return self._catalogue.cluster_id
 
     @property
     def folder(self) -> Path | None:
-        """Where everything is stored; None: in memory."""
+        """The folder of the data; None: in memory."""
         return None if self._folder is None else self._folder.path
 
     def get(self, name: str) -> BrokerTopic | None:
@@ -136,7 +136,7 @@ class TopicStore:
         return iter(sorted(self._by_name.values(), key=lambda topic: topic.name))
 
     def create(self, new: Sequence[NewTopic]) -> list[BrokerTopic]:
-        """Make topics; the catalogue is written once for all of them.  ``OSError``: none was made."""
+        """Create topics; the catalogue is written once for all of them.  ``OSError``: none was created."""
         entries = {
             topic.name: TopicEntry(
                 self._new_id(), tuple(PartitionEntry(r[0], 0, r) for r in topic.replicas), dict(topic.config)
@@ -149,8 +149,8 @@ class TopicStore:
     def assign_replicas(
         self, partitions: int, replication_factor: int, topics_before: int = 0
     ) -> list[tuple[int, ...]]:
-        """Which nodes keep each partition of a new topic: they take turns.  ``topics_before``: how many are made before
-        it.
+        """Assign the nodes to each partition of a new topic, round-robin.  ``topics_before``: how many are created
+        before it.
         """
         ids = self.node_ids
         first = len(self._by_name) + topics_before
@@ -160,7 +160,10 @@ class TopicStore:
         ]
 
     def delete(self, topics: Sequence[BrokerTopic]) -> None:
-        """Remove topics and their records for good; the catalogue is written once.  ``OSError``: none was removed."""
+        """Delete topics and their records permanently; the catalogue is written once.
+
+        ``OSError``: none was deleted.
+        """
         gone = {topic.name for topic in topics}
         kept = {name: entry for name, entry in self._catalogue.topics.items() if name not in gone}
         self._save(replace(self._catalogue, topics=kept))
@@ -172,7 +175,7 @@ class TopicStore:
                 self._folder.remove_topic(topic.name, topic.topic_id)
 
     def set_leader(self, partition: BrokerPartition, leader: int) -> None:
-        """Another node leads the partition from now on (−1: none); its epoch goes up."""
+        """Make another node the leader of the partition (−1: none); its epoch is incremented."""
         entry = self._catalogue.topics[partition.topic]
         led = list(entry.partitions)
         others = tuple(node for node in partition.replicas if node != leader)
@@ -184,14 +187,14 @@ class TopicStore:
         partition.leader_epoch += 1
 
     def new_producer_id(self) -> int:
-        """One that was never given out.  ``OSError``."""
+        """A producer id that was never used.  ``OSError``."""
         if self._next_producer_id >= self._catalogue.next_producer_id:
             self._save(replace(self._catalogue, next_producer_id=self._next_producer_id + PRODUCER_ID_BLOCK_SIZE))
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
     def close(self) -> None:
-        """Let go of the files, and of the directory."""
+        """Close the files, and unlock the directory."""
         self._files.close_all()
         if self._folder is not None:
             self._folder.unlock()
@@ -206,7 +209,7 @@ class TopicStore:
         return made
 
     def _open_all(self) -> None:
-        """Everything in the catalogue; what was led by a node that is not there goes to one that is."""
+        """Open everything in the catalogue; partitions of a node that does not exist get an existing leader."""
         ids = self.node_ids
         entries = {}
         for name, entry in self._catalogue.topics.items():

@@ -1,6 +1,6 @@
-"""OffsetCommit and OffsetFetch v0: the offsets that members of the old kind keep in ZooKeeper.
+"""OffsetCommit and OffsetFetch v0: the offsets that members of ZooKeeper groups store in ZooKeeper.
 
-A commit is what stands in the node once it is answered; what cannot be read is told as an error, and not as nothing.
+A commit is in the znode before it is answered.  An unreadable offset is answered with an error, not as "no offset".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ResultCallback: TypeAlias = Callable[[dict[TopicPartition, C]], None]
 
 
 class Submit(Protocol):
-    """Ask ZooKeeper; ``done`` is called on the broker's thread."""
+    """Send requests to ZooKeeper; ``done`` is called on the broker's thread."""
 
     def __call__(self, requests: Sequence[Request], done: Callable[[list[Result]], None], /) -> None: ...
 
@@ -67,7 +67,7 @@ class ZooKeeperOffsetStore:
                     codes[wanted[at][0]] = _error_code(result)
                 again = [SetData(wanted[at][1], wanted[at][2]) for at in created_by_others]
                 if again:
-                    # Somebody made the node meanwhile: what stands in it is theirs, and not yet what we say is stored.
+                    # Another client created the node meanwhile: it contains that client's offset, not ours.
                     self._submit(again, lambda results: was_set_again(created_by_others, results))
                 else:
                     answer(codes)
@@ -108,7 +108,7 @@ class ZooKeeperOffsetStore:
     def _call_once_or_timeout(
         self, done: Callable[[dict[TopicPartition, C]], None], on_timeout: dict[TopicPartition, C]
     ) -> ResultCallback[C]:
-        """``done`` is called once: with the answer, or when ZooKeeper has had its time."""
+        """Call ``done`` once: with the answer, or after the timeout."""
         answered: list[bool] = []
 
         def answer(values: dict[TopicPartition, C]) -> None:
@@ -126,7 +126,7 @@ def _error_code(result: Result) -> int:
 
 
 def _read_offset(node: ZnodeData | StoreError) -> ZooKeeperOffset:
-    """What cannot be read now is not the same as nothing: a member that takes it so begins anew somewhere else."""
+    """An unreadable offset differs from no offset: a member that confuses them begins at another offset."""
     if isinstance(node, NoNode):
         return None
     try:

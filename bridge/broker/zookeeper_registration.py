@@ -1,11 +1,11 @@
-"""The broker in ZooKeeper: registered for members of the old kind, with its topics.
+"""The broker in ZooKeeper: registered for members of ZooKeeper groups, with its topics.
 
-    session new  --> /brokers/ids/N of every node (ephemeral)
-    topics moved --> what there is against what there should be --> create, set, delete
-    v0           --> /consumers/G/offsets/T/P (``zookeeper_offsets``)
+    session new    --> /brokers/ids/N of every node (ephemeral)
+    topics changed --> compare the existing znodes with the needed ones --> create, set, delete
+    v0             --> /consumers/G/offsets/T/P (``zookeeper_offsets``)
 
-Answers come on ZooKeeper's thread and are taken to the broker's; the broker never waits for ZooKeeper.  What a broken
-connection left undone is done when the connection is back.  Topics that others have written there are left alone.
+Answers arrive on ZooKeeper's thread and are passed to the broker's; the broker never waits for ZooKeeper.  Work that a
+broken connection left undone is done after the reconnect.  Topics of other programs are not changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SESSION_TIMEOUT_MS = 6_000
 CONNECT_TIMEOUT_MS = 10_000
 CLOSE_TIMEOUT_MS = 3_000
 BROKER_ID_RETRY_MS = 500
-"""How long until an id that is still taken is tried again."""
+"""The delay before an id that is still taken is tried again."""
 
 _PARENTS = (paths.CONSUMERS, paths.BROKER_IDS, paths.BROKER_TOPICS)
 
@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperRegistration:
-    """``run_on_broker_thread`` runs something on the broker's thread.  Everything but ``open`` and ``close`` is called
-    there.
+    """``run_on_broker_thread`` runs something on the broker's thread.  All methods but ``open`` and ``close`` are
+    called there.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class ZooKeeperRegistration:
         self.offsets = ZooKeeperOffsetStore(self._submit, cluster.scheduler)
         self._written: dict[str, bytes] = {}
         self._created_paths: set[str] = set()
-        """The paths that ZooKeeper has had; they stay when the session ends."""
+        """The paths that were written to ZooKeeper; they stay when the session ends."""
         self._is_writing = False
         self._needs_rewrite = False
         self._is_closed = False
         self._missing: dict[int, StoreError | None] = {}
-        """Our ids that are not registered, and what was in the way."""
+        """Our ids that are not registered, and the reason."""
         self._registered = threading.Event()
         self._timer: ScheduledCall | None = None
 
     def open(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
         """Register every node, and write the topics; called by the program's thread.
 
-        ``ZkTimeoutException`` and the like when there is no session; ``PreconditionFailed``: an id is taken.
+        ``ZkTimeoutException`` and similar errors if there is no session; ``PreconditionFailed``: an id is taken.
         """
         self._store.listen(self._on_store_event)
         self._store.start(timeout_ms)
@@ -115,7 +115,7 @@ class ZooKeeperRegistration:
         self._register()
 
     def _register(self) -> None:
-        """Those of our ids that are not there yet, then the topics."""
+        """Register the ids that are not registered yet, then write the topics."""
         wall_ms = self._cluster.scheduler.now_ms()
         release = self._cluster.release.version
         wanted = sorted(self._missing)
@@ -143,7 +143,7 @@ class ZooKeeperRegistration:
         self._submit([*above, *creations], done)
 
     def _on_registered(self, there: list[int], nodes: Result) -> None:
-        """An id that is there may be ours: the answer to its creation was lost with the connection."""
+        """An existing id may be ours: the answer to its creation may have been lost with the connection."""
         assert isinstance(nodes, list), "GetMany gives a list"
         for node_id, node in zip(there, nodes, strict=True):
             if isinstance(node, ZnodeData) and node.stat.ephemeral_owner == self._store.session_id:
@@ -167,7 +167,7 @@ class ZooKeeperRegistration:
     # --- topics -------------------------------------------------------------------------------------------------
 
     def write_topics(self) -> None:
-        """What there should be is compared with what was written last; one round after the other."""
+        """Compare the needed topics with those that were written last; one round after the other."""
         self._needs_rewrite = True
         if self._is_writing or self._is_closed:
             return
@@ -193,7 +193,7 @@ class ZooKeeperRegistration:
         self._submit([GetMany(tuple(changed))], found)
 
     def is_topic_registered(self, topic: str) -> bool:
-        """Whether ZooKeeper has had the topic."""
+        """Whether the topic was written to ZooKeeper."""
         return paths.topic(topic) in self._created_paths
 
     def _on_topics_written(self, wanted: dict[str, bytes], requests: list[Request], results: list[Result]) -> None:
@@ -204,7 +204,7 @@ class ZooKeeperRegistration:
             if isinstance(result, StoreError) and not (isinstance(request, Delete) and isinstance(result, NoNode))
         ]
         if failed:
-            # Looked at again with the next change, or the next connection.
+            # Compared again at the next change, or the next connection.
             _log.warning("topics-not-written error=%s", failed[0])
             return
         self._written = wanted

@@ -1,4 +1,4 @@
-"""For tests of whoever uses the bridge: a broker in the process, what was done to it, and a judge of Spark's reads."""
+"""For tests of programs that use the bridge: an embedded broker, a recorder of its history, and a checker for Spark."""
 
 from bridge.broker.server_settings import TlsFiles
 from bridge.testing.embedded_broker import EmbeddedBroker

@@ -1,9 +1,9 @@
-"""``CoordinatorConsumerConnector`` as a process of its own that writes down what it does, for ``testing.checker``.
+"""``CoordinatorConsumerConnector`` as a process that writes an event log for ``testing.checker``.
 
     python -m bridge.testing.connector_program FILE.properties --topic clicks [--name ours]
 
-The twin of ``zkconsumer.testing.coordinator_member_program``, with its words, settings, input and exit codes.  What is
-committed is what was processed; partitions are taken up and given back where the rebalance listener is told so.
+It corresponds to ``zkconsumer.testing.coordinator_member_program``, with the same events, settings, input and exit
+codes.  It commits what it has processed, and logs assigned and revoked partitions in the rebalance listener.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from zkconsumer.testing.coordinator_member_program import (
 from zkconsumer.types import Hooks, TopicPartition
 
 CONSUMER_CONFIG_KEYS = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")
-"""What the old configuration says."""
+"""The settings of the configuration."""
 
 STREAMS = 1
 POLL_RECORDS = 100
 
 
 class CoordinatorConnectorClient:
-    """The connector, with the surface of a client library."""
+    """The connector, with the interface of a client library."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         strategy = settings.get("partition.assignment.strategy", "range")
@@ -75,7 +75,7 @@ class CoordinatorConnectorClient:
     def poll(self) -> Iterable[RecordPosition]:
         assert self._stream is not None, "subscribed before it polls"
         with suppress(ConsumerTimeoutException):
-            # Of a stream that never runs dry only some, or nobody would look whether to stop.
+            # A limited number from a stream that never ends, so that the stop signal is checked.
             for message in islice(self._stream, POLL_RECORDS):
                 yield message.topic, message.partition, message.offset
 
@@ -88,7 +88,7 @@ class CoordinatorConnectorClient:
 
 
 class _EventLogListener:
-    """Writes down what is taken up and given back."""
+    """Logs assigned and revoked partitions."""
 
     def __init__(self, diary: CoordinatorMemberEventLog) -> None:
         self._diary = diary
@@ -103,7 +103,7 @@ class _EventLogListener:
 
 
 class _PartitionsLostHooks(Hooks):
-    """Writes down what was lost: nobody was asked before."""
+    """Logs lost partitions, for which no revocation was called before."""
 
     def __init__(self, library: CoordinatorConnectorClient) -> None:
         self._library = library
@@ -114,7 +114,7 @@ class _PartitionsLostHooks(Hooks):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until told to stop."""
+    """Run until stopped."""
     return run_program({"ours": CoordinatorConnectorClient}, arguments)
 
 

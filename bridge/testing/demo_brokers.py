@@ -1,6 +1,6 @@
-"""The brokers of ``zkconsumer demo`` where the bridge is installed: two nodes of the embedded broker.
+"""The brokers of ``zkconsumer demo`` if the bridge is installed: two nodes of the embedded broker.
 
-Named by the entry point ``zkconsumer.demo_brokers``; what is asked of it is ``zkconsumer.cli.demo.DemoCluster``.
+Named by the entry point ``zkconsumer.demo_brokers``; implements ``zkconsumer.cli.demo.DemoCluster``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zkconsumer.zk.store import ZkStore
 
 
 class DemoBrokers:
-    """Started when it is made; registered in the ZooKeeper whose sessions ``zk_store`` makes."""
+    """Started when it is created; registered in the ZooKeeper of the sessions that ``zk_store`` makes."""
 
     description = "A ZooKeeper in memory, and two nodes of the embedded broker on this machine."
 
@@ -20,7 +20,7 @@ class DemoBrokers:
         self._broker = EmbeddedBroker(nodes=2, zookeeper=zookeeper, zk_store=zk_store).start()
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """It is in ZooKeeper soon after."""
+        """Create a topic; it is in ZooKeeper soon after."""
         self._broker.create_topic(topic, partitions)
 
     def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
@@ -28,5 +28,5 @@ class DemoBrokers:
         self._broker.append(topic, partition, values)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the broker."""
         self._broker.stop()

@@ -1,4 +1,4 @@
-"""A broker inside the test: it is there when ``start`` has returned, and gone when ``stop`` has.
+"""A broker inside the test process: it runs from the return of ``start`` to the return of ``stop``.
 
 with EmbeddedBroker(nodes=3) as broker:
     broker.create_topic("clicks", partitions=4)
@@ -32,16 +32,16 @@ from zkconsumer.zk.store import ZkStore
 T = TypeVar("T")
 
 TEST_PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
-"""What a test wants: groups come together at once, and members may be declared dead soon."""
+"""Settings for tests: groups rebalance at once, and members may expire soon."""
 
 
 class EmbeddedBroker:
     """One process's broker of one or several nodes, in memory unless ``data`` names a directory.
 
-    ``release``: which Kafka it behaves as (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any that
-    is free.  ``properties``: Kafka's keys of ``server.properties``; those of ``TEST_PROPERTIES`` hold unless they are
-    given. ``zookeeper``: where to register; ``zk_store`` makes the session there (a test's world has its own).
-    ``authorizer``: who may do what.  ``start`` raises as ``BrokerServer.start`` does.
+    ``release``: the Kafka release to emulate (``--emulate``).  ``listeners``: ``PROTOCOL://HOST:PORT``; port 0 is any
+    free port.  ``properties``: Kafka's keys of ``server.properties``; the defaults are ``TEST_PROPERTIES``.
+    ``zookeeper``: where to register; ``zk_store`` makes the session there (a fake environment has its own).
+    ``authorizer``: the permissions.  ``start`` raises as ``BrokerServer.start`` does.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class EmbeddedBroker:
         )
 
     def start(self) -> Self:
-        """Listen, and answer."""
+        """Listen, and serve requests."""
         self._server.start()
         return self
 
     def stop(self) -> None:
-        """Let go of everything; a second call does nothing."""
+        """Release everything; a second call does nothing."""
         self._server.stop()
 
     def __enter__(self) -> Self:
@@ -96,21 +96,21 @@ class EmbeddedBroker:
         self.stop()
 
     def addresses(self, listener: str | None = None) -> list[BrokerAddress]:
-        """Where the nodes are, by the first listener unless another is named."""
+        """The addresses of the nodes at a listener, by default the first one."""
         return self._server.addresses(listener)
 
     @property
     def bootstrap(self) -> str:
-        """The nodes as ``bootstrap.servers`` has them."""
+        """The nodes in the form of ``bootstrap.servers``."""
         return bootstrap_servers(self.addresses())
 
     def run_on_broker_thread(self, action: Callable[[BrokerCluster], T]) -> T:
-        """Run something on the broker's thread, for what has no method here."""
+        """Run something on the broker's thread, for operations without a method here."""
         return self._server.call(action)
 
     def on_group_response(self, on_group_answer: Callable[[ApiRequest, Any, Any], None]) -> None:
-        """From now on this is told of each answer of a group coordinator before it goes out, on the broker's thread:
-        the call, what it asked, and the answer (``HistoryRecorder.kafka_callback`` makes one).
+        """From now on call this on the broker's thread before each response of a group coordinator is sent, with
+        the call, its body, and the response (``HistoryRecorder.kafka_callback`` makes one).
         """
 
         def listen(cluster: BrokerCluster) -> None:
@@ -119,7 +119,7 @@ class EmbeddedBroker:
         self.run_on_broker_thread(listen)
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Make a topic.  ``UsageError``: there is one of this name, or none such can be, or no such settings."""
+        """Create a topic.  ``UsageError``: it exists, or its name or a setting is invalid."""
         if not is_valid_topic_name(topic):
             raise UsageError(f"{topic!r}: a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")
         if not 1 <= partitions <= PARTITIONS_MAX:
@@ -135,7 +135,7 @@ class EmbeddedBroker:
         self.run_on_broker_thread(create)
 
     def delete_topic(self, topic: str) -> None:
-        """Remove a topic with its records.  ``UsageError``: there is none of this name."""
+        """Delete a topic with its records.  ``UsageError``: it does not exist."""
 
         def delete(cluster: BrokerCluster) -> None:
             found = cluster.topics.get(topic)
@@ -146,22 +146,22 @@ class EmbeddedBroker:
         self.run_on_broker_thread(delete)
 
     def append(self, topic: str, partition: int, values: Iterable[bytes]) -> int:
-        """Store records without keys; gives the end of the log.  Readers that wait are woken.
+        """Store records without keys; returns the end of the log.  Waiting readers are woken.
 
-        ``UsageError``: there is no such partition, a value is not ``bytes``, or the topic is compacted: there a broker
-        takes no record without a key.
+        ``UsageError``: the partition does not exist, a value is not ``bytes``, or the topic is compacted: such a topic
+        needs records with keys.
         """
         values = list(values)
         for value in values:
             if not isinstance(value, bytes):
-                raise UsageError(f"{value!r} is no record: append takes a list of bytes, such as [b'a', b'b']")
+                raise UsageError(f"{value!r} is not a record: append takes a list of bytes, such as [b'a', b'b']")
 
         def append(cluster: BrokerCluster) -> int:
             found = _partition(cluster, topic, partition)
             if found.log.settings.validation_rules.is_compacted and values:
                 raise UsageError(
                     f"topic {topic} is compacted, and every record of it needs a key (INVALID_RECORD): send it with a "
-                    "producer, or leave cleanup.policy out"
+                    "producer, or remove cleanup.policy"
                 )
             now_ms = cluster.scheduler.now_ms()
             records = [Record(at, now_ms, 0, None, value) for at, value in enumerate(values)]
@@ -178,15 +178,15 @@ class EmbeddedBroker:
         return self.run_on_broker_thread(lambda cluster: _partition(cluster, topic, partition).log.end)
 
     def records(self, topic: str, partition: int) -> list[Record]:
-        """Everything that is stored."""
+        """All stored records."""
         return self.run_on_broker_thread(lambda cluster: list(_partition(cluster, topic, partition).log.records()))
 
     def offsets_partition(self, group: str) -> int:
-        """The partition of ``__consumer_offsets`` that a group lives in."""
+        """The partition of ``__consumer_offsets`` of a group."""
         return self.run_on_broker_thread(lambda cluster: partition_for(group, cluster.offsets_topic_partitions))
 
     def coordinator(self, group: str) -> int | None:
-        """The node that coordinates a group; None: nobody does, or no group was ever asked for."""
+        """The node that coordinates a group; None: there is none, or no client has asked for a coordinator yet."""
 
         def look(cluster: BrokerCluster) -> int | None:
             led = cluster.topics.partition(OFFSETS_TOPIC, partition_for(group, cluster.offsets_topic_partitions))
@@ -195,16 +195,17 @@ class EmbeddedBroker:
         return self.run_on_broker_thread(look)
 
     def move_coordinator(self, partition: int | str, node: int | None, *, loading_ms: int = 0) -> None:
-        """Another node leads a partition of ``__consumer_offsets``, or that of a group; None: nobody leads it.
+        """Make another node the leader of a partition of ``__consumer_offsets``, or of that of a group; None: no
+        leader.
 
-        The old coordinator answers 16, the new one 14 for ``loading_ms``; while nobody leads, FindCoordinator answers
-        15.  ``UsageError``: there is no such partition or node.
+        The old coordinator answers 16, the new one 14 for ``loading_ms``; without a leader, FindCoordinator answers
+        15.  ``UsageError``: the partition or the node does not exist.
         """
         number = self.offsets_partition(partition) if isinstance(partition, str) else partition
         self.run_on_broker_thread(lambda cluster: cluster.move_coordinator(number, node, loading_ms))
 
     def move_leader(self, topic: str, partition: int, node: int) -> None:
-        """Another node leads a partition of a topic.  ``UsageError``: there is no such partition or node."""
+        """Make another node the leader of a partition.  ``UsageError``: the partition or the node does not exist."""
         self.run_on_broker_thread(lambda cluster: cluster.move_leader(topic, partition, node))
 
 

@@ -1,11 +1,12 @@
-"""A group, its members' partitions and its logs, in memory: the other side of a stream's reader, without servers.
+"""A group, its members' partitions and its logs, in memory: for a stream reader without servers.
 
-    FakeGroup        offsets, owners and records of claims; a test shares the partitions out with ``assign``
-    FakeMembership   one query's ``GroupMembership`` of it; as ``bridge.spark.membership`` answers, without waiting
-    FakeScalaMember         an original member: reads what it owns from where the group stands, and commits
-    FakeLogReader         the logs; a record is its offset
+    FakeSparkGroup     offsets, owners and records of claims; a test assigns the partitions with ``assign``
+    FakeMembership     one query's ``GroupMembership`` of it; answers like ``bridge.spark.membership``, without waiting
+    FakeScalaMember    a Scala consumer: reads what it owns from the group's offsets, and commits
+    FakeLogReader      the logs; a record is its offset
 
-Claims are judged by the real judge.  ``tests/conformance/test_membership_conformance.py`` holds it to the real keeper.
+Claims are decided by the real code.  ``tests/conformance/test_membership_conformance.py`` compares it with the real
+membership process.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ NOT_OWNED_MESSAGE = "this query does not hold the partition"
 
 @dataclass
 class FakeSparkGroup:
-    """The group as it stands in its store.
+    """The group's state in its store.
 
-    ``topics``: topic -> partitions.  ``owners``: who owns a partition, under which epoch.  ``wanted``: whom it falls
-    to.  ``history``: every offset that was written, in order.
+    ``topics``: topic -> partitions.  ``owners``: the owner of each partition, and its epoch.  ``wanted``: the assigned
+    member.  ``history``: every offset that was written, in order.
     """
 
     topics: dict[str, int]
@@ -66,12 +67,12 @@ class FakeSparkGroup:
         return [TopicPartition(topic, n) for topic, count in sorted(self.topics.items()) for n in range(count)]
 
     def assign(self, wanted: Mapping[TopicPartition, str]) -> None:
-        """Who is to have what; members give back what they may, and take what is free."""
+        """Assign the partitions; members release what they may, and acquire what is free."""
         self.assignment.update(wanted)
         self.rebalance()
 
     def rebalance(self) -> None:
-        """Everybody gives back and takes, as far as that goes now."""
+        """Every member releases and acquires, as far as possible now."""
         for member in list(self.members.values()):
             member.release_revoked()
         for tp, name in self.assignment.items():
@@ -80,21 +81,21 @@ class FakeSparkGroup:
                 self.members[name].on_assigned(tp)
 
     def remove_member(self, name: str) -> None:
-        """A member is dead and its session has expired; its partitions fall to nobody until they are shared out."""
+        """A member is dead and its session has expired; its partitions are unassigned until the next ``assign``."""
         self.members.pop(name, None)
         self.owners = {tp: owner for tp, owner in self.owners.items() if owner[0] != name}
 
     def release(self, tp: TopicPartition) -> None:
-        """The owner node of a partition goes."""
+        """Delete the owner node of a partition."""
         del self.owners[tp]
 
     def write(self, tp: TopicPartition, offset: int) -> None:
-        """The offset of a partition, whatever it was."""
+        """Set the offset of a partition, whatever it was."""
         self.offsets[tp] = offset
         self.history.append((tp, offset))
 
     def owned_by(self, name: str) -> dict[TopicPartition, int]:
-        """Partition -> epoch of what a member owns."""
+        """Partition -> epoch of the partitions that a member owns."""
         return {tp: epoch for tp, (owner, epoch) in self.owners.items() if owner == name}
 
 
@@ -115,15 +116,15 @@ class FakeMembership:
         group.members[name] = self
         group.rebalance()
 
-    # --- what the group does with its members -------------------------------------------------------------------
+    # --- called by the group ------------------------------------------------------------------------------------
 
     def on_assigned(self, tp: TopicPartition) -> None:
-        """The partition is ours from now on."""
+        """This query owns the partition from now on."""
         self._offset_at_start[tp] = self._group.offsets.get(tp, NO_OFFSET)
         self._rebalances += 1
 
     def release_revoked(self) -> None:
-        """What falls to others and is not lent; with ``claim`` and ``none`` also what is lent."""
+        """Release what is assigned to others and not leased; with ``claim`` and ``none`` also what is leased."""
         for tp in self._leaving():
             if tp not in self._leased or self._mode is not CommitMode.AFTER_BATCH:
                 self._leased.discard(tp)
@@ -135,7 +136,7 @@ class FakeMembership:
         return [tp for tp in self._group.owned_by(self._name) if wanted.get(tp) != self._name]
 
     def expire_session(self) -> None:
-        """The session expired: everything that was held is free, for whom it falls to now; nothing was written."""
+        """The session expired: its partitions are free for their assigned members; nothing was written."""
         for tp in self._group.owned_by(self._name):
             self._group.release(tp)
             self._rebalances += 1
@@ -225,7 +226,7 @@ class FakeMembership:
 
 
 class FakeScalaMember:
-    """An original member that commits whatever it has read at once; ``output`` is all of it."""
+    """A Scala consumer that commits at once whatever it has read; ``output`` has all of it."""
 
     def __init__(self, group: FakeSparkGroup, name: str) -> None:
         self._group = group
@@ -235,17 +236,17 @@ class FakeScalaMember:
         group.members[name] = self
 
     def on_assigned(self, tp: TopicPartition) -> None:
-        """It reads from where the group stands, or from the beginning."""
+        """It reads from the group's offset, or from the beginning."""
         self._positions[tp] = max(0, self._group.offsets.get(tp, 0))
 
     def release_revoked(self) -> None:
-        """At once."""
+        """Release at once."""
         for tp in self._group.owned_by(self._name):
             if self._group.assignment.get(tp) != self._name:
                 self._group.release(tp)
 
     def read(self, logs: FakeLogReader, most: int) -> None:
-        """So many records at most of each partition that it owns."""
+        """Read at most this many records of each partition that it owns."""
         for tp in self._group.owned_by(self._name):
             position = self._positions[tp]
             end = min(logs.ranges[tp].end, position + most)
@@ -257,8 +258,8 @@ class FakeScalaMember:
 
 @dataclass
 class FakeLogReader:
-    """Logs in memory; see ``bridge.spark.source.log_reader.LogReader``.  ``unknown``: those whose leaders do not
-    answer, and why; ``is_silent``: no broker answers.
+    """Logs in memory; see ``bridge.spark.source.log_reader.LogReader``.  ``unknown``: the partitions whose leaders do
+    not answer, and why; ``is_unreachable``: no broker answers.
     """
 
     ranges: dict[TopicPartition, LogBounds]
@@ -290,6 +291,6 @@ class FakeLogReader:
         pass
 
     def append(self, tp: TopicPartition, count: int) -> None:
-        """So many records more."""
+        """Append this many records."""
         log = self.ranges[tp]
         self.ranges[tp] = LogBounds(log.first, log.end + count)

@@ -1,14 +1,14 @@
-"""What the fake ZooKeeper and the embedded broker accepted of one group, as lines for ``zkconsumer check``.
+"""Records the writes of one group that the fake ZooKeeper and the embedded broker accepted, for ``zkconsumer check``.
 
     recorder = HistoryRecorder("g1")
     zookeeper.on_changes = recorder.zookeeper_callback(zookeeper)       # a FakeZooKeeper
-    broker.listen(recorder.kafka_callback(lambda call, body: call.client_id))   # an EmbeddedBroker
+    broker.on_group_response(recorder.kafka_callback(lambda call, body: call.client_id))   # an EmbeddedBroker
     recorder.member("tool", "migrator", store.session_id)
     ...
-    verdict = judge(recorder.events)
+    verdict = check_history(recorder.events)
 
-One line each, in the order in which the stores did it; times grow with every line, so that no two are of one moment.
-ZooKeeper knows sessions and not members, so whose a session is must be said here.
+One line for each write, in the order in which the stores executed them; every line has a later time than the one
+before.  ZooKeeper has sessions and no members, so ``member`` and ``session`` must name the owner of a session.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from zkconsumer.testing.znode_tree import ZnodeChange
 
 ClientNameOf: TypeAlias = "Callable[[ApiRequest, Any], str | None]"
-"""The name of who asks a group coordinator; None: nobody whom the history knows."""
+"""The name of the client of a group coordinator; None: it is not in the history."""
 
 FIRST_MS = 1_400_000_000_000
 
 
 class HistoryRecorder:
-    """The lines of one group.  ``events`` may be judged at any time; ``save`` writes them to a file."""
+    """The lines of one group.  ``events`` may be checked at any time; ``save`` writes them to a file."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -57,16 +57,16 @@ class HistoryRecorder:
         self._sessions: dict[int, str] = {}
         self._migrators: set[str] = set()
         self._placeholder_id: str | None = None
-        """The member id of the tool's seat, as long as it is in the group."""
+        """The member id of the placeholder member while it is in the group."""
         place = re.escape(paths.group_root(group))
         self._node = re.compile(rf"{place}/(owners|offsets)/([^/]+)/([0-9]+)(/fenced)?")
 
     def add(self, event: type[HistoryEvent], *fields: Any, **more: Any) -> None:
-        """One line, later than all before it."""
+        """Add a line, later than all before it."""
         self.events.append(event(FIRST_MS + len(self.events), *fields, **more))
 
     def member(self, name: str, kind: HistoryMemberKind, session_id: int | None = None) -> None:
-        """From now on there is this member; what the session writes is written by it."""
+        """Add a member; writes of the session are its writes."""
         self.add(MemberDeclared, name, kind)
         if kind == "migrator":
             self._migrators.add(name)
@@ -74,11 +74,11 @@ class HistoryRecorder:
             self._sessions[session_id] = name
 
     def session(self, session_id: int, name: str) -> None:
-        """A further session of a member."""
+        """Add a session of a member."""
         self._sessions[session_id] = name
 
     def placeholder_expired(self) -> None:
-        """The coordinator has forgotten the tool's seat, as it does when the session was over: no answer tells that."""
+        """The coordinator has removed the placeholder member after its session timeout; no response shows that."""
         if self._placeholder_id is not None:
             self._members_left([self._placeholder_id])
 
@@ -121,7 +121,7 @@ class HistoryRecorder:
     # --- Kafka --------------------------------------------------------------------------------------------------
 
     def kafka_callback(self, whose: ClientNameOf) -> Callable[[ApiRequest, Any, Any], None]:
-        """For ``EmbeddedBroker.listen``."""
+        """For ``EmbeddedBroker.on_group_response``."""
 
         def answered(call: ApiRequest, body: Any, answer: Any) -> None:
             by = whose(call, body)

@@ -1,12 +1,12 @@
-"""Spark's micro-batch engine without Spark: it drives a stream's reader in the order in which Spark 4.2 and 4.3 do.
+"""Spark's micro-batch engine without Spark: calls a stream's reader in the order in which Spark 4.2 and 4.3 do.
 
-    a trigger     latestOffset, reportLatestOffset; when something is new: offset log, commit(what was before),
+    a trigger     latestOffset, reportLatestOffset; if there is anything new: offset log, commit(the previous batch),
                   partitions, read, sink, commit log
     a restart     the last batch of the offset log is not in the commit log: partitions of it first, before any
-                  latestOffset; its start is what the batch before ended with, or initialOffset, asked again
+                  latestOffset; its start is the end of the previous batch, or initialOffset, asked again
 
-Every offset goes through JSON, as between the JVM and Python.  ``trigger`` is a generator that stops at the points of
-``CRASH_POINTS``: whoever drives it may do there what others do meanwhile, or leave it, which is a crash.
+Every offset is converted to JSON and back, as between the JVM and Python.  ``trigger`` is a generator that stops at
+the points of ``CRASH_POINTS``: there the test may run other members, or drop the generator, which is a crash.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ AFTER_COMMIT_LOG = "after_commitlog"
 CRASH_POINTS = (PLANNED, AFTER_WAL, AFTER_CLAIM, AFTER_SINK, AFTER_COMMIT_LOG)
 
 BATCHES_MAX = 10_000
-"""A run to the end that makes more batches than this would never end."""
+"""The maximum number of batches of a run to the end, which otherwise might never end."""
 
 OutputRow = tuple[TopicPartition, int]
 
 
 @dataclass
 class FakeSparkCheckpoint:
-    """What survives a crash: Spark's two logs, and a sink that takes a batch once, as the file sink does."""
+    """What survives a crash: Spark's two logs, and a sink that accepts a batch once, like the file sink."""
 
     offsets: list[str] = field(default_factory=list)
     commits: int = 0
@@ -43,7 +43,7 @@ class FakeSparkCheckpoint:
 
     @property
     def rows(self) -> list[OutputRow]:
-        """Everything that reached the sink."""
+        """All rows in the sink."""
         return [row for _, rows in sorted(self.sink.items()) for row in rows]
 
 
@@ -58,7 +58,7 @@ class MicroBatchEngine:
         available_now: bool = False,
         read: Callable[[RangePartition], Iterable[int]] | None = None,
     ) -> None:
-        """``read``: gives the offsets that a task reads; without it a task reads all offsets of its range."""
+        """``read``: returns the offsets that a task reads; without it a task reads all offsets of its range."""
         self._read = read or (lambda task: range(task.wanted.first, task.wanted.end))
         self.reader = make_reader()
         self._checkpoint = checkpoint
@@ -74,7 +74,7 @@ class MicroBatchEngine:
         return self._checkpoint.offsets[done - 1] if done else json.dumps(self.reader.initialOffset())
 
     def trigger(self) -> Iterator[str]:
-        """One trigger, up to the next of ``CRASH_POINTS``; it gives nothing when nothing is new."""
+        """Run one trigger, up to the next of ``CRASH_POINTS``; yields nothing if there is nothing new."""
         checkpoint = self._checkpoint
         batch = checkpoint.commits
         if len(checkpoint.offsets) == batch:
@@ -97,7 +97,7 @@ class MicroBatchEngine:
         yield AFTER_COMMIT_LOG
 
     def run(self) -> int:
-        """Triggers until one finds nothing new; how many batches that were."""
+        """Run triggers until one finds nothing new; returns the number of batches."""
         for batches in range(BATCHES_MAX):
             if not list(self.trigger()):
                 return batches

@@ -1,9 +1,9 @@
-"""``MigratingConsumerConnector`` as a process of its own that writes down what it does, for ``testing.checker``.
+"""``MigratingConsumerConnector`` as a process that writes an event log for ``testing.checker``.
 
     python -m bridge.testing.migrating_program FILE.properties --topic clicks:1 [--name ours]
 
-``zkconsumer.testing.member_program`` with another connector, and all its words; settings of the coordinator's group
-stand in the same file.  Claims are not written down: which world gives the share changes while the group moves.
+Like ``zkconsumer.testing.member_program`` with another connector, and all its events; settings of the coordinator
+group are in the same file.  Claims are not logged: the store that assigns partitions changes during the migration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def migrating(settings: ProgramSettings, _: MemberEventLog) -> ConsumerConnector[Any]:
-    """A member of both worlds."""
+    """A migrating member."""
     group = {key: value for key, value in settings.items() if key in GROUP_SETTINGS and key not in SCALA_CONSUMER_KEYS}
     old = {key: value for key, value in settings.items() if key not in group}
     return MigratingConsumerConnector(ConsumerConfig.from_properties(old), group)

@@ -1,18 +1,20 @@
-"""Judges one Spark query and the other members of its group: did each record arrive, and where did one arrive twice?
+"""Checks one Spark query and the other members of its group: did each record arrive, and did any arrive twice?
 
-Pure: what was seen goes in as values, and what is wrong with it comes out.
+Pure: observations in, findings out.
 
-    judgement = judge(Feed(mode=CommitMode.CLAIM, log={tp: range(0, 500)}, sunk=[...], read=[...], ...))
-    assert judgement.is_right, judgement.text
+    verdict = check_query_history(QueryHistory(mode=CommitMode.CLAIM, log={tp: range(0, 500)}, sunk=[...], read=[...],
+    ...))
+    assert verdict.is_valid, verdict.text
 
 The promises are those of ``migration_docs/explanation/spark-guarantees.md``:
 
-1. the sink and the other members together have exactly what the log holds (``lost``, ``not_in_log``, ``other_value``);
+1. the sink and the other members together have exactly the records of the log (``lost``, ``not_in_log``,
+   ``other_value``);
 2. the sink has no record twice (``twice_in_sink``);
-3. a record that is in the sink *and* was handed out by a member: with ``claim`` none (``claim_overlap``); otherwise, in
+3. records in the sink that a member also delivered: with ``claim`` none (``claim_overlap``); otherwise, in
    one partition, of no more batches than there were crashes (``overlap``);
 4. a stored offset of the group never goes back (``went_back``);
-5. at the end of a query that was run to its end, the group stands where the query's last batch ends (``group_end``).
+5. after a query that ran to its end, the group's offset is the end of the query's last batch (``group_end``).
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ RANGES_SHOWN_MAX = 4
 
 
 class SinkRow(NamedTuple):
-    """One row of the sink; ``batch``: the id that Spark gave to its micro-batch."""
+    """One row of the sink; ``batch``: the id of its micro-batch."""
 
     batch: int
     partition: TopicPartition
@@ -49,7 +51,7 @@ class SinkRow(NamedTuple):
 
 
 class MemberRead(NamedTuple):
-    """One record that another member of the group handed out."""
+    """One record that another member of the group delivered."""
 
     member: str
     partition: TopicPartition
@@ -81,7 +83,7 @@ class QueryHistory:
 
 @dataclass(frozen=True, slots=True)
 class QueryFinding:
-    """One promise that was not kept in one partition."""
+    """One broken promise in one partition."""
 
     code: str
     partition: TopicPartition

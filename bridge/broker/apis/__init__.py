@@ -1,7 +1,7 @@
-"""What a node answers, one file a family of APIs.
+"""The request handlers of a node, one file for each family of APIs.
 
-Each handler is a function of the node and the call that gives the answer's body; Fetch, which may wait, and Produce,
-which may have no answer, reply themselves.
+Each handler is a function of the node and the call that returns the response body.  Fetch, which may wait, and Produce,
+which may have no response, reply themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _IMMEDIATE_HANDLERS: dict[int, Callable[[BrokerNode, ApiRequest], Any]] = {
 
 
 def api_handlers(node: BrokerNode) -> dict[int, ApiHandler]:
-    """API key → handler, of the APIs that no group is concerned with."""
+    """API key → handler, of the APIs that are not about groups."""
 
     def at_once(answer: Callable[[BrokerNode, ApiRequest], Any]) -> ApiHandler:
         return lambda call: call.reply(answer(node, call))

@@ -1,4 +1,4 @@
-"""DescribeConfigs: how topics and nodes are set, as much as Java's tools ask for."""
+"""DescribeConfigs: the settings of topics and nodes, as far as Java's tools request them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 
 
 def describe_configs(node: BrokerNode, call: ApiRequest) -> DescribeConfigsResponse:
-    """Each resource for itself, and once: else a short question has an endless answer."""
+    """Answer each resource separately, and only once: otherwise a short request has an unbounded response."""
     once = {
         (asked.resource_type, asked.resource_name, _key_set(asked.configuration_keys)): asked
         for asked in call.body.resources

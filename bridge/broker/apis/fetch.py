@@ -1,4 +1,4 @@
-"""Fetch: stored bytes, as they lie in the log; a reader that wants more than there is waits for it.
+"""Fetch: stored bytes, unchanged from the log; a reader at the end of the log waits for more.
 
 Fetch sessions (1.1, KIP-227) are kept as by Kafka's brokers: see ``zkconsumer.kafka.fetch_session_cache``.
 """
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from bridge.coordinator.api_request import ApiRequest
 
 MIN_ONE_MESSAGE_FROM = 3
-"""The version from which the first entry comes whole whatever its size (0.10.1, KIP-74)."""
+"""The version from which the first entry is returned whole whatever its size (0.10.1, KIP-74)."""
 
 FETCH_ZSTD_FROM = 10
-"""The version from which zstd may come back (2.1, KIP-110)."""
+"""The version from which zstd may be returned (2.1, KIP-110)."""
 
 TOPIC_IDS_FROM = 13
 
 FETCH_WAIT_MS_MAX = 300_000
-"""How long a fetch waits at most, whatever it asks for."""
+"""The maximum wait of a fetch, whatever it requests."""
 
 
 @dataclass(slots=True)
 class _FetchReadState:
-    """What is left of the request's limits."""
+    """The remaining limits of the request."""
 
     version: int
     magic_max: int
@@ -60,7 +60,7 @@ class _FetchReadState:
 
 
 def handle_fetch(node: BrokerNode, call: ApiRequest) -> None:
-    """Answer now, or when enough has come, or when the time is up."""
+    """Answer now, when enough bytes were appended, or when the wait time is over."""
     body = call.body
     context = node.fetch_sessions.new_context(body, call.version)
     if isinstance(context, ErrorCode):
@@ -87,7 +87,7 @@ def handle_fetch(node: BrokerNode, call: ApiRequest) -> None:
 
 
 def max_magic_of_fetch(version: int) -> int:
-    """The newest message format that a fetch of this version may be answered with."""
+    """The newest message format in a response of this version."""
     if version <= 1:
         return 0
     return 1 if version <= 3 else 2
@@ -149,7 +149,7 @@ def _fetch_partition(
 
 
 def _read_records(partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState) -> bytes:
-    """Old versions may be sent the head of an entry that does not fit, which tells the reader to ask for more."""
+    """Old versions may receive the beginning of an entry that does not fit, so that the reader requests more bytes."""
     bytes_max = max(0, min(reading.bytes_left, requested.partition_max_bytes))
     returns_whole_first_entry = reading.version >= MIN_ONE_MESSAGE_FROM
     stored = partition.log.read(

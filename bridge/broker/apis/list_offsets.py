@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins, ends, reaches a time, or parts from another."""
+"""ListOffsets and OffsetForLeaderEpoch: the start and end of a log, the offset at a time, and the end of an epoch."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _list_partition(
 def _find_offset(
     partition: BrokerPartition, time_ms: int, is_special_timestamp: bool, answer: ListOffsetsPartitionResponse
 ) -> None:
-    """``is_special_timestamp``: see ``Release``."""
+    """``is_special_timestamp``: see ``BrokerRelease``."""
     log = partition.log
     if time_ms == LATEST_TIME:
         answer.offset = log.end
@@ -100,7 +100,7 @@ def _find_offset(
 
 
 def offset_for_leader_epoch(node: BrokerNode, call: ApiRequest) -> OffsetForLeaderEpochResponse:
-    """Where the reign of an epoch ended."""
+    """The end offset of an epoch."""
     topics = []
     for topic in call.body.topics:
         rows = []

@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster: the nodes, the topics, who leads what."""
+"""Metadata and DescribeCluster: the nodes, the topics, and the leaders."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 ALL_TOPICS_IS_NULL_FROM = 1
 
 TOPIC_ID_LOOKUP_FROM = 12
-"""Topics have ids in versions 10 and 11 already, and cannot be asked for by them."""
+"""Topics have ids in versions 10 and 11 already, but cannot be requested by them."""
 
 _log = logging.getLogger(__name__)
 
 
 def handle_metadata(node: BrokerNode, call: ApiRequest) -> MetadataResponse:
-    """What a client must know to find its way; asking for a topic may make it."""
+    """The nodes, topics and leaders; a request that names a topic may create it."""
     cluster, body = node.cluster, call.body
     wants_all = not body.topics if call.version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
     if wants_all:
@@ -57,7 +57,8 @@ def handle_metadata(node: BrokerNode, call: ApiRequest) -> MetadataResponse:
             if node.is_authorized(call, AclOperation.DESCRIBE, topic.name)
         ]
     else:
-        # A topic that is named twice is told of once, as by real brokers: else a short question has an endless answer.
+        # A topic that is named twice is returned once, as by real brokers: otherwise a short request has an unbounded
+        # response.
         once = {(asked.name, asked.topic_id): asked for asked in body.topics}
         missing = _create_missing_topics(node, call, [asked.name for asked in once.values() if asked.name is not None])
         topics = [_requested_topic(node, call, asked, missing) for asked in once.values()]
@@ -73,7 +74,7 @@ def handle_metadata(node: BrokerNode, call: ApiRequest) -> MetadataResponse:
 
 
 def describe_cluster(node: BrokerNode, call: ApiRequest) -> DescribeClusterResponse:
-    """The nodes alone."""
+    """Only the nodes."""
     cluster = node.cluster
     return DescribeClusterResponse(
         endpoint_type=call.body.endpoint_type,
@@ -102,14 +103,14 @@ def _requested_topic(
     if asked.name in missing:
         return _error_topic(asked.name, missing[asked.name])
     topic = topics.get(asked.name)
-    assert topic is not None, "who is asked for and not there is missing"
+    assert topic is not None, "a requested topic that does not exist is in the missing ones"
     return _topic_metadata(topic)
 
 
 def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str]) -> dict[str, ErrorCode]:
-    """Those that are not there, with what is said of them.
+    """Create the missing topics; return the error for each.
 
-    As real brokers do: they are made, and whoever asked must ask again for their leaders.
+    As in real brokers: the topics are created, and the client must request Metadata again for their leaders.
     """
     cluster = node.cluster
     topic_store = cluster.topics
@@ -137,7 +138,7 @@ def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str])
 
 
 def _missing_topic_error(node: BrokerNode, call: ApiRequest, name: str) -> ErrorCode:
-    """What is said of a topic that is not there; one that is made now has no leader yet."""
+    """The error for a missing topic; one that is created now has no leader yet."""
     if not is_valid_topic_name(name):
         return INVALID_TOPIC_EXCEPTION
     if not (call.body.allow_auto_topic_creation and node.cluster.config.auto_create_topics_enable):

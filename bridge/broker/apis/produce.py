@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: what producers ask."""
+"""Produce and InitProducerId: the requests of producers."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 def handle_produce(node: BrokerNode, call: ApiRequest) -> None:
-    """Store, then answer.  Without acks there is no answer; an error ends the connection then, as in Kafka.
+    """Store, then answer.  With acks=0 there is no response; an error then ends the connection, as in Kafka.
 
-    Releases that look at the batches while they read the request end the connection on what is not one batch.
+    Releases that check the batches while they read the request end the connection if it is not one batch.
     """
     if node.cluster.release.disconnects_on_invalid_batches and call.version >= BATCHES_ONLY_FROM:
         sent = [partition.records or b"" for topic in call.body.topic_data for partition in topic.partition_data]
@@ -109,7 +109,7 @@ def _error_partition(sent: ProducePartition, error: ErrorCode, words: str | None
 
 
 def init_producer_id(node: BrokerNode, call: ApiRequest) -> InitProducerIdResponse:
-    """A number for a producer that is idempotent and no more."""
+    """A producer id for an idempotent producer without transactions."""
     if call.body.transactional_id is not None:
         return InitProducerIdResponse(error_code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
     try:

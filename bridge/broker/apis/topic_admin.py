@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics; every node does it, since all share the topics."""
+"""CreateTopics and DeleteTopics; every node handles them, since all nodes share the topics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from bridge.coordinator.api_request import ApiRequest
 
 BROKER_DEFAULTS_FROM = 4
-"""The version from which both numbers may be left to the broker (2.4, KIP-464)."""
+"""The version from which both numbers may be the broker's defaults (2.4, KIP-464)."""
 
 DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 """``config_source``: set for the topic, and Kafka's default."""
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class _TopicRequestError(Exception):
-    """Why a topic is not made or deleted."""
+    """Why a topic cannot be created or deleted."""
 
     def __init__(self, code: ErrorCode, words: str) -> None:
         super().__init__(words)
@@ -70,7 +70,7 @@ class _TopicRequestError(Exception):
 
 
 def create_topics(node: BrokerNode, call: ApiRequest) -> CreateTopicsResponse:
-    """Each is looked at for itself; a name that comes twice is refused.  Those that can be are made together."""
+    """Check each topic separately and reject names that occur twice; create the valid ones together."""
     times = Counter(asked.name for asked in call.body.topics)
     rows: dict[str, CreatedTopic] = {}
     new: list[NewTopic] = []
@@ -109,10 +109,10 @@ def _create(cluster: BrokerCluster, new: list[NewTopic]) -> list[BrokerTopic]:
 def _validate_topic(
     node: BrokerNode, call: ApiRequest, asked: CreatableTopic, topics_before: int
 ) -> tuple[CreatedTopic, NewTopic]:
-    """The answer, and what is to be made; ``topics_before``: how many topics of the request come before this one."""
+    """The response and the topic to create; ``topics_before``: how many topics of the request come before this one."""
     cluster = node.cluster
     if not node.is_authorized(call, AclOperation.CREATE, asked.name):
-        raise _TopicRequestError(TOPIC_AUTHORIZATION_FAILED, "this user may not make it")
+        raise _TopicRequestError(TOPIC_AUTHORIZATION_FAILED, "this user may not create it")
     if not is_valid_topic_name(asked.name):
         raise _TopicRequestError(
             INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -"
@@ -189,7 +189,7 @@ def _manual_assignment(cluster: BrokerCluster, asked: CreatableTopic) -> list[tu
 
 
 def delete_topics(node: BrokerNode, call: ApiRequest) -> DeleteTopicsResponse:
-    """Each is looked at for itself; those that can be are deleted together."""
+    """Check each topic separately; delete the valid ones together."""
     if call.version >= TOPIC_STATES_FROM:
         asked = call.body.topics
     else:

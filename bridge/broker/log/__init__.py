@@ -1,8 +1,9 @@
-"""The log of one partition: Kafka's record sets as they came, numbered, in segment files or in memory.
+"""The log of one partition: Kafka's record sets with assigned offsets, in segment files or in memory.
 
-    Produce --bytes--> produced --numbered bytes--> PartitionLog --> Segment --> files, or memory
-                                                        |
-    Fetch <--slices of stored bytes---------------------'
+    Produce --bytes--> log_validator --bytes with offsets--> PartitionLog --> Segment --> files, or memory
+                                                                 |
+    Fetch <--slices of stored bytes------------------------------'
 
-``batches``, ``produced``, ``recovery``, ``producers`` and ``epochs`` decide and are pure; ``files`` does the IO.
+``batches``, ``log_validator``, ``recovery``, ``producer_state`` and ``leader_epochs`` decide and are pure;
+``segment_files`` does the IO.
 """

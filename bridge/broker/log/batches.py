@@ -1,7 +1,7 @@
-"""What the log must know of a stored entry: a message, a wrapper, or a batch.  Pure.
+"""The fields of a stored entry that the log needs: a message, a wrapper, or a batch.  Pure.
 
-The walk over entries, and their layout, are those of ``zkconsumer.wire.entries``; here are the checksum of a whole
-entry and the fields of its header that an index, a list of epochs and the state of producers are made from.
+``zkconsumer.wire.entries`` iterates over entries and defines their layout.  This module has the checksum of a whole
+entry and the header fields from which the index, the list of epochs and the state of producers are made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTROL = 0x20
 OFFSET = Struct(">q")
 LEADER_EPOCH = Struct(">i")
 LEADER_EPOCH_AT = 12
-"""The offset stands at the front of an entry, the epoch behind its size: no checksum covers them."""
+"""The positions of offset and epoch at the start of an entry: no checksum covers them."""
 
 _CRC = Struct(">I")
 _CRC_AT, _COVERED_AT = 12, 16
@@ -55,7 +55,7 @@ class StoredBatch(NamedTuple):
 
 
 def read_batch_header(data: bytes | memoryview, entry: LogEntry) -> StoredBatch:
-    """What stands in the header of an entry; its checksum is not looked at."""
+    """Read the header of an entry; its checksum is not verified."""
     at, end = entry.position, entry.end
     if entry.magic == 2:
         attributes, _, _, newest, producer, epoch, sequence, count = _HEADER_V2.unpack_from(data, at + _COVERED_AT_V2)

@@ -1,6 +1,6 @@
-"""Where each leader epoch of a partition began (0.11, KIP-101).  Pure.
+"""The first offset of each leader epoch of a partition (0.11, KIP-101).  Pure.
 
-Batches of format 2 carry the epoch of the leader that stored them, so this is a fold over the log.
+Batches of format 2 contain the epoch of the leader that stored them, so this state is computed from the log.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """An epoch, and the first offset that is not of it or an older one."""
+    """An epoch, and the first offset that belongs to a later one."""
 
     epoch: int
     end_offset: int
 
 
 class LeaderEpochs:
-    """Epochs and the offsets that they began with, both increasing."""
+    """Epochs and their first offsets, both increasing."""
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
@@ -33,9 +33,9 @@ class LeaderEpochs:
             self._starts.append(first_offset)
 
     def end_offset_for(self, epoch: int, leader_epoch: int, log_end: int) -> EpochEnd:
-        """Where the log parts from somebody who has read up to ``epoch``, as OffsetForLeaderEpoch answers it.
+        """The end offset for a reader that has read up to ``epoch``, as OffsetForLeaderEpoch answers it.
 
-        ``leader_epoch``: the current one, whose end is that of the log.  A newer one is not known here.
+        ``leader_epoch``: the current one, whose end is that of the log.  A newer one is unknown here.
         """
         if epoch == leader_epoch:
             return EpochEnd(epoch, log_end)

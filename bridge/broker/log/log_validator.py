@@ -1,17 +1,18 @@
-"""What a producer sent, checked and made ready for the log.  Pure.
+"""Checks the records of a producer and prepares them for the log.  Pure.
 
-    record set --check every entry--> numbered bytes, in the log's own format
+    record set --check every entry--> bytes with offsets, in the log's own format
 
-A batch of format 2, a message, and a wrapper of format 1 whose inner offsets count from 0 are numbered in place: their
-checksums do not cover the offset.  Everything else is written anew: a wrapper of format 0 (its inner offsets are
-absolute), and what came in an older format than the log's.
+A batch of format 2, a message, and a wrapper of format 1 whose inner offsets count from 0 get their offsets in place:
+their checksums do not cover the offset.  Everything else is written anew: a wrapper of format 0 (its inner offsets are
+absolute), and entries in an older format than the log's.
 
-What a producer says of offsets is not believed: those of 0.9 and before number every message 0, and are right to.
+The offsets in a producer's messages are ignored: producers of 0.9 and before correctly write 0 in every message.
 
-The size of an entry is checked before its checksum and before anything is decompressed, as Kafka does
-(``UnifiedLog.analyzeAndValidateRecords``).  What the compressed entries of one request come to is bounded by an
-``DecompressionBudget``: some kilobytes can stand for millions of messages, and the broker has one thread for all its
-clients. What goes beyond is answered 10: a Java producer then splits its batch and sends the halves (1.0, KIP-126).
+The size of an entry is checked before its checksum and before anything is decompressed, as in Kafka
+(``UnifiedLog.analyzeAndValidateRecords``).  A ``DecompressionBudget`` limits the decompressed entries of one request:
+a few kilobytes can expand to millions of messages, and the broker has one thread for all its
+clients.  A request beyond it is answered with 10: a Java producer then splits its batch and sends the halves (1.0,
+KIP-126).
 """
 
 from __future__ import annotations
@@ -57,31 +58,31 @@ from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.records_legacy import open_wrapper
 
 BATCHES_ONLY_FROM = 3
-"""The Produce version from which a record set is exactly one batch of format 2 (0.11)."""
+"""The Produce version from which a record set must be one batch of format 2 (0.11)."""
 
 PRODUCE_ZSTD_FROM = 7
 """The Produce version from which zstd may be sent (2.1, KIP-110)."""
 
 EXPANDED_BYTES_MAX = 64 * 1024 * 1024
-"""What the compressed entries of one request may expand to: 64 times the default of ``message.max.bytes``.  To
-decompress and check so much takes some tenths of a second."""
+"""Limit for the decompressed bytes of one request: 64 times the default of ``message.max.bytes``.  To
+decompress and check this takes some tenths of a second."""
 
 EXPANDED_ITEMS_MAX = 50_000
-"""Records, and headers of records, in the compressed entries of one request.  Each takes about ten microseconds; a
-producer of librdkafka sends at most 10,000 records in a batch unless ``batch.num.messages`` is set."""
+"""Limit for records, and headers of records, in the compressed entries of one request.  Each takes about ten
+microseconds; a producer of librdkafka sends at most 10,000 records in a batch unless ``batch.num.messages`` is set."""
 
 
 def new_produce_allowance() -> DecompressionBudget:
-    """What the compressed entries of one Produce request may come to."""
+    """The decompression budget of one Produce request."""
     return DecompressionBudget(EXPANDED_BYTES_MAX, EXPANDED_ITEMS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordValidationRules:
-    """What the log of a topic takes.
+    """The rules of a topic's log.
 
-    ``magic``: the format that is stored.  ``is_compacted``: every record needs a key.  ``knows_invalid_record``: the
-    release has error 87 (2.4, KIP-467); older ones call such a thing corrupt.
+    ``magic``: the stored format.  ``is_compacted``: every record needs a key.  ``knows_invalid_record``: the
+    release has error 87 (2.4, KIP-467); older ones return CORRUPT_MESSAGE for such a record.
     """
 
     magic: int
@@ -91,7 +92,7 @@ class RecordValidationRules:
 
     @property
     def invalid_record_error(self) -> ErrorCode:
-        """How the release calls what is sound and not allowed."""
+        """The release's error for a valid record that is not allowed."""
         return INVALID_RECORD if self.knows_invalid_record else CORRUPT_MESSAGE
 
 
@@ -105,8 +106,8 @@ class ProduceRejected:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedEntry:
-    """One entry as it came, and its records.  ``assigns_offsets_in_place``: only its header has to be written to number
-    it.
+    """One entry as received, and its records.  ``assigns_offsets_in_place``: only its header must be written to assign
+    offsets.
     """
 
     data: bytes
@@ -134,10 +135,10 @@ def validate_records(
     rules: RecordValidationRules,
     allowance: DecompressionBudget | None = None,
 ) -> ValidatedRecords | ProduceRejected:
-    """Look at everything before anything is stored: sizes, checksums, structure, counts, formats, keys.
+    """Check everything before anything is stored: sizes, checksums, structure, counts, formats, keys.
 
-    Before version 3 a message that is cut off at the end is passed over, and nothing at all may be sent.
-    ``allowance``: what is left for the request that this record set is part of; None: it is alone.
+    Before version 3 a message that is cut off at the end is ignored, and the record set may be empty.
+    ``allowance``: the remaining budget of the request with this record set; None: it is alone.
     """
     allowance = new_produce_allowance() if allowance is None else allowance
     entries = []
@@ -174,7 +175,7 @@ def validate_records(
 
 
 def is_one_batch(record_set: bytes | memoryview) -> bool:
-    """Whether it looks like exactly one batch of format 2; what is inside is not looked at."""
+    """Whether it looks like one batch of format 2; the content is not checked."""
     head = read_entry_header(record_set)
     if head is None or head.size_bytes != len(record_set) or len(record_set) <= MAGIC_POSITION:
         return False
@@ -185,9 +186,9 @@ _ALLOWED = f"{EXPANDED_ITEMS_MAX} records and headers in {EXPANDED_BYTES_MAX} by
 
 
 def _normalize_offsets(message_set: bytes, allowance: DecompressionBudget | None = None) -> bytes:
-    """The entries numbered from 0 on; what is no entry is left as it is, and the walk says what is wrong with it.
+    """The entries with offsets from 0 on; invalid bytes stay unchanged, and the iteration reports the error.
 
-    ``allowance``: what each entry is charged to; ``DecompressionLimitError``.
+    ``allowance``: the budget for each entry; ``DecompressionLimitError``.
     """
     numbered = bytearray(message_set)
     position = offset = 0
@@ -206,10 +207,10 @@ def _normalize_offsets(message_set: bytes, allowance: DecompressionBudget | None
 
 
 _HEAD_BYTES = 32
-"""More than ``read_entry_header`` looks at."""
+"""More bytes than ``read_entry_header`` reads."""
 
 _OFFSETS_MAX = 2**31
-"""What one batch can cover at most."""
+"""The maximum number of offsets in one batch."""
 
 
 def _read_entry(data: bytes, entry: LogEntry, allowance: DecompressionBudget) -> ValidatedEntry:
@@ -220,7 +221,8 @@ def _read_entry(data: bytes, entry: LogEntry, allowance: DecompressionBudget) ->
         return ValidatedEntry(piece, batch, codec, tuple(iter_records(piece, budget=allowance)), True)
     if not has_valid_checksum(data, entry):
         raise corrupt_entry_error(entry, "the checksum does not match")
-    # Only from here on is there work to charge: what was damaged on its way must not cost the other entries theirs.
+    # Charge the budget only from here on: an entry that was damaged in transit must not use up the budget of the
+    # others.
     limit, allowance.decompressed_bytes = allowance.decompressed_bytes, 0
     inner, _ = open_wrapper(data, entry, False, limit)
     allowance.decompressed_bytes = limit - len(inner)
@@ -270,14 +272,14 @@ def _validate_entry(
 
 def _unsupported_format(magic: int, rules: RecordValidationRules) -> ProduceRejected:
     words = f"format {magic}, and this release stores format {rules.magic}"
-    # A release before 0.11 looks for the checksum where a batch has something else.
+    # A release before 0.11 expects the checksum where a batch has another field.
     return ProduceRejected(CORRUPT_MESSAGE if magic == 2 else UNSUPPORTED_FOR_MESSAGE_FORMAT, words)
 
 
 def assign_offsets(sent: ValidatedRecords, first_offset: int, leader_epoch: int, rules: RecordValidationRules) -> bytes:
     """The bytes to store, with offsets from ``first_offset`` on."""
     if any(entry.batch.magic != rules.magic for entry in sent.entries):
-        # Everything in one entry of the log's format, compressed as the first one was.
+        # All records in one entry of the log's format, compressed like the first one.
         records = tuple(record for entry in sent.entries for record in entry.records)
         return build_entries(records, first_offset, leader_epoch, rules.magic, sent.entries[0].codec)
     pieces = []
@@ -314,10 +316,10 @@ def _write_offset_and_epoch(batch: bytes, first_offset: int, leader_epoch: int) 
 
 
 def down_convert(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
-    """Stored entries for a reader that knows formats up to ``magic`` only, at their offsets.
+    """Convert stored entries for a reader that supports formats up to ``magic`` only, at their offsets.
 
-    Headers are lost, and timestamps in format 0.  What is cut off at the end stays so.  ``UnsupportedCodec``: zstd for
-    a reader that does not know it, or that knows older formats only.
+    Headers are lost, and timestamps in format 0.  A cut-off end stays cut off.  ``UnsupportedCodec``: zstd for
+    a reader that does not support it, or that supports older formats only.
     """
     pieces = []
     end = 0

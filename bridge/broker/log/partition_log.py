@@ -1,10 +1,9 @@
 """The log of one partition: offsets from ``start`` up to and without ``end``.
 
-    append --> check sequence numbers --> number --> newest segment --> epochs, producers
-    read   --> the segment that holds the offset --> stored bytes
+    append --> check sequence numbers --> assign offsets --> newest segment --> epochs, producers
+    read   --> the segment that contains the offset --> stored bytes
 
-Everything that is kept beside the bytes (index, epochs, producers) is a fold over them, and is made again when the log
-is opened.
+All state besides the bytes (index, epochs, producers) is computed from them, again each time the log is opened.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
 
 READ_CHUNK_BYTES = 1024 * 1024
-"""How much is read at a time when a whole log is gone through."""
+"""How many bytes are read at a time when a whole log is read."""
 
 
 class SegmentStorage(Protocol):
-    """Where the segments of one partition are."""
+    """Stores the segments of one partition."""
 
     def segments(self) -> list[tuple[int, SegmentFile]]:
-        """Those that there are, by base offset, ascending."""
+        """The existing segments, by base offset, ascending."""
 
     def create(self, base_offset: int) -> SegmentFile:
-        """A new one."""
+        """Create a segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """``segment_bytes``: when a new segment begins.  ``retention_bytes`` −1: nothing is ever deleted."""
+    """``segment_bytes``: the size at which a new segment begins.  ``retention_bytes`` −1: nothing is ever deleted."""
 
     validation_rules: RecordValidationRules
     segment_bytes: int
@@ -57,7 +56,7 @@ class LogSettings:
 
 
 class LogAppendInfo(NamedTuple):
-    """Where records were stored, −1 if there were none; ``is_duplicate``: they had been stored before."""
+    """The offsets of the stored records, −1 if there were none; ``is_duplicate``: they had been stored before."""
 
     first_offset: int
     last_offset: int
@@ -72,10 +71,10 @@ class TimestampOffset(NamedTuple):
 
 
 class PartitionLog:
-    """Not for several threads: it belongs to the thread of its broker.
+    """Not thread-safe: it belongs to the thread of its broker.
 
-    ``on_truncated`` hears what was cut off on opening, in words.  Raises ``PreconditionFailed`` for a log that is
-    damaged in the middle; nothing was changed then.
+    ``on_truncated`` is called with a text about bytes that were cut off on opening.  Raises ``PreconditionFailed`` for
+    a log that is damaged in the middle, without a change to it.
     """
 
     def __init__(
@@ -101,13 +100,13 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     def can_read_from(self, offset: int) -> bool:
-        """Whether a reader may ask for this offset; the end is allowed: it waits for the next record."""
+        """Whether a reader may request this offset; the end is allowed: it waits for the next record."""
         return self.start <= offset <= self.end
 
     def append_validated(
         self, sent: ValidatedRecords, leader_epoch: int, wall_ms: int
     ) -> LogAppendInfo | ProduceRejected:
-        """Store what a producer sent, or recognise it.  ``OSError``: nothing was stored."""
+        """Store a producer's records, or detect a duplicate.  ``OSError``: nothing was stored."""
         for entry in sent.entries:
             result = self._producers.check(entry.batch)
             if isinstance(result, BatchMetadata):
@@ -123,13 +122,13 @@ class PartitionLog:
         return LogAppendInfo(first, self.end - 1)
 
     def append_records(self, records: list[Record], leader_epoch: int, wall_ms: int) -> LogAppendInfo:
-        """Store records of our own, all or none (in format 2; before that, as one write).  ``OSError``: none."""
+        """Store the broker's own records, all or none (in format 2; before that, as one write).  ``OSError``: none."""
         first = self.end
         self._append(build_entries(records, first, leader_epoch, self.settings.validation_rules.magic), first, wall_ms)
         return LogAppendInfo(first, self.end - 1)
 
     def read(self, offset: int, bytes_max: int, *, min_one_message: bool = False, may_truncate: bool = False) -> bytes:
-        """Stored entries from the one that holds ``offset`` on, of one segment."""
+        """Stored entries from the one that contains ``offset`` on, of one segment."""
         if offset >= self.end:
             return b""
         at = max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
@@ -140,7 +139,7 @@ class PartitionLog:
         return b""
 
     def records(self) -> Iterator[Record]:
-        """Everything, in order."""
+        """All records, in order."""
         offset = self.start
         while offset < self.end:
             piece = self.read(offset, READ_CHUNK_BYTES, min_one_message=True)
@@ -151,7 +150,7 @@ class PartitionLog:
             offset = last.last_offset + 1
 
     def first_at_or_after(self, time_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is not below the time."""
+        """The first record whose timestamp is at or after the time."""
         for segment in self._segments:
             found = segment.first_with_timestamp(time_ms)
             if found is not None:
@@ -168,9 +167,10 @@ class PartitionLog:
         return _first(data, before, greatest)
 
     def segment_starts(self, time_ms: int, is_latest: bool, wall_ms: int) -> list[int]:
-        """Where segments begin that were last written at or before the time, newest first, as ListOffsets v0 has it.
+        """The starts of segments that were last written at or before the time, newest first, as ListOffsets v0 returns
+        them.
 
-        The end of the log counts as a segment that is being written now, unless nothing stands in the newest one.
+        The end of the log counts as a segment that is being written now, unless the newest one is empty.
         """
         rows = [(segment.base_offset, segment.modified_ms) for segment in self._segments]
         if not rows:
@@ -184,7 +184,7 @@ class PartitionLog:
         return self._epochs.end_offset_for(epoch, leader_epoch, self.end)
 
     def delete(self) -> None:
-        """Remove all of it."""
+        """Delete the log."""
         for segment in self._segments:
             segment.delete()
         self._segments.clear()
@@ -206,7 +206,7 @@ class PartitionLog:
         return newest.size > 0 and newest.size + more_bytes > self.settings.segment_bytes
 
     def _apply_retention(self) -> None:
-        """The oldest segments go as long as what is left is still more than is to be kept."""
+        """Delete the oldest segments while the rest is still larger than the retention size."""
         keep = self.settings.retention_bytes
         while keep >= 0 and len(self._segments) > 1 and self.size - self._segments[0].size >= keep:
             self._segments[0].delete()

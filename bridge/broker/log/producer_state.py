@@ -1,8 +1,8 @@
-"""What a partition knows of idempotent producers (0.11, KIP-98).  Pure.
+"""The state of idempotent producers in a partition (0.11, KIP-98).  Pure.
 
-A producer numbers the records that it sends to a partition.  The partition keeps the last batches of each producer: one
-that comes again is answered as before and not stored again, one that is not the next is refused.  The state is a fold
-over the log: whoever has replayed the log has it.
+A producer numbers the records that it sends to a partition.  The partition keeps the last batches of each producer.  A
+batch that arrives again is answered as before and not stored again; one that is not the next is rejected.  The state is
+computed from the log.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from zkconsumer.kafka.error_codes import (
 )
 
 BATCHES_KEPT = 5
-"""How many batches of a producer are known again: as many requests as an idempotent producer has under way (1.0)."""
+"""How many batches of a producer are kept: as many requests as an idempotent producer has in flight (1.0)."""
 
 PRODUCERS_MAX = 10_000
-"""How many producers a partition knows; the one that wrote longest ago is forgotten first."""
+"""How many producers a partition keeps; the one that wrote longest ago is removed first."""
 
 SEQUENCE_COUNT = 2**31
-"""After the last sequence number comes 0."""
+"""The sequence number after the last one is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ProducerStateEntry:
 class ProducerStateManager:
     """All producers of one partition.
 
-    ``unknown_error``: the answer to one that is not known here and does not begin with 0; None: it may (2.5, KIP-360).
+    ``unknown_error``: the error for an unknown producer that does not begin with 0; None: it may (2.5, KIP-360).
     """
 
     def __init__(self, unknown_error: ErrorCode | None) -> None:
@@ -56,7 +56,7 @@ class ProducerStateManager:
         self._entries: OrderedDict[int, ProducerStateEntry] = OrderedDict()
 
     def check(self, batch: StoredBatch) -> ErrorCode | BatchMetadata | None:
-        """What to do with a batch: store it (None), answer as before (``BatchMetadata``), or refuse it.
+        """What to do with a batch: store it (None), answer as before (``BatchMetadata``), or reject it.
 
         A new epoch of a known producer begins with 0.
         """
@@ -78,7 +78,7 @@ class ProducerStateManager:
         return OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def update(self, batch: StoredBatch) -> None:
-        """A batch stands in the log, now or since ever."""
+        """Record a batch that was stored now or before."""
         if batch.producer_id == NO_PRODUCER_ID:
             return
         known = self._entries.get(batch.producer_id)

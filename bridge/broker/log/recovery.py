@@ -1,11 +1,11 @@
-"""What is left of a segment after a crash.  Pure.
+"""Checks a segment after a crash.  Pure.
 
-    sound | sound | sound | begun, and never finished      a torn tail: nobody was told that it is stored; it is cut
-    sound | damaged | sound                                a disk that lost bits: what follows was acknowledged
+    valid | valid | valid | incomplete       a torn tail: it was never acknowledged, so it is cut off
+    valid | damaged | valid                  a disk that lost bits: the entries after the damage were acknowledged
 
-The first is what a kill in the middle of a write leaves.  The second is never repaired silently: cutting there would
-lose what others were promised, and going past it would hand out a gap.  They are told apart by looking for a sound
-entry where the sound ones end, or behind it.
+The first results from a kill in the middle of a write.  The second is never repaired silently: to cut there would
+lose acknowledged records, and to skip the damage would return a gap to readers.  To distinguish the two, this module
+searches for a valid entry at the end of the valid ones, or after it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from zkconsumer.wire.entries import (
 )
 
 SEARCH_BYTES_MAX = 8 * 1024 * 1024
-"""How far behind a bad entry a sound one is looked for: some times the largest batch that brokers take as they ship."""
+"""How far after a bad entry a valid one is searched for: some times the largest batch of brokers' default settings."""
 
 _BYTES_TO_MAGIC = 12
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """``batches`` are sound and fill ``sound_bytes``.  ``problem``: what begins there, empty when nothing does.
+    """``batches`` are valid and fill ``valid_bytes``.  ``problem``: what follows them, empty if nothing does.
 
-    ``is_torn``: nothing sound stands behind the problem, so that it may be cut off.
+    ``is_torn``: there is nothing valid after the problem, so it may be cut off.
     """
 
     batches: tuple[StoredBatch, ...]
@@ -46,9 +46,9 @@ class RecoveredSegment:
 
 
 def recover(data: bytes | memoryview, base_offset: int) -> RecoveredSegment:
-    """Look at every entry of a segment that begins with ``base_offset``; offsets have no gaps, since nothing compacts.
+    """Check every entry of a segment that begins with ``base_offset``; offsets have no gaps, as nothing is compacted.
 
-    No checksum covers an offset, so a sound entry with another number than the next one is damage as well.
+    No checksum covers an offset, so a valid entry with another offset than the next one is damage as well.
     """
     batches: list[StoredBatch] = []
     sound_bytes, offset_before, problem = 0, base_offset - 1, ""
@@ -71,14 +71,14 @@ def recover(data: bytes | memoryview, base_offset: int) -> RecoveredSegment:
 
 
 def _is_wrapper(data: bytes | memoryview, entry: LogEntry) -> bool:
-    """Whether the number in its header is that of the last of several messages."""
+    """Whether the offset in its header is that of the last of several messages."""
     return entry.magic < 2 and codec_of(data, entry) != compression.NONE
 
 
 def _has_valid_entry_after(data: bytes | memoryview, start: int, base_offset: int) -> bool:
-    """Whether a sound entry begins at ``start`` (whatever its offset says), or soon after it in this segment.
+    """Whether a valid entry begins at ``start`` (whatever its offset is), or soon after it in this segment.
 
-    Only the lower half of an offset changes within a segment, so the upper half says where it is worth looking.
+    Only the lower half of an offset changes within a segment, so the upper half shows where an entry may begin.
     """
     if _is_valid_entry_at(data, start):
         return True

@@ -1,7 +1,7 @@
-"""One segment: entries one after the other, and an index that says where each is.
+"""One segment: entries one after the other, and an index of their positions.
 
-The index is three columns of numbers, one row an entry.  It is made by looking at the whole segment when the log is
-opened, and is never stored: what is not there cannot disagree with the bytes.
+The index has three columns of numbers, one row for each entry.  It is made from the whole segment when the log is
+opened, and is never stored, so it cannot contradict the bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.broker.log.segment_files import SegmentFile
 
 
 class Segment:
-    """Entries from ``base_offset`` on.  ``modified_ms``: when the last one came, in ms since 1970."""
+    """Entries from ``base_offset`` on.  ``modified_ms``: when the last one was appended, in ms since 1970."""
 
     def __init__(self, base_offset: int, file: SegmentFile, modified_ms: int) -> None:
         self.base_offset = base_offset
@@ -30,7 +30,7 @@ class Segment:
         return self._file.size
 
     def index(self, batch: StoredBatch) -> None:
-        """An entry stands in the file."""
+        """Add an entry of the file to the index."""
         self._last_offsets.append(batch.last_offset)
         self._ends.append(batch.end)
         self._max_timestamps.append(batch.max_timestamp)
@@ -44,10 +44,10 @@ class Segment:
         self.modified_ms = wall_ms
 
     def read(self, offset: int, bytes_max: int, *, min_one_message: bool, may_truncate: bool) -> bytes:
-        """Entries from the one that holds ``offset`` on.
+        """Entries from the one that contains ``offset`` on.
 
-        ``min_one_message``: the first comes whole whatever its size.  ``may_truncate``: where not even the first fits,
-        its head comes, as brokers before 0.10.1 send it.
+        ``min_one_message``: the first is returned whole whatever its size.  ``may_truncate``: if not even the first
+        fits, its beginning is returned, as by brokers before 0.10.1.
         """
         first = bisect_left(self._last_offsets, offset)
         if first >= len(self._ends):
@@ -75,7 +75,7 @@ class Segment:
         return greatest, *self._entry(self._max_timestamps.index(greatest))
 
     def delete(self) -> None:
-        """Remove its bytes."""
+        """Delete its bytes."""
         self._file.delete()
 
     def _start(self, at: int) -> int:

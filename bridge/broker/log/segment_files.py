@@ -1,9 +1,9 @@
-"""Where the bytes of segments are: on disk, or in memory.
+"""Stores the bytes of segments on disk or in memory.
 
-Both are append-only.  On disk an append is one write behind the last byte: once it has returned, a killed process loses
-nothing of it, since the bytes are the operating system's.  Only a power cut can take them back; whoever must survive
-that has every append synchronised (``SyncPolicy.EVERY_APPEND``), which costs a turn of the disk each.  The first append
-to a file synchronises its name as well, which stands in the directory and not in the file.
+Both are append-only.  On disk an append is one write after the last byte: once it has returned, the bytes belong to the
+operating system, so a killed process loses none of them.  Only a power failure can; ``SyncPolicy.EVERY_APPEND`` syncs
+every append against that, which costs a disk access each.  The first append
+to a file also syncs its directory entry, which is not in the file.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ OPEN_FILES_MAX = 128
 
 
 class SyncPolicy(Enum):
-    """When bytes go to the disk itself."""
+    """When bytes are synced to the disk."""
 
     SYSTEM = "system"
-    """When the operating system likes: survives ``kill -9``, not a power cut."""
+    """When the operating system decides: survives ``kill -9``, not a power failure."""
     EVERY_APPEND = "every-append"
-    """Before an append is acknowledged: survives a power cut as far as the disk tells the truth."""
+    """Before an append is acknowledged: survives a power failure, if the disk really writes at a sync."""
 
 
 def sync_folder(folder: Path) -> None:
-    """The names that stand in a directory survive a power cut.  ``OSError``."""
+    """Sync the entries of a directory, so that they survive a power failure.  ``OSError``."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -40,7 +40,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, policy: SyncPolicy) -> None:
-    """A directory and those above it, unless they are there.  ``OSError``."""
+    """Create a directory and its parents, unless they exist.  ``OSError``."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if policy is SyncPolicy.EVERY_APPEND:
@@ -55,16 +55,16 @@ class SegmentFile(Protocol):
         """Add all of it, or raise ``OSError`` and add nothing."""
 
     def read(self, position: int, size: int) -> bytes:
-        """The bytes from there on; fewer where the end comes first."""
+        """The bytes from this position on; fewer at the end."""
 
     def read_all(self) -> memoryview:
-        """Everything, to be looked at once and released."""
+        """All bytes, to be read once and released."""
 
     def truncate(self, size: int) -> None:
         """Cut off what follows."""
 
     def delete(self) -> None:
-        """Remove it for good."""
+        """Delete it permanently."""
 
     @property
     def size(self) -> int:
@@ -76,7 +76,7 @@ class SegmentFile(Protocol):
 
 
 class MemoryFile:
-    """A segment that nobody sees again once the process has ended."""
+    """A segment in memory, lost when the process ends."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -103,14 +103,14 @@ class MemoryFile:
 
 
 class OpenFiles:
-    """Descriptors of segment files, opened when they are needed."""
+    """Descriptors of segment files, opened on demand."""
 
     def __init__(self, policy: SyncPolicy) -> None:
         self.policy = policy
         self._open: OrderedDict[Path, int] = OrderedDict()
 
     def descriptor(self, path: Path) -> int:
-        """Of this file, which is made if it is not there."""
+        """The descriptor of this file, which is created if it does not exist."""
         found = self._open.get(path)
         if found is not None:
             self._open.move_to_end(path)
@@ -122,13 +122,13 @@ class OpenFiles:
         return opened
 
     def close(self, path: Path) -> None:
-        """Let go of one file."""
+        """Close one file."""
         descriptor = self._open.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)
 
     def close_all(self) -> None:
-        """Let go of all of them."""
+        """Close all files."""
         for path in list(self._open):
             self.close(path)
 
@@ -168,7 +168,7 @@ class DiskFile:
         try:
             yield descriptor
         except OSError:
-            # What stands behind the known size is written over by the next append; a restart cuts it off.
+            # The next append overwrites bytes after the known size; a restart cuts them off.
             with suppress(OSError):
                 os.ftruncate(descriptor, self._size)
             raise

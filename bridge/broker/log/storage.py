@@ -1,6 +1,6 @@
-"""Where the segments of a partition are: a directory, or nowhere but here.
+"""Stores the segments of a partition in a directory or in memory.
 
-A segment's file is named as Kafka names it, by its base offset in twenty digits, and holds the same bytes: Kafka's own
+A segment's file is named as in Kafka, by its base offset in twenty digits, and contains the same bytes: Kafka's own
 ``kafka-dump-log`` reads it.
 """
 
@@ -26,7 +26,7 @@ class MemoryStorage:
 
 
 class DiskStorage:
-    """Segments in a directory, which is made with the first of them."""
+    """Segments in a directory, which is created with the first of them."""
 
     def __init__(self, folder: Path, files: OpenFiles) -> None:
         self._folder = folder
@@ -44,5 +44,5 @@ class DiskStorage:
 
 
 def remove_folder(folder: Path) -> None:
-    """A whole directory; one that is not there is no error."""
+    """Delete a whole directory; a missing one is not an error."""
     shutil.rmtree(folder, ignore_errors=True)
