@@ -1,4 +1,4 @@
-"""Spark looks for modules of this kind of name, and registers their ``DefaultSource``: ``format("zkconsumer")``."""
+"""Spark finds modules with names of this form, and registers their ``DefaultSource``: ``format("zkconsumer")``."""
 
 from bridge.spark.source.datasource_registration import default_source
 

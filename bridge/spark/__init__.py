@@ -1,10 +1,10 @@
-"""Feeding Spark from ZooKeeper consumer groups: ``format("zkconsumer")``.
+"""Spark queries as members of ZooKeeper consumer groups: ``format("zkconsumer")``.
 
     import bridge.spark
-    bridge.spark.register(spark)             # where the package is installed, Spark finds it by itself
+    bridge.spark.register(spark)             # not needed where the package is installed: Spark finds it
     bridge.spark.check_environment(spark)    # a small job: can every executor run it?
 
-The names below are loaded when they are first used, so that a worker loads only what reads.
+The names below are loaded when they are first used, so that a worker loads only the code that reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a query begins and ends, as its options say it: values, and the JSON in which Spark's Kafka source has them.
+"""Where a query starts and ends, as its options set it: values, and the JSON format of Spark's Kafka source.
 Pure.
 
     {"orders": {"0": 23, "1": -2}, "refunds": {"0": -1}}       topic -> partition -> offset; -2 earliest, -1 latest
@@ -20,22 +20,22 @@ OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
 JSON_CHARS_MAX = 16_000_000
-"""A text longer than this is no list of partitions (it would name half a million)."""
+"""A longer text is not parsed (it would name half a million partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsetRangeLimit:
-    """Where the group stands; where it has no offset, ``auto.offset.reset`` decides."""
+    """The group's offsets; ``auto.offset.reset`` decides where the group has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarliestOffsetRangeLimit:
-    """Where logs begin."""
+    """The start of each log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestOffsetRangeLimit:
-    """Where logs end."""
+    """The end of each log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ EndingLimit: TypeAlias = (
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets out of JSON.  Raises ``ValueError`` that says what to change."""
+    """Parses offsets in JSON.  Raises ``ValueError`` that names what to change."""
     found = _parse(text, "an offset")
     for tp, offset in found.items():
         if offset < EARLIEST_TIME:
@@ -82,7 +82,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_times(text: str) -> dict[TopicPartition, int]:
-    """Times in ms since 1970 out of JSON.  Raises ``ValueError`` that says what to change."""
+    """Parses times in ms since 1970 in JSON.  Raises ``ValueError`` that names what to change."""
     found = _parse(text, "a time")
     for tp, time_ms in found.items():
         if time_ms < 0:
@@ -91,22 +91,22 @@ def parse_times(text: str) -> dict[TopicPartition, int]:
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """Partitions out of JSON, ``{"orders": [0, 1]}``.  Raises ``ValueError`` that says what to change."""
+    """Parses partitions in JSON, ``{"orders": [0, 1]}``.  Raises ``ValueError`` that names what to change."""
     found: list[TopicPartition] = []
     for topic, partitions in _object(text).items():
         if not isinstance(partitions, list) or not partitions:
-            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is no list of partitions")
+            raise ValueError(f"{topic!r} has {_shown(partitions)}, which is not a list of partitions")
         for partition in partitions:
             if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
-                raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
+                raise ValueError(f"{topic!r} has {_shown(partition)}, which is not a partition number")
             found.append(TopicPartition(topic, partition))
     if len(set(found)) < len(found):
-        raise ValueError("a partition occurs in it twice")
+        raise ValueError("a partition occurs twice")
     return tuple(sorted(found))
 
 
 def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Topic -> partition -> number, in their order, as it goes into JSON."""
+    """Topic -> partition -> number, sorted, for JSON."""
     made: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(offsets.items()):
         made.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -114,7 +114,7 @@ def nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def unnested(found: object, what: str) -> dict[TopicPartition, int]:
-    """``nested``, back; ``what`` the numbers are, with its article.  Raises ``ValueError``."""
+    """The reverse of ``nested``; ``what``: the kind of the numbers, with its article.  Raises ``ValueError``."""
     made: dict[TopicPartition, int] = {}
     for tp, number in values_by_partition(found):
         if type(number) is not int or abs(number) > OFFSET_MAX:
@@ -132,13 +132,13 @@ def values_by_partition(found: object) -> Iterator[tuple[TopicPartition, object]
             raise ValueError(f"{topic!r} has {_shown(partitions)}, which is not a JSON object of partitions")
         for partition, value in partitions.items():
             if not re.fullmatch("0|[1-9][0-9]{0,9}", partition) or int(partition) > PARTITION_MAX:
-                raise ValueError(f"{topic!r} has {_shown(partition)}, which is no number of a partition")
+                raise ValueError(f"{topic!r} has {_shown(partition)}, which is not a partition number")
             yield TopicPartition(topic, int(partition)), value
 
 
 def parse_skip_offsets(text: str) -> SkipOffsets:
-    """The ranges of ``skipOffsets`` out of JSON, ``{"orders": {"0": [[1000, 1500], [9000, 9001]]}}``: sorted, and those
-    that overlap or touch are joined.  Raises ``ValueError`` that says what to change."""
+    """Parses the ranges of ``skipOffsets`` in JSON, ``{"orders": {"0": [[1000, 1500], [9000, 9001]]}}``: sorted, and
+    those that overlap or touch are merged.  Raises ``ValueError`` that names what to change."""
     made: dict[TopicPartition, tuple[tuple[int, int], ...]] = {}
     for tp, pairs in values_by_partition(_object(text)):
         if not isinstance(pairs, list) or not pairs:
@@ -157,33 +157,30 @@ def parse_skip_offsets(text: str) -> SkipOffsets:
 
 
 def check_all_partitions_named(option: str, named: Iterable[TopicPartition], there: Collection[TopicPartition]) -> str:
-    """What is wrong when ``option`` must name exactly the partitions that are there, or "".
+    """The problem when ``option`` does not name exactly the existing partitions, or "".
 
-    As in Spark's Kafka source, which refuses a text that names too few or too many.
+    As in Spark's Kafka source, which rejects a text that names too few or too many.
     """
     wanted = set(named)
     problems = []
     if missing := sorted(set(there) - wanted):
-        problems.append(
-            f"it does not name {format_partition_list(missing)} (-1 is latest, -2 earliest, if you do not care)"
-        )
+        problems.append(f"it does not name {format_partition_list(missing)} (use -1 for latest or -2 for earliest)")
     if foreign := sorted(wanted - set(there)):
         are = "are" if len(foreign) > 1 else "is"
-        problems.append(f"it names {format_partition_list(foreign)}, which {are} not subscribed or not there")
+        problems.append(f"it names {format_partition_list(foreign)}, which {are} not subscribed or not existing")
     return f"{option} must name every partition that is read and no other: {'; '.join(problems)}" if problems else ""
 
 
 def late_timestamp_message(late: Mapping[TopicPartition, int]) -> str:
-    """What is wrong when no record is as late as a starting time (partition -> ms since 1970)."""
+    """The error text when no record is as late as a starting time (partition -> ms since 1970)."""
     return (
         f"no record of {format_partition_list(late)} is as late as the starting time {max(late.values())} ms since "
-        "1970: take an "
-        "earlier one, or set startingOffsetsByTimestampStrategy=latest to begin at the end there"
+        "1970: set an earlier one, or set startingOffsetsByTimestampStrategy=latest to start at the end there"
     )
 
 
 def format_partition_list(partitions: Iterable[TopicPartition], most: int = 10) -> str:
-    """Some partitions, and how many more there are."""
+    """Some partitions, and the number of the others."""
     names = [str(tp) for tp in sorted(partitions)]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -198,7 +195,7 @@ def _parse(text: str, what: str) -> dict[TopicPartition, int]:
 
 def _object(text: str) -> dict[str, object]:
     if len(text) > JSON_CHARS_MAX:
-        raise ValueError(f"it has {len(text)} characters; at most {JSON_CHARS_MAX} are read")
+        raise ValueError(f"it has {len(text)} characters; the maximum is {JSON_CHARS_MAX}")
     return read_json_object(text)
 
 

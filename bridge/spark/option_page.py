@@ -26,26 +26,29 @@ _PAGE = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-`spark.readStream.format("zkconsumer").option(…)` and `spark.read.format("zkconsumer").option(…)`. Names are taken in
-any case. Where Spark's own `format("kafka")` has an option of the same name it means the same here. An unknown name is
-refused with the nearest known one, and options that contradict each other are refused with the reason.
+Every option of `spark.readStream.format("zkconsumer")` and `spark.read.format("zkconsumer")`: values, default, meaning.
+An option of the same name in Spark's own `format("kafka")` has the same meaning here.
 
-Wrong options are refused at `.load()`, all of them at once, with two exceptions. Settings of the group and of the way
-to brokers that contradict each other are refused when each of them is right by itself. What only a file or a server can
-tell (certificates, topics, whether JSON names every partition) is refused when the query begins.
+Names are not case-sensitive. An error for an unknown name contains the most similar known one, and an error for options
+that contradict each other contains the reason.
+
+`.load()` reports all wrong options at once, with two exceptions. Contradictions between settings of the group and of
+the connection to brokers are reported only after each single setting is valid. What only a file or a server can show
+(certificates, topics, whether JSON names every partition) is reported when the query begins.
 
 A stream needs `zookeeper.connect`, `group.id` and one of `subscribe`, `subscribePattern`, `subscribe.blacklist`,
 `topics`. A batch needs one of them or `assign`, and `zookeeper.connect` or `kafka.bootstrap.servers`; it is never a
 member of the group.
 
-Spark does not say at `.load()` whether it loads a stream or a batch. Options with `endingOffsets`, `endingTimestamp` or
-`endingOffsetsByTimestamp` are taken for those of a batch, and all others must be right for a stream. So a batch that
-has `assign`, or has no `group.id` or no `zookeeper.connect`, says where it ends, for example `endingOffsets=latest`.
-With `.schema(…)` Spark asks the source for nothing at `.load()`; wrong options are then refused when the query begins.
+Spark does not report at `.load()` whether it loads a stream or a batch. Options with `endingOffsets`, `endingTimestamp`
+or `endingOffsetsByTimestamp` count as those of a batch, and all others must be valid for a stream. So a batch that has
+`assign`, or has no `group.id` or no `zookeeper.connect`, needs an option for its end, for example
+`endingOffsets=latest`. With `.schema(…)` Spark does not call the source at `.load()`; wrong options are then reported
+when the query begins.
 
 The columns are those of `format("kafka")`: `key binary, value binary, topic string, partition int, offset bigint,
 timestamp timestamp, timestampType int`, with `includeHeaders` also `headers array<struct<key:string,value:binary>>`.
-`.schema("key binary, value binary")` narrows them, in any order; columns that are not asked for are not built.
+`.schema("key binary, value binary")` selects some of them, in any order; other columns are not built.
 
 ## Options of the source
 
@@ -53,43 +56,43 @@ timestamp timestamp, timestampType int`, with `includeHeaders` also `headers arr
 
 ## Where the query begins to read a partition
 
-- The query has no checkpoint: where `startingOffsets`, or the option that wins over it, says. `group` means the group's
-  offset. Where the group has no offset, `auto.offset.reset` decides. Its default is `largest`, so a query of a **new
-  group reads only what comes later**; the log line `starting-offsets` names the partitions.
+- The query has no checkpoint: at the offset of `startingOffsets`, or of the option that overrides it. `group` means the
+  group's offset. Where the group has no offset, `auto.offset.reset` decides. Its default is `largest`, so a query of a
+  **new group reads only later records**; the log line `starting-offsets` names the partitions.
 - The query has read the partition, and owned it all the time: at the end of its last batch.
 - The query has read the partition, and another member owned it in between. `claim`: at the group's offset.
   `afterBatch`: at the larger of the group's offset and the end of the last batch. `none`: at the end of the last batch.
 - The query has a checkpoint and has never read the partition: at the group's offset. Where the group has none: at the
-  beginning of the log, if the query did not have the partition when it began (unless
-  `new.partitions.from.beginning=false`, or `startingOffsets` names it); else as `startingOffsets` and
-  `auto.offset.reset` say.
+  beginning of the log, if the query did not own the partition when it began (unless
+  `new.partitions.from.beginning=false`, or `startingOffsets` names it); else by `startingOffsets` and
+  `auto.offset.reset`.
 
-The last case holds for partitions and topics that were created since the query began, also while it was not running,
+The last case applies to partitions and topics that were created since the query began, also while it was not running,
 and for a **topic that you add to `subscribe` or `topics`** of a query with a checkpoint, however old the topic is. A
-topic that you take out is [data that is lost](#data-that-is-lost).
+topic that you remove is [data that is lost](#data-that-is-lost).
 
-With `claim` the query writes the offset at which it begins into the group, wherever the group has another one: a claim
-must find it there. With `afterBatch` it does so only where the group's offset is larger, or lies beyond the end of a
-log that lost records: at the next start the larger offset would win, and the records between the two would not be read.
-The log line is `group-offset-set`. `none` writes nothing.
+With `claim` the query writes the offset at which it begins into the group, if the group has another one: a claim
+requires it. With `afterBatch` it does so only where the group's offset is larger, or is beyond the end of a
+log that lost records: at the next start the larger offset would be used, and the records between the two would not
+be read. The log line is `group-offset-set`. `none` writes nothing.
 
-`afterBatch` and `none` may be changed for each other on a checkpoint. `claim` is neither begun nor given up on one:
-such a start fails, says so, and names the way: the same option as before, or a checkpoint and a sink of its own.
+A query may change between `afterBatch` and `none` on a checkpoint, but not to or from `claim`: such a start fails, and
+the error names the solution: the former option, or a new checkpoint and a new sink.
 
 ## Data that is lost
 
 With `failOnDataLoss=true` the query fails, and the error names the partition, the wanted offset and the beginning of
-the log. With `false` the query goes on at the beginning of the log, logs `data-lost` and counts the offsets that it
-passed over (`lostOffsets` in its progress).
+the log. With `false` the query continues at the beginning of the log, logs `data-lost` and counts the skipped
+offsets (`lostOffsets` in its progress).
 
-When an offset is beyond the end of the log, the source asks for the end a few times, since a new leader can report a
-smaller one for a moment. Then this is lost data, too: the topic was deleted and created again, or a leader was elected
-that lacked records. `true` fails. `false` goes on at the end of the log, as Spark's Kafka source does; with
-`group.offsets.commit=claim` it goes on when the log has grown past what the query claimed, so that no offset is claimed
-twice.
+When an offset is beyond the end of the log, the source asks for the end a few times, because a new leader can report a
+smaller one for a moment. After that this also counts as lost data: the topic was deleted and created again, or the new
+leader did not have all records. `true` fails. `false` continues at the end of the log, as Spark's Kafka source does;
+with `group.offsets.commit=claim` it continues when the log has grown past the claims of the query, so that it claims no
+offset twice.
 
-A topic that the query has read, and that is deleted or not subscribed to any more, fails the query with `true`. With
-`false` the query goes on without the topic and logs `topic-missing`. All of these lines are in [Log
+A topic that the query has read, and that is deleted or no longer subscribed to, fails the query with `true`. With
+`false` the query continues without the topic and logs `topic-missing`. All of these lines are in [Log
 lines](log-lines.md).
 
 ## Offsets that cannot be read

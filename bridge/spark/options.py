@@ -1,10 +1,10 @@
-"""The options of a query, read: from Spark's case-insensitive map of texts to values that the source works with.  Pure
-but for the reading of the file that ``consumer.config`` names.
+"""Parses the options of a query: from Spark's case-insensitive map of texts to values for the source.  Pure, except
+that it reads the file that ``consumer.config`` names.
 
-All problems are told at once, but for settings of the group and of the way to brokers that contradict each other:
-these are looked for when each of them is right by itself.  What is known stands in the tables of ``option_table``; the
-settings of the group and of the way to brokers are read by ``ConsumerConfig`` itself, and its sentences name the
-options of here.
+One error reports all problems, except settings of the group and of the connection to brokers that contradict each
+other: these are checked when each of them is valid.  The tables of ``option_table`` have the known options.
+``ConsumerConfig`` parses the settings of the group and of the connection to brokers, and its sentences name the options
+of this file.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
 UNSET_GROUP = "zkconsumer-spark-batch"
 UNSET_ZOOKEEPER = "zookeeper.invalid:2181"
-"""Stand in the configuration of a batch that was given no group, or no ZooKeeper; nobody is asked for them."""
+"""Placeholders in the configuration of a batch without a group, or without ZooKeeper; no connection uses them."""
 
 PAGE = "migration_docs/reference/spark-options.md"
 
@@ -86,11 +86,11 @@ TopicSelection: TypeAlias = SubscribedTopics | AssignedPartitions | Whitelist | 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SourceOptions:
-    """What a query was told.  Shows no secret; can be pickled, and has the secrets then.
+    """The options of a query.  Shows no secret; can be pickled, and contains the secrets then.
 
-    ``config``: the group, ZooKeeper and the way to brokers.  ``has_group``, ``has_zookeeper``: whether they were given;
-    a stream always has both.  ``threads``: of every topic, or of each; None: exclusive takeover.  ``warnings``: what
-    was given and has no effect -> why.
+    ``config``: the group, ZooKeeper and the connection to brokers.  ``has_group``, ``has_zookeeper``: whether they were
+    given; a stream always has both.  ``threads``: of every topic, or of each; None: exclusive takeover.  ``warnings``:
+    given options without effect -> why.
     """
 
     config: ConsumerConfig
@@ -122,7 +122,7 @@ class SourceOptions:
 
 
 def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """The options as Spark gives them, of a stream or of a batch.
+    """Parses the options of a stream or of a batch, as Spark passes them.
 
     Raises ``InvalidConfigException`` with a line for each problem.
     """
@@ -130,12 +130,12 @@ def read_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
 
 def check_options_at_load(options: Mapping[str, str]) -> None:
-    """The options at ``.load()``, where Spark does not say whether they are of a stream or of a batch.
+    """Checks the options at ``.load()``, where Spark does not report whether they are of a stream or of a batch.
 
-    Options with an end are judged as those of a batch, since a stream has no end; others as those of a stream.  So what
-    is missing for a stream is found here, and not after the start of the query.  A batch that has what a stream cannot
-    have (``assign``), or lacks what a stream needs (``group.id``, ``zookeeper.connect``), therefore says where it ends.
-
+    Options with an end are checked as those of a batch, since a stream has no end; others as those of a stream.  So an
+    option that a stream lacks is reported here, and not after the start of the query.  A batch with an option that a
+    stream cannot have (``assign``), or without one that a stream needs (``group.id``, ``zookeeper.connect``), therefore
+    must set its end.
     Raises ``InvalidConfigException``.
     """
     in_stream, in_batch = (_problems_in(options, is_stream=kind) for kind in (True, False))
@@ -151,7 +151,7 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
-    """``includeHeaders`` alone, for a schema before anything else is known; False for a text that means nothing."""
+    """Only ``includeHeaders``, for a schema before the other options are parsed; False for an invalid text."""
     return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
 
 
@@ -159,25 +159,25 @@ _NAMES: dict[str, str] = {
     name.lower(): name
     for name in (*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS, *IGNORED_OPTIONS, *UNSUPPORTED_OPTIONS)
 }
-"""Names as Spark has them -> as they are written."""
+"""Lower-case names, as Spark passes them -> names as they are written."""
 
 _SHOW_A_BATCH = {name for name in BATCH_ONLY if name != "assign"}
 
 _IF_A_BATCH = (
-    "if this is a batch (spark.read), say where it ends, for example endingOffsets=latest: only a batch has an end, "
-    "and only a batch may have assign, or be without group.id or zookeeper.connect"
+    "if this is a batch (spark.read), set its end, for example endingOffsets=latest: only a batch has an end, "
+    "and only a batch may have assign, or no group.id or zookeeper.connect"
 )
 
 _NO_SERVERS = (
     "zookeeper.connect is missing: set it to HOST:PORT[,HOST:PORT…][/CHROOT] (a batch can have kafka.bootstrap.servers "
-    "in its place)"
+    "instead)"
 )
 
 _SHOWN_AS: dict[str, str] = {key: option for option, key in BROKER_OPTIONS.items()}
 
 
 class _OptionsReader:
-    """One reading of one map; collects problems."""
+    """Parses one map; collects problems."""
 
     def __init__(self, options: Mapping[str, str], is_stream: bool) -> None:
         self._is_stream = is_stream
@@ -186,7 +186,7 @@ class _OptionsReader:
         self._own: dict[str, Any] = {}
         self._consumer: dict[str, str] = {}
         self._shown: list[tuple[str, str]] = []
-        self._has_servers = True  # unless it is known that no option and no file names any
+        self._has_servers = True  # unless neither an option nor a file names any
         for name, value in options.items():
             self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
         self._values = {key: self._own.get(key, setting.default) for key, setting in SOURCE_OPTIONS.items()}
@@ -199,8 +199,8 @@ class _OptionsReader:
         starting, ending = self._starting(config), self._ending()
         if self._problems:
             raise InvalidConfigException(_report(self._problems))
-        assert config is not None, "else there is a problem"
-        assert subscribed is not None, "else there is a problem"
+        assert config is not None, "otherwise there is a problem"
+        assert subscribed is not None, "otherwise there is a problem"
         own = self._values
         return SourceOptions(
             config=config,
@@ -249,25 +249,25 @@ class _OptionsReader:
         stream_option = self._is_stream and setting.key in BATCH_ONLY
         if stream_option:
             why = (
-                "in a stream the group shares the partitions out; subscribe to the topics"
+                "in a stream the group assigns the partitions; subscribe to the topics"
                 if setting.key == "assign"
                 else "a stream has no end; it is an option of spark.read"
             )
             self._problems.append(f"{setting.key} cannot be set: {why}")
         elif not self._is_stream and setting.key in STREAM_ONLY:
-            self._warnings[setting.key] = "is of streams; a batch is no member of the group and has no triggers"
+            self._warnings[setting.key] = "applies to streams; a batch is no member of the group and has no triggers"
         try:
             self._own[setting.key] = setting.parse(value)
         except ValueError as error:
             hint = f"{error}; " if str(error) else ""
             unit = f", in {setting.unit}" if setting.unit else ""
-            default = "" if setting.default is None else f", or leave it out (then it is {_shown(setting.default)})"
+            default = "" if setting.default is None else f", or remove it (the default is {_shown(setting.default)})"
             shown = setting.masked(value)
             shown = shown if len(shown) <= _SHOWN_CHARS_MAX else f"{shown[:_SHOWN_CHARS_MAX]}…"
             if not stream_option:
                 self._problems.append(f"{setting.key}={shown}: {hint}set it to {setting.allowed}{unit}{default}")
 
-    # --- several together -------------------------------------------------------------------------------------
+    # --- combinations -----------------------------------------------------------------------------------------
 
     def _subscribed(self) -> TopicSelection | None:
         given = {name for name, _ in self._shown}
@@ -275,8 +275,8 @@ class _OptionsReader:
         tried = [way for way in (ways if self._is_stream else (*ways, "assign")) if way in given]
         if len(tried) > 1:
             self._problems.append(f"{' and '.join(tried)} are set together: set only one of them")
-        elif not tried and "assign" not in given:  # in a stream that is a problem of its own
-            self._problems.append(f"no topic is chosen: set one of {', '.join(ways)}, or in a batch assign")
+        elif not tried and "assign" not in given:  # in a stream assign is reported as another problem
+            self._problems.append(f"no topic is selected: set one of {', '.join(ways)}, or in a batch assign")
         if len(tried) != 1 or tried[0] not in self._own:
             return None
         [way] = tried
@@ -287,7 +287,7 @@ class _OptionsReader:
                     return SubscribedTopics(topics_of(value))
                 case "topics":
                     if "consumer.threads" in self._own:
-                        self._problems.append("topics and consumer.threads: topics has the threads; leave one out")
+                        self._problems.append("topics and consumer.threads: topics has the threads; remove one")
                     return SubscribedTopics(tuple(threads_of(value)))
                 case "subscribePattern":
                     return Whitelist(value)
@@ -305,7 +305,7 @@ class _OptionsReader:
         return None if threads == ALL_THREADS else int(threads)
 
     def _config(self) -> ConsumerConfig | None:
-        """The file and the options, read together; what a batch can do without is filled in."""
+        """The file and the options, parsed together; a batch gets placeholders for settings that it does not need."""
         file = self._own.get("consumer.config")
         overrides = dict(self._consumer)
         in_file = _keys_in(file)
@@ -325,8 +325,8 @@ class _OptionsReader:
             return None
         if config.sasl_mechanism == "OAUTHBEARER":
             self._problems.append(
-                "kafka.sasl.mechanism=OAUTHBEARER: needs a function that makes tokens, which an option cannot carry; "
-                "give this query a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
+                "kafka.sasl.mechanism=OAUTHBEARER: needs a function that creates tokens, which an option cannot "
+                "contain; give this query a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
             )
         for key, why in config.ignored.items():
             if key in self._consumer:
@@ -338,7 +338,7 @@ class _OptionsReader:
         return {} if text is None else parse_skip_offsets(text)
 
     def _check_skipped(self, subscribed: TopicSelection | None) -> None:
-        """Topics and partitions that are named must be read; a pattern may choose a topic that does not exist yet."""
+        """Named topics and partitions must be read; a pattern may match a topic that does not exist yet."""
         named = self._skip_offsets()
         match subscribed:
             case SubscribedTopics(topics):
@@ -350,7 +350,7 @@ class _OptionsReader:
         if foreign:
             self._problems.append(
                 f"skipOffsets: names {format_partition_list(foreign)}, which this query does not read; correct it, or "
-                "leave it out"
+                "remove it"
             )
 
     def _check_together(self, config: ConsumerConfig | None) -> None:
@@ -388,7 +388,7 @@ class _OptionsReader:
                 return EarliestOffsetRangeLimit()
             case (_, "latest"):
                 if not self._is_stream:
-                    self._problems.append("startingOffsets=latest: a batch that begins at the end is empty")
+                    self._problems.append("startingOffsets=latest: a batch that starts at the end is empty")
                 return LatestOffsetRangeLimit()
             case (_, "group"):
                 return self._from_group(config)
@@ -432,19 +432,19 @@ class _OptionsReader:
         return SpecificOffsetRangeLimit(offsets)
 
     def _winner(self, *names: str) -> tuple[str, Any]:
-        """The first of several options that was given; the others are named in a warning.  The last has a default."""
+        """The first of several options that was given; a warning names the others.  The last one has a default."""
         given = [name for name in names if name in self._own]
         winner = given[0] if given else names[-1]
         for name in given[1:]:
-            self._warnings[name] = f"has no effect beside {winner}"
+            self._warnings[name] = f"has no effect together with {winner}"
         return winner, self._values[winner]
 
 
-# --- words --------------------------------------------------------------------------------------------------------
+# --- texts --------------------------------------------------------------------------------------------------------
 
 
 def _keys_in(file: str | None) -> set[str] | None:
-    """What a file of settings sets; None if it cannot be read, which ``ConsumerConfig`` reports."""
+    """The keys in a file of settings; None if it cannot be read, which ``ConsumerConfig`` reports."""
     try:
         return set(parse_properties(decode_properties(Path(file).read_bytes()))) if file else set()
     except (OSError, ValueError):
@@ -484,4 +484,4 @@ def _unknown(name: str) -> str:
         return f"{name} {why}"
     if nearest := get_close_matches(name.lower(), _NAMES, 1):
         return f"{name} is not known: did you mean {_NAMES[nearest[0]]}?"
-    return f"{name} is not known: leave it out"
+    return f"{name} is not known: remove it"

@@ -1,14 +1,14 @@
-"""``group.offsets.commit=claim``: a batch reads what it claimed, and nothing else.
+"""``group.offsets.commit=claim``: a batch reads only the ranges that it has claimed.
 
-judge.py       what a batch may read, as one table; and where the next batch begins
-records.py     what the last batches claimed of a partition: the bytes of its znode
-runs.py        which life of a query claims, when two have begun
-look.py        where the group stands, and what is read for a claim
-writes.py      what is written of a partition, and who writes
-words.py       what an operator reads when a query must stop
-procedure.py   a claim, carried out in ZooKeeper by the member that owns the partitions
-in_kafka.py    the same where the group's offsets are in Kafka
-report.py      what became of it
+claim_decision.py   what a batch may read, as one table; and where the next batch begins
+records.py          the claims of the last batches on a partition: the content of its znode
+query_runs.py       which run of a query may claim, when two have begun
+claim_reads.py      the group's offsets, and the other input of a claim
+claim_writes.py     the writes for a partition, and the identity of the writer
+claim_messages.py   texts for an operator when a query must stop
+claim_procedure.py  a claim in ZooKeeper by the member that owns the partitions
+kafka_claims.py     the same where the group's offsets are in Kafka
+claim_report.py     the result of a claim
 """
 
 from bridge.spark.claims.claim_decision import OnRewind, next_position

@@ -1,22 +1,23 @@
-"""A claim, step by step, as a generator of rounds of requests (see ``zkconsumer.zk.group_procedures``).
+"""A claim as a generator of rounds of requests (see ``zkconsumer.zk.group_procedures``).
 
     1  read runs, records, owners and offsets of all partitions      one packet where the server reads many at once
-       enter our run, when it claims for the first time              (at the version just read; see ``runs``)
-    2  what the judge takes, in one multi; for each partition:
-           check  our owner node                (version 1; this procedure runs in the session that made it)
+       register our run, when it claims for the first time           (at the version just read; see ``query_runs``)
+    2  the accepted claims, in one multi; for each partition:
+           check  our owner node                (version 1; this procedure runs in the session that created it)
            set    the offset := end             (at the version just read; or create it: it did not exist)
-           set    the record, this claim added  (at the version just read; or create it)
+           set    the record, with this claim   (at the version just read; or create it)
        and, before all of them, check that our run is the last one, and the control znode of a group that has one;
-       what the judge refuses, in another multi: check our run, set the record, the refusal in it
+       the refusals, in another multi: check our run, set the record with the refusal
 
-When a multi fails, everything is read again and each partition is judged alone, at most ``ROUNDS_MAX`` times; in the
-last one each partition has a multi of its own.  A multi whose answer was lost with the connection is never guessed: the
-record tells.  Where nobody can tell, the partition is *unknown*, and the caller must not go on with the batch but ask
-again: asking twice gives the same answer, and a wrong one would lose a range or read it twice.
+When a multi fails, everything is read again and each partition is decided again, at most ``ROUNDS_MAX`` times; in the
+last round each partition has its own multi.  When the answer to a multi was lost with the connection, the record shows
+whether it was executed.  Where that remains unknown, the partition is *unknown*, and the caller must repeat the claim
+instead of continuing with the batch: a repetition returns the same answer, and a wrong one would lose a range or read
+it twice.
 
-The owner check names a version only.  That our node was replaced by another member's between the look and the multi is
-possible only when our session ended or we gave the partition back ourselves; the first makes the store refuse the
-multi, the second is for the caller: one thread claims and releases.
+The check of the owner node names a version only.  Another member can replace our node between the read and the multi
+only when our session ended or we released the partition ourselves.  In the first case the store rejects the multi; the
+second is prevented by the caller: one thread claims and releases.
 """
 
 from __future__ import annotations
@@ -86,20 +87,20 @@ from zkconsumer.zk.requests import (
 
 
 def version_of(written: str | Stat | None) -> int:
-    """The version of a node that was written: set, or made."""
+    """The version of a node after a write: set, or created."""
     return written.version if isinstance(written, Stat) else INITIAL_VERSION
 
 
-MIGRATION_STARTED = "the control znode of the group changed: a migration is under way"
+MIGRATION_STARTED = "the control znode of the group changed: a migration has started"
 
 SUPERSEDED_BY_RUN = "another run of the query has begun"
 
 
 def claim(claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]) -> Procedure[ClaimReport]:
-    """Claim the ranges of a batch, or find what it was told before: two packets when nothing stands in the way, and
-    another one for the first claim of a run.
+    """Claim the ranges of a batch, or find its earlier answer: two packets when no other write interferes, and one more
+    for the first claim of a run.
 
-    To be run in the session of ``claimant.session_id``.  Raises ``InvalidNameError`` for a query id that is no name.
+    Must run in the session of ``claimant.session_id``.  Raises ``InvalidNameError`` for an invalid query id.
     """
     claims = ClaimProcedure(claimant, batch, ranges)
     yield from claims.run()
@@ -107,7 +108,7 @@ def claim(claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, Ra
 
 
 class ClaimProcedure:
-    """One batch's claim; ``report`` gets every partition."""
+    """The claim of one batch; ``report`` gets every partition."""
 
     def __init__(self, claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]) -> None:
         self.report = ClaimReport()
@@ -121,12 +122,12 @@ class ClaimProcedure:
         self._denials = DenialCollector()
         self._planned: dict[TopicPartition, PlannedClaimWrite] = {}
         self._unconfirmed: dict[TopicPartition, PlannedClaimWrite] = {}
-        """Whose answer did not come: should the record now have our claim, then it was this."""
+        """Claims without an answer: when the record has our claim afterwards, this one was executed."""
         self._failed: dict[TopicPartition, str] = {}
-        """Why the last multi of a partition was not done."""
+        """Why the last multi of a partition was not executed."""
 
     def run(self) -> Procedure[None]:
-        """Look, judge, write, at most ``ROUNDS_MAX`` times; at last a look alone."""
+        """Read, decide, write, at most ``ROUNDS_MAX`` times; finally read once more."""
         for attempt in range(ROUNDS_MAX + 1):
             left = [tp for tp in self._ranges if not self._is_settled(tp)]
             if not left or self._must_stop():
@@ -136,7 +137,7 @@ class ClaimProcedure:
                 may_write = yield from self._register_run()
                 if may_write:
                     yield from self._write(singly=attempt == ROUNDS_MAX - 1)
-        self.report.unknown |= {tp: self._failed.get(tp, "it was never written") for tp in self._planned}
+        self.report.unknown |= {tp: self._failed.get(tp, "it was not written") for tp in self._planned}
 
     def _must_stop(self) -> bool:
         return self.report.error is not None
@@ -144,7 +145,7 @@ class ClaimProcedure:
     def _is_settled(self, tp: TopicPartition) -> bool:
         return tp in self.report.results
 
-    # --- looking ------------------------------------------------------------------------------------------------
+    # --- reads --------------------------------------------------------------------------------------------------
 
     def _read(self, left: list[TopicPartition]) -> Procedure[None]:
         records = [paths.claims_of_partition(self._context.group, self._context.query, tp) for tp in left]
@@ -166,19 +167,19 @@ class ClaimProcedure:
                 return
 
     def _extra_paths(self, left: list[TopicPartition]) -> list[str]:
-        """What is read beside the records: so many nodes of each partition, the first of all first."""
+        """The nodes that are read besides the records: the same number for each partition, ordered by kind."""
         group = self._context.group
         return [paths.owner(group, tp) for tp in left] + [paths.offset(group, tp) for tp in left]
 
     def _offset_and_ownership(
         self, tp: TopicPartition, beside: tuple[ZnodeResult, ...]
     ) -> tuple[StoredGroupOffset, str]:
-        """Where the group stands, and why the partition is not ours, if it is not."""
+        """The group's offset, and why the partition is not ours, if it is not."""
         owner, offset = beside
         return offset_of(offset, self._context.topic_czxids.get(tp.topic, 0)), self._not_owned(tp, owner)
 
     def _decide(self, tp: TopicPartition, record_node: ZnodeResult, *beside: ZnodeResult) -> None:
-        """Plan what is to be written, or settle the partition.  Raises what the nodes hold, and ``GroupRewound``."""
+        """Plan the write, or settle the partition.  Raises the errors of the nodes' contents, and ``GroupRewound``."""
         record = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp))
         found, not_owned = self._offset_and_ownership(tp, beside)
         claimed = latest_claim_end(record, self._context.topic_czxids.get(tp.topic, 0))
@@ -199,7 +200,7 @@ class ClaimProcedure:
                 raise GroupRewound(group_rewound_message(self._context.group, tp, stands_at, ours))
 
     def _unconfirmed_refusal(self, tp: TopicPartition) -> ClaimRefused | None:
-        """The refusal that we wrote just now, though its answer did not come."""
+        """The refusal that we wrote just now, although its answer was lost."""
         sent = self._unconfirmed.get(tp)
         return (
             ClaimRefused(sent.decision.reason) if sent is not None and isinstance(sent.decision, WriteRefusal) else None
@@ -208,18 +209,18 @@ class ClaimProcedure:
     def _not_owned(self, tp: TopicPartition, owner: ZnodeResult) -> str:
         epoch = self._context.owned.get(tp)
         if epoch is None:
-            return "this query does not hold the partition"
+            return "this query does not own the partition"
         if not isinstance(owner, ZnodeData):
-            return f"this query does not own the partition any more ({describe_result(owner)})"
+            return f"this query no longer owns the partition ({describe_result(owner)})"
         stat = owner.stat
         if stat.ephemeral_owner != self._context.session_id or stat.version != OUR_OWNER_VERSION:
             return f"the partition is owned by {owner_text(owner)}"
-        return "" if stat.czxid == epoch else "its ownership is a new one"
+        return "" if stat.czxid == epoch else "its ownership has changed"
 
-    # --- writing ------------------------------------------------------------------------------------------------
+    # --- writes -------------------------------------------------------------------------------------------------
 
     def _register_run(self) -> Procedure[bool]:
-        """See to it that our run is the last one; whether it is.  If not, look again, or the query must stop."""
+        """Ensure that our run is the last one; returns whether it is.  If not, read again, or the query must stop."""
         by, path = self._context, paths.claims_of_query(self._context.group, self._context.query)
         match run_status(self._runs, by.run):
             case RunStatus.CURRENT:
@@ -241,7 +242,7 @@ class ClaimProcedure:
             case MultiFailed(error=NoNode() | BadVersion() | NodeExists()) | ConnectionLost() | SessionEnded():
                 self._failed |= dict.fromkeys(self._planned, describe_result(answer))
             case _:
-                self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
+                self.report.error = UnavailableError(f"ZooKeeper does not accept a claim: {describe_result(answer)}")
         yield from self._explain_denials()
         return False
 
@@ -265,7 +266,7 @@ class ClaimProcedure:
         yield from self._explain_denials()
 
     def _apply_result(self, plan: MultiPlan, checks: tuple[Op, ...], answer: Result) -> None:
-        """``checks``: what stands in the multi before the plan; that our run is the last one stands first."""
+        """``checks``: the operations before the plan in the multi; the check of our run is the first."""
         match answer:
             case MultiOk(results):
                 written = iter(results[len(checks) :])
@@ -281,12 +282,12 @@ class ClaimProcedure:
                 if isinstance(error, NoAuth):
                     self._denials.add([*checks, *(op for _, ops in plan for op in ops)][failed])
                 elif not isinstance(error, NoNode | BadVersion | NodeExists):
-                    self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(error)}")
+                    self.report.error = UnavailableError(f"ZooKeeper does not accept a claim: {describe_result(error)}")
             case ConnectionLost() | SessionEnded():
                 self._unconfirmed |= {tp: self._planned[tp] for tp, _ in plan}
                 self._failed |= {tp: describe_result(answer) for tp, _ in plan}
             case _:
-                self.report.error = UnavailableError(f"ZooKeeper does not take a claim: {describe_result(answer)}")
+                self.report.error = UnavailableError(f"ZooKeeper does not accept a claim: {describe_result(answer)}")
 
     def _written(self, tp: TopicPartition, results: list[str | Stat | None]) -> None:
         planned = self._planned.pop(tp)
@@ -300,7 +301,7 @@ class ClaimProcedure:
                 self._claim_written(tp, planned, planned.decision, results)
 
     def _claim_finished(self, tp: TopicPartition) -> None:
-        """Nobody tells here whose commit it was."""
+        """Without Kafka's commit metadata the origin of the commit is unknown here."""
         self.report.ambiguous.append(tp)
 
     def _claim_written(
@@ -320,5 +321,6 @@ class ClaimProcedure:
         yield from self._denials.read_acls()
         for denial in self._denials.by_path.values():
             self.report.error = ZkNotAuthorized(
-                f"this query cannot claim: {denial.message}; log in as their owner (zookeeper.auth), or open them"
+                f"this query cannot claim: {denial.message}; log in as their owner (zookeeper.auth), or change their "
+                "ACL"
             )

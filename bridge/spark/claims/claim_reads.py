@@ -1,7 +1,7 @@
-"""What is read of a partition: a record, an owner, an offset; and where the group stands, as one procedure.
+"""Reads the state of a partition: a record, an owner, an offset; and the group's offsets, as one procedure.
 
-A node that cannot be had is a value only when its answer was lost with the connection: then it is asked for again.
-Everything else that is no node (rights, nonsense) is an error of ``zkconsumer.errors`` that says who must act.
+A node that cannot be read is a value only when its answer was lost with the connection: then it is requested again.
+Every other failure (access rights, invalid content) is an error of ``zkconsumer.errors`` that names who must act.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ MISSING_VERSION = -1
 
 @dataclass(slots=True)
 class GroupOffsetsReport:
-    """Where the group stands; ``unknown`` and ``error`` as of a ``ClaimReport``."""
+    """The group's offsets; ``unknown`` and ``error`` as in a ``ClaimReport``."""
 
     offsets: dict[TopicPartition, GroupOffset] = field(default_factory=dict)
     unknown: dict[TopicPartition, str] = field(default_factory=dict)
     error: ZkConsumerError | None = None
 
     def result(self) -> dict[TopicPartition, GroupOffset]:
-        """The stands; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
-        raise_for(self.error, self.unknown, "where the group stands")
+        """The offsets; raises ``error``, or ``ZkTimeoutException`` when one is unknown."""
+        raise_for(self.error, self.unknown, "the group's offset")
         return self.offsets
 
 
 def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, str], what: str) -> None:
-    """Raise the error; or say of the first unknown partition what is not known of it."""
+    """Raise the error; or an error that the property ``what`` of the first unknown partition is not known."""
     if error is not None:
         raise error
     if unknown:
         tp, why = next(iter(unknown.items()))
-        raise ZkTimeoutException(f"ZooKeeper was asked again and again, and it is not known of {tp} {what} ({why})")
+        raise ZkTimeoutException(f"ZooKeeper did not answer repeated requests; not known of {tp}: {what} ({why})")
 
 
 def read_group_offsets(
     group: str, query: str, partitions: Collection[TopicPartition], topic_czxids: Mapping[str, int] | None = None
 ) -> Procedure[GroupOffsetsReport]:
-    """Where the group stands now, and the end of the query's latest claim: one packet.
+    """The current offsets of the group, and the end of the query's latest claim: one packet.
 
-    The record is read before the offset: only this query writes records, so what lies between is others' alone.
+    The record is read before the offset: only this query writes records, so a difference comes from other members.
     """
     report = GroupOffsetsReport()
     nodes = yield from read_nodes(
@@ -77,7 +77,7 @@ def read_group_offsets(
     return report
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
+# --- reads ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +90,16 @@ class StoredGroupOffset:
 
 
 def read_nodes(wanted: list[str]) -> Procedure[list[ZnodeResult]]:
-    """These nodes, in one request; nothing is asked for nothing."""
+    """These nodes, in one request; no request for an empty list."""
     if not wanted:
         return []
     [nodes] = yield [GetMany(tuple(wanted))]
-    assert isinstance(nodes, list), "reading many gives a list"
+    assert isinstance(nodes, list), "a read of many nodes returns a list"
     return nodes
 
 
 def first_lost_answer(*nodes: ZnodeResult) -> ZnodeResult | None:
-    """The first whose answer was lost with the connection or the session."""
+    """The first node whose answer was lost with the connection or the session."""
     return next((node for node in nodes if isinstance(node, ConnectionLost | SessionEnded)), None)
 
 
@@ -114,9 +114,9 @@ def record_of(node: ZnodeResult, path: str) -> ClaimRecord:
         case NoNode():
             return ClaimRecord()
         case NoAuth():
-            raise ZkNotAuthorized(f"we may not read {path}: log in as whoever made it, or open it")
+            raise ZkNotAuthorized(f"we may not read {path}: log in as the user that created it, or change its ACL")
         case _:
-            raise UnavailableError(f"ZooKeeper did not tell about {path}: {describe_result(node)}")
+            raise UnavailableError(f"ZooKeeper did not answer about {path}: {describe_result(node)}")
 
 
 def offset_of(node: ZnodeResult, topic_czxid: int) -> StoredGroupOffset:
@@ -131,11 +131,11 @@ def offset_of(node: ZnodeResult, topic_czxid: int) -> StoredGroupOffset:
     if isinstance(node, ZnodeData):
         return StoredGroupOffset(None, node.stat.version, found)
     if isinstance(node, NoAuth):
-        raise ZkNotAuthorized(f"we may not read {node.path}: log in as whoever made it, or open it")
-    raise UnavailableError(f"ZooKeeper did not tell about an offset: {found}")
+        raise ZkNotAuthorized(f"we may not read {node.path}: log in as the user that created it, or change its ACL")
+    raise UnavailableError(f"ZooKeeper did not answer about an offset: {found}")
 
 
 def latest_claim_end(record: ClaimRecord, topic_czxid: int) -> int | None:
-    """The end of the latest claim; None when there is none, or it was of a topic that is gone."""
+    """The end of the latest claim; None without a claim, or when it was of a deleted topic."""
     latest = record.latest
     return None if latest is None or latest.epoch < topic_czxid else latest.end

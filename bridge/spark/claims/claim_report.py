@@ -1,4 +1,4 @@
-"""What became of a claim."""
+"""The result of a claim."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(slots=True)
 class ClaimReport:
-    """What became of a claim.
+    """The result of a claim.
 
-    ``stored``: the offsets that were written, with their versions.  ``rewound``: of those that were taken, where the
-    group had been set back below our claim: what stood there (``NO_OFFSET``: nothing), and our claim's end.
-    ``unsure``: what an earlier life began to claim, and others may have read, too (row 4 of the judge).
-    ``unknown``: what could not be settled; ask again, when the connection is back.  ``error``: why the query must stop;
-    what was taken before stands in the records.
+    ``stored``: the written offsets, with their versions.  ``rewound``: for accepted claims of a group that had been set
+    back below our claim: the offset found (``NO_OFFSET``: none), and our claim's end.
+    ``unsure``: ranges that an earlier run began to claim, and that others may have read, too (row 4 of
+    ``claim_decision``).  ``unknown``: partitions that could not be settled; repeat the claim when the connection is
+    back. ``error``: why the query must stop; earlier accepted claims are in the records.
     """
 
     results: dict[TopicPartition, ClaimResult] = field(default_factory=dict)
@@ -30,12 +30,12 @@ class ClaimReport:
     error: ZkConsumerError | None = None
 
     def result(self) -> dict[TopicPartition, ClaimResult]:
-        """The answers; raises ``error``, or ``ZkTimeoutException`` when something is unknown."""
+        """The answers; raises ``error``, or ``ZkTimeoutException`` when one is unknown."""
         raise_for(self.error, self.unknown, "whether the batch may read it")
         return self.results
 
     def merge(self, more: ClaimReport) -> None:
-        """What became of the rest of it, or of what was unknown."""
+        """Add the result for other partitions, or for those that were unknown."""
         self.results |= more.results
         self.stored |= more.stored
         self.rewound |= more.rewound

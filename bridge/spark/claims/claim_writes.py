@@ -1,10 +1,10 @@
-"""What is written of a partition when a claim was judged, and what must be there before.  Pure.
+"""The writes for a partition after its claim was decided, and their conditions.  Pure.
 
-    Take     check our owner node; the offset := end; the record, this claim added
-    Finish   the record, this claim added
-    Refuse   the record, the refusal in it
+    WriteClaim     check our owner node; the offset := end; the record, with this claim
+    FinishClaim    the record, with this claim
+    WriteRefusal   the record, with the refusal
 
-Every write names the version that was read, or makes a node that was not there.
+Every write names the version that was read, or creates a node that did not exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkconsumer.zk.znode_formats import format_offset
 
 @dataclass(frozen=True, slots=True)
 class ClaimContext:
-    """Who claims.
+    """The identity of the query that claims.
 
     ``run``: identifies one start of the query; every membership of that start has the same.  ``owned``: the partitions
     that the query owns and does not release now, with the czxid of the owner znode.  ``topic_czxids``: the czxid of
@@ -46,7 +46,7 @@ class ClaimContext:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClaimWrite:
-    """What is to be written of a partition, and what the last look found of its nodes."""
+    """The write for a partition, and its nodes as they were last read."""
 
     decision: WriteClaim | FinishClaim | WriteRefusal
     record: ClaimRecord
@@ -56,12 +56,12 @@ class PlannedClaimWrite:
 
 
 def claim_ops(context: ClaimContext, batch: int, tp: TopicPartition, planned: PlannedClaimWrite) -> list[Op]:
-    """The operations of one partition, which belong into one multi."""
+    """The operations of one partition, which must be in one multi."""
     match planned.decision:
         case WriteRefusal():
             record = planned.record.with_refusal(batch)
         case FinishClaim():
-            assert planned.record.pending is not None, "only what was begun is finished"
+            assert planned.record.pending is not None, "only a begun claim is finished"
             record = planned.record.with_claim(planned.record.pending)
         case WriteClaim(first, end):
             record = planned.record.with_claim(BatchClaim(batch, first, end, context.owned[tp], context.wall_ms))
@@ -74,7 +74,7 @@ def claim_ops(context: ClaimContext, batch: int, tp: TopicPartition, planned: Pl
 
 
 def record_op(context: ClaimContext, tp: TopicPartition, record: ClaimRecord, version: int) -> Op:
-    """The write of a record."""
+    """The operation that writes a record."""
     return write_op(
         paths.claims_of_partition(context.group, context.query, tp), format_record(record), version, context.acl
     )
@@ -83,9 +83,9 @@ def record_op(context: ClaimContext, tp: TopicPartition, record: ClaimRecord, ve
 def missing_parents(
     context: ClaimContext, planned: Mapping[TopicPartition, PlannedClaimWrite], again: Collection[str]
 ) -> list[Create]:
-    """What is missing above the nodes to be made, the upper first; below the query's own node, which is there.
+    """The missing parents of the nodes to create, top down; below the query's own node, which exists.
 
-    Nothing, where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
+    Empty where a partition of the topic has a record already.  ``again``: topics of which a write failed since.
     """
     has_record = {tp.topic for tp, one in planned.items() if one.record_version != MISSING_VERSION}
     without_record = {tp.topic for tp, one in planned.items() if one.record_version == MISSING_VERSION}
@@ -107,5 +107,5 @@ def missing_parents(
 
 
 def write_op(path: str, data: bytes, version: int, acl: tuple[Acl, ...] | None) -> Op:
-    """A write at the version that was read; ``MISSING_VERSION``: the node is made."""
+    """A write at the version that was read; ``MISSING_VERSION``: create the node."""
     return CreateOp(path, data, acl=acl) if version == MISSING_VERSION else SetOp(path, data, version)

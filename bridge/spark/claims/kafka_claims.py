@@ -1,14 +1,14 @@
-"""A claim in a group whose offsets are in Kafka: no transaction spans both stores, so it is written in three steps.
+"""A claim in a group whose offsets are in Kafka: no transaction includes both stores, so it is written in three steps.
 
-    1  the record: a claim was *begun*                 ZooKeeper, behind a check of our run and of the control znode
+    1  the record: a claim was *begun*                 ZooKeeper, after a check of our run and of the control znode
     2  the group's offset := end, with our generation  Kafka; the range claimed in the commit's metadata
     3  the record: it is claimed; or the refusal       ZooKeeper
 
-Step 2 is the fence: the coordinator takes it from the owner of the partition alone, so nobody else can have read the
-range, and whoever comes later begins behind it.  Steps 1 and 3 are for the batch that is run again: a commit's metadata
-is gone with the next owner's first commit.  Died between 1 and 3, the batch that is run again finds what was begun, and
-where the group stands (row 4 of the judge).  As long as nobody else has committed, the metadata tells whose commit it
-was.
+Step 2 is the fence: the coordinator accepts the commit only from the owner of the partition, so no other member can
+have read the range, and later owners begin after it.  Steps 1 and 3 are for a batch that runs again: the metadata of a
+commit is overwritten by the next owner's first commit.  When the process died between 1 and 3, the repeated batch finds
+the begun claim and the group's offset (row 4 of ``claim_decision``).  As long as no other member has committed, the
+metadata identifies the commit.
 
     zkconsumer-spark:1:<query>:<batch>:<first>:<end>          the metadata of a commit that claims
 """
@@ -37,15 +37,15 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import Procedure, describe_result, multi_of, pack_multis
 from zkconsumer.zk.requests import CheckOp, MultiFailed, MultiOk, Op, Stat, ZnodeResult
 
-NOT_OWNED_MESSAGE = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not own the partition"
 
 NO_OFFSET_ZNODE = 0
-"""Instead of the version of an offset's znode, which is not written."""
+"""Replaces the version of an offset's znode, which is not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaCommittedOffset:
-    """What the coordinator keeps of a partition.  ``offset`` None: nothing."""
+    """The committed offset of a partition at the coordinator.  ``offset`` None: there is none."""
 
     offset: int | None
     metadata: str = ""
@@ -53,7 +53,7 @@ class KafkaCommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class PendingClaim:
-    """A claim that Kafka is to be asked for: the record that stands in ZooKeeper, and at which version."""
+    """A claim that is ready for its commit to Kafka: its record in ZooKeeper, and the version of that znode."""
 
     claim: BatchClaim
     record: ClaimRecord
@@ -62,7 +62,7 @@ class PendingClaim:
 
 
 def commit_metadata(query: str, claim: BatchClaim) -> str:
-    """What a commit says that claims."""
+    """The metadata of a commit that claims."""
     return f"zkconsumer-spark:1:{query}:{claim.batch}:{claim.first}:{claim.end}"
 
 
@@ -72,9 +72,9 @@ def begin_claims(
     ranges: Mapping[TopicPartition, RangeToClaim],
     committed: Mapping[TopicPartition, KafkaCommittedOffset],
 ) -> Procedure[tuple[ClaimReport, dict[TopicPartition, PendingClaim], int]]:
-    """Step 1; ``committed`` was read after ``claimant.held`` was ours.
+    """Step 1; ``committed`` was read after we owned the partitions of ``claimant.owned``.
 
-    Gives back what is settled without Kafka, what it is to be asked for, and the version of the run's znode.
+    Returns the claims that are settled without Kafka, those that need a commit, and the version of the run's znode.
     """
     begins = _BeginClaimProcedure(claimant, batch, ranges, committed)
     yield from begins.run()
@@ -89,11 +89,11 @@ def settle_claims(
     unconfirmed: Collection[TopicPartition],
     runs_version: int,
 ) -> Procedure[ClaimReport]:
-    """Step 3.  ``refused``: of what Kafka said no, and why; ``unconfirmed``: of what it said nothing.
+    """Step 3.  ``refused``: commits that Kafka rejected, and why; ``unconfirmed``: commits without an answer.
 
-    What cannot be written is unknown: claim the same ranges again.
+    A partition that cannot be written is unknown: claim the same ranges again.
     """
-    report = ClaimReport(unknown=dict.fromkeys(unconfirmed, "the group's coordinator did not say whether it took it"))
+    report = ClaimReport(unknown=dict.fromkeys(unconfirmed, "the group's coordinator did not answer the commit"))
     written = {tp: one for tp, one in begun.items() if tp not in report.unknown}
 
     def record(tp: TopicPartition, one: PendingClaim) -> ClaimRecord:
@@ -121,12 +121,12 @@ def claimed_ends(
 ) -> Procedure[dict[TopicPartition, int | None]]:
     """The end of the query's latest claim of each; None without one.
 
-    Raises what a record can raise, and ``ZkTimeoutException`` when the connection broke.
+    Raises the errors of a record, and ``ZkTimeoutException`` when the connection broke.
     """
     wanted = list(partitions)
     nodes = yield from read_nodes([paths.claims_of_partition(group, query, tp) for tp in wanted])
     if (lost := first_lost_answer(*nodes)) is not None:
-        raise ZkTimeoutException(f"ZooKeeper did not tell what the query claimed: {describe_result(lost)}")
+        raise ZkTimeoutException(f"ZooKeeper did not return the claims of the query: {describe_result(lost)}")
     records = zip(wanted, nodes, strict=True)
     return {
         tp: latest_claim_end(record_of(node, paths.claims_of_partition(group, query, tp)), 0) for tp, node in records
@@ -136,9 +136,10 @@ def claimed_ends(
 def replay_claims(
     claimant: ClaimContext, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]
 ) -> Procedure[ClaimReport]:
-    """What a batch may read while its query is no member of the group, which is on the move: what it claimed before.
+    """The ranges that a batch may read while its group migrates and the query is no member: those claimed before.
 
-    The rest is refused, which is written down.  A claim that was begun, and not settled, waits for the move to be over.
+    Other ranges are refused, which is recorded.  A claim that was begun, and not settled, waits for the end of the
+    migration.
     """
     absent = _ReplayClaimProcedure(claimant, batch, ranges, dict.fromkeys(ranges, KafkaCommittedOffset(None)))
     yield from absent.run()
@@ -146,7 +147,7 @@ def replay_claims(
 
 
 class _BeginClaimProcedure(ClaimProcedure):
-    """``begun``: what Kafka is to be asked for."""
+    """``begun``: the claims that need a commit to Kafka."""
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class _BeginClaimProcedure(ClaimProcedure):
 
     def _claim_finished(self, tp: TopicPartition) -> None:
         taken = self.report.results[tp]
-        assert isinstance(taken, ClaimedRange), "what is finished is taken"
+        assert isinstance(taken, ClaimedRange), "a finished claim is accepted"
         claim = BatchClaim(self._batch, taken.first, taken.end, 0, 0)
         if self._committed[tp].metadata != commit_metadata(self._context.query, claim):
             super()._claim_finished(tp)
@@ -205,14 +206,14 @@ class _BeginClaimProcedure(ClaimProcedure):
 
 
 class _ReplayClaimProcedure(_BeginClaimProcedure):
-    """Of a query that holds nothing."""
+    """For a query that owns no partitions."""
 
     def _decide(self, tp: TopicPartition, record_node: ZnodeResult, *beside: ZnodeResult) -> None:
         begun = record_of(record_node, paths.claims_of_partition(self._context.group, self._context.query, tp)).pending
         if begun is not None and begun.batch == self._batch:
             raise GroupMigratingError(
-                f"batch {self._batch} of the query was being claimed of {tp} when the query died, and the group is on "
-                "the move since: start the query again when that is over (zkconsumer migrate status "
+                f"the query died while batch {self._batch} claimed {tp}, and the group has been migrating "
+                "since: start the query again when the migration has ended (zkconsumer migrate status "
                 f"{self._context.group})"
             )
         super()._decide(tp, record_node, *beside)

@@ -1,22 +1,22 @@
-"""Which run of a query may claim: the bytes of the query's own znode, and the judgement.  Pure.
+"""Which run of a query may claim: the content of the query's own znode, and the decision.  Pure.
 
     {"v": 1, "runs": [run, ...]}     oldest first, at most RUNS_KEPT_MAX; the last one claims
 
-A *run* is one life of a query, from its start to its end; keepers that are killed and sessions that expire in between
-do not end it.  Two queries that live on copies of one checkpoint have one query id and count their batches alike: each
-would take the other's claims for its own, read those ranges again, or get nothing.  So a run enters itself before its
-first claim, and each claim checks, in its multi, that nobody has entered since.
+A *run* lasts from one start of a query to its end; membership processes that are killed and sessions that expire in
+between do not end it.  Two queries on copies of one checkpoint have the same query id and the same batch numbers: each
+would take the other's claims as its own, read those ranges again, or get no range.  So a run registers itself before
+its first claim, and each claim checks, in its multi, that no other run has registered since.
 
-    not in the list     it enters itself
+    not in the list     it registers itself
     the last one        it claims
-    before the last     over: a younger run has begun, and this one must stop
+    before the last     superseded: a later run has begun, and this one must stop
 
-The youngest wins, and not the one that was there first: a query that is started again must never be refused because of
-its former life, however alive that looks (a keeper whose driver hangs, a session that has not expired yet).  A list
-never says *over* wrongly, also when an old one is read: who stands behind us has entered after us.  An old list without
-us is found out by the write, which names its version.
+The latest run is valid, and not the first: a restarted query must never be refused because of its earlier run, even
+when that run still seems alive (a membership process whose driver hangs, a session that has not expired yet).  A list,
+also an old one, never shows *superseded* wrongly: the runs after ours have registered after us.  An old list without
+our run is detected by the write, which names its version.
 
-A znode that holds something else counts as an empty list: nothing can be lost by it but that two are told apart.
+A znode with other content counts as an empty list: the only loss is that two runs are not distinguished.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from zkconsumer.zk.java_json import JavaJsonError, read_jackson_json
 VERSION = 1
 
 RUNS_KEPT_MAX = 32
-"""Runs that are remembered: a run that was silent while so many others began is taken for a new one."""
+"""The maximum length of the list: an idle run counts as new when so many others have registered since."""
 
 RUNS_BYTES_MAX = 8_192
-"""Bytes that are read: what is written has a fifth of it."""
+"""The maximum number of bytes that are read: what is written has a fifth of it."""
 
 
 class RunStatus(Enum):
-    """What a run may do."""
+    """Whether a run may claim."""
 
     UNREGISTERED = "not in the list"
     CURRENT = "the last one"
@@ -46,25 +46,25 @@ class RunStatus(Enum):
 
 
 def run_status(runs: tuple[str, ...], run: str) -> RunStatus:
-    """The table above."""
+    """Looks up the table above."""
     if run not in runs:
         return RunStatus.UNREGISTERED
     return RunStatus.CURRENT if runs[-1] == run else RunStatus.SUPERSEDED
 
 
 def append_run(runs: tuple[str, ...], run: str) -> tuple[str, ...]:
-    """The list with another run that claims from now on."""
-    assert run not in runs, "a run enters once"
+    """The list with another run, which may claim from now on."""
+    assert run not in runs, "a run registers once"
     return (*runs, run)[-RUNS_KEPT_MAX:]
 
 
 def format_runs(runs: tuple[str, ...]) -> bytes:
-    """The bytes for ZooKeeper: JSON in one line."""
+    """The content for ZooKeeper: JSON in one line."""
     return json.dumps({"v": VERSION, "runs": list(runs)}, separators=(",", ":")).encode()
 
 
 def parse_runs(data: bytes) -> tuple[str, ...]:
-    """The runs; none where the bytes are not ours."""
+    """The runs; empty for other content."""
     try:
         found = read_jackson_json(decode_strict(data)) if len(data) <= RUNS_BYTES_MAX else None
     except (JavaJsonError, MalformedZnode, RecursionError):

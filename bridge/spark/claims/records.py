@@ -1,21 +1,20 @@
-"""What a query's last batches claimed of one partition: the bytes of a record's znode, from and to values.  Pure.
+"""The claims of a query's last batches on one partition: converts the content of a record's znode.  Pure.
 
     {"v": 1, "claims": [[batch, first, end, epoch, wall ms], ...], "refused": batch, "begun": [batch, first, ...]}
 
-``claims``: oldest first, at most ``CLAIMS_KEPT_MAX``; ``epoch`` names the ownership of then.  Several are kept so that
-a checkpoint that a person set back by a few batches still finds its ranges.
+``claims``: oldest first, at most ``CLAIMS_KEPT_MAX``; ``epoch`` identifies the ownership at that time.  Several are
+kept so that a checkpoint that an operator set back by a few batches still finds its ranges.
 
-``refused``: the newest batch that was told to read nothing of the partition, when no claim is newer.  It is written
-before the batch reads anything, since a batch that is run again must be told what it was told at first: a sink that has
-the batch takes no more rows of it, and they would be lost.  One is enough: an older batch without a claim gets nothing
-anyway.
+``refused``: the newest batch that was refused, when no claim is newer.  It is written before the batch reads a record,
+since a repeated batch must get the same answer: a sink that has the batch ignores further rows of it, and they would be
+lost.  One is enough: an older batch without a claim is refused anyway.
 
-``begun``: a claim that is written down here before Kafka is asked to commit its end, where the group's offsets are in
-Kafka: nothing is written to both at once.  Once Kafka has answered it becomes a claim, or a refusal.
+``begun``: a claim that is recorded before its end is committed to Kafka, where the group's offsets are in Kafka: the
+two stores cannot be written at once.  Once Kafka has answered it becomes a claim, or a refusal.
 
-A znode that does not exist is a record without claims: the group's offset alone then judges.  Whoever deletes the
-record of a query that is started again loses, at most, the batch that was claimed and had not reached the sink.  A
-znode that holds something else is an error and stops the query: to take it for empty would lose that batch silently.
+A znode that does not exist is a record without claims: then only the group's offset decides.  An operator who deletes
+the record of a query and starts it again loses, at most, the batch that was claimed and had not reached the sink.  A
+znode with other content is an error and stops the query: to treat it as empty would lose that batch without a notice.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from zkconsumer.zk.znode_formats import INT64_MAX
 VERSION = 1
 
 CLAIMS_KEPT_MAX = 8
-"""Claims that a record keeps: so many batches may a checkpoint be set back by hand."""
+"""The maximum number of claims in a record: a checkpoint may be set back by so many batches."""
 
 RECORD_BYTES_MAX = 4_096
-"""Bytes that are read of a record: what is written has less than a fifth of it."""
+"""The maximum number of bytes of a record that are read: what is written has less than a fifth of it."""
 
 _FIELDS = "batch", "first", "end", "epoch", "wall ms"
 
@@ -55,7 +54,7 @@ class BatchClaim:
 class ClaimRecord:
     """One query's claims on one partition, oldest first, no batch twice.  ``refused``: the newest batch, if it was.
 
-    ``begun``: of a batch newer than all that were answered.
+    ``pending``: the begun claim of a batch that is newer than all that were answered.
     """
 
     claims: tuple[BatchClaim, ...] = ()
@@ -69,13 +68,13 @@ class ClaimRecord:
 
     @property
     def last_decided_batch(self) -> int:
-        """The newest batch that was told what it may read, -1 without one."""
+        """The newest batch with an answer, -1 without one."""
         if self.refused is not None:
             return self.refused
         return self.claims[-1].batch if self.claims else -1
 
     def claim_of_batch(self, batch: int) -> BatchClaim | None:
-        """What this batch claimed, if that is still known."""
+        """The claim of this batch, if it is still in the record."""
         return next((claim for claim in self.claims if claim.batch == batch), None)
 
     def may_have_dropped(self, batch: int) -> bool:
@@ -83,23 +82,23 @@ class ClaimRecord:
         return len(self.claims) == CLAIMS_KEPT_MAX and batch < self.claims[0].batch
 
     def with_claim(self, claim: BatchClaim) -> ClaimRecord:
-        """The record with a claim of a newer batch, the oldest dropped when there are too many."""
+        """The record with a claim of a newer batch; removes the oldest when there are too many."""
         assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
         return ClaimRecord((*self.claims, claim)[-CLAIMS_KEPT_MAX:])
 
     def with_pending(self, claim: BatchClaim) -> ClaimRecord:
-        """The record when Kafka is about to be asked for a claim of a newer batch."""
+        """The record before a claim of a newer batch is committed to Kafka."""
         assert self.last_decided_batch < claim.batch, "a batch is answered once, in the order of batches"
         return ClaimRecord(self.claims, self.refused, claim)
 
     def with_refusal(self, batch: int) -> ClaimRecord:
-        """The record when a newer batch may read nothing."""
+        """The record after the refusal of a newer batch."""
         assert self.last_decided_batch < batch, "a batch is answered once, in the order of batches"
         return ClaimRecord(self.claims, batch)
 
 
 def format_record(record: ClaimRecord) -> bytes:
-    """The bytes for ZooKeeper: JSON in one line."""
+    """The content for ZooKeeper: JSON in one line."""
     more: dict[str, object] = {} if record.refused is None else {"refused": record.refused}
     more |= {} if record.pending is None else {"begun": _row(record.pending)}
     members = {"v": VERSION, "claims": [_row(claim) for claim in record.claims], **more}
@@ -111,16 +110,16 @@ def _row(claim: BatchClaim) -> list[int]:
 
 
 def parse_record(data: bytes, path: str) -> ClaimRecord:
-    """Read it strictly.  Raises ``MalformedZnode``, which names ``path`` and what to do, for whatever we do not write.
+    """Parse it strictly.  Raises ``MalformedZnode``, which names ``path`` and the remedy, for other content.
 
-    Keys that are not known are let pass, for a later release's sake.
+    Unknown keys are ignored, because a later release may write them.
     """
     try:
         return _parsed(data)
     except (JavaJsonError, MalformedZnode, RecursionError) as error:
         raise MalformedZnode(
-            f"the claims of a Spark query in {path} cannot be read: {error}. While it stands there, nobody knows what "
-            "the query's last batch may read. Repair the znode, or delete it: then the group's offset alone says what "
+            f"the claims of a Spark query in {path} cannot be parsed: {error}. Without them it is not known what the "
+            "query's last batch may read. Repair the znode, or delete it: then only the group's offset decides what "
             "was read, and a batch that was claimed and is not in the query's sink yet is not read again"
         ) from error
 
@@ -132,27 +131,27 @@ def _parsed(data: bytes) -> ClaimRecord:
     if not isinstance(members, dict):
         raise JavaJsonError("not a JSON object")
     if not _is_int64(members.get("v")) or not isinstance(members.get("claims"), list):
-        raise JavaJsonError("v or claims is missing, or of the wrong kind")
+        raise JavaJsonError("v or claims is missing, or has the wrong type")
     if members["v"] != VERSION:
-        raise JavaJsonError(f"version {members['v']}, and this release knows version {VERSION} only; upgrade")
+        raise JavaJsonError(f"version {members['v']}, but this release supports only version {VERSION}; upgrade")
     rows = members["claims"]
-    assert isinstance(rows, list), "it was looked at"
+    assert isinstance(rows, list), "it was checked"
     if len(rows) > CLAIMS_KEPT_MAX:
         raise JavaJsonError(f"{len(rows)} claims, at most {CLAIMS_KEPT_MAX} are kept")
     claims = tuple(map(_claim, rows))
     if any(one.batch >= next_.batch for one, next_ in pairwise(claims)):
-        raise JavaJsonError("its batches do not grow")
+        raise JavaJsonError("its batches do not increase")
     refused = members.get("refused")
     if refused is not None and (not isinstance(refused, int) or not _is_int64(refused)):
-        raise JavaJsonError("refused is no number of a batch")
+        raise JavaJsonError("refused is not a batch number")
     if refused is not None and claims and refused <= claims[-1].batch:
-        raise JavaJsonError("refused is not behind its claims")
+        raise JavaJsonError("refused is not after its claims")
     found = ClaimRecord(claims, refused)
     if members.get("begun") is None:
         return found
     begun = _claim(members["begun"])
     if begun.batch <= found.last_decided_batch:
-        raise JavaJsonError("begun is not behind what was answered")
+        raise JavaJsonError("begun is not after the answered batches")
     return found.with_pending(begun)
 
 
@@ -161,7 +160,7 @@ def _claim(row: Json) -> BatchClaim:
         raise JavaJsonError(f"a claim is a list of {', '.join(_FIELDS)}")
     batch, first, end, epoch, wall_ms = (number for number in row if isinstance(number, int))
     if first >= end:
-        raise JavaJsonError(f"batch {batch} claims nothing: from {first} to {end}")
+        raise JavaJsonError(f"batch {batch} has an empty claim: from {first} to {end}")
     return BatchClaim(batch, first, end, epoch, wall_ms)
 
 

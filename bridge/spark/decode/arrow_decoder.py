@@ -1,10 +1,9 @@
-"""Record sets of one partition as Arrow batches: by the compiled decoder, or where it is missing by the Python one.
+"""Decodes record sets of one partition to Arrow batches: with the compiled decoder, or without it in Python.
 
-    compiled    zkconsumer.wire.record_tables    positions of the fields of many records; nothing is made for each
+    compiled    zkconsumer.wire.record_tables    positions of the fields of many records; no object for each record
     Python      zkconsumer.wire.records   an object for each record, at twenty times the cost and more
 
-Both give the same rows and raise the same errors.  Where the compiled decoder is missing, that is logged once in a
-process.
+Both give the same rows and raise the same errors.  Where the compiled decoder is missing, each process logs that once.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _is_logged = False
 
 
 def python_decoder_reason() -> str | None:
-    """Why this process decodes records in Python; None: it does not."""
+    """Why this process decodes records in Python; None: it uses the compiled decoder."""
     return None if compiled.RECORD_DECODER is not None else extensions.missing_reason(compiled.MODULE_NAME)
 
 
 def warn_if_not_compiled() -> None:
-    """Once in a process."""
+    """Log a warning if the compiled decoder is missing; once in a process."""
     global _is_logged
     why = python_decoder_reason()
     if why is not None and not _is_logged:
@@ -45,7 +44,7 @@ def warn_if_not_compiled() -> None:
 
 
 class ArrowDecoder:
-    """Turns record sets of one partition into batches for ``target``.  One thread; one record set at a time."""
+    """Converts record sets of one partition to batches for ``target``.  One thread; one record set at a time."""
 
     def __init__(self, target: ArrowBatchSpec) -> None:
         self._target = target
@@ -64,9 +63,9 @@ class ArrowDecoder:
     ) -> Iterator[pa.RecordBatch]:
         """The records with ``first_offset`` <= offset < ``end_offset``, in batches that are not empty.
 
-        Nothing at or after ``end_offset`` is looked at, beyond the checksum of the batch that holds it.
+        Bytes at or after ``end_offset`` are not read, except for the checksum of the batch that contains it.
 
-        Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does, behind the
+        Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does, after the
         records before the damage.
         """
         decoder, target = self._decoder, self._target
@@ -83,4 +82,4 @@ class ArrowDecoder:
             decompressed_bytes_max=decompressed_bytes_max,
         ):  # fmt: skip
             yield from batches_of_table(decoder, table, target)
-            del table  # what an entry was expanded to, before the next one is
+            del table  # free the decompressed entry before the next one is decompressed

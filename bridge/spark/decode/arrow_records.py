@@ -1,6 +1,6 @@
-"""Records that were read one by one as Arrow batches: where the compiled decoder is missing.
+"""Converts records that were read one by one to Arrow batches: used where the compiled decoder is missing.
 
-An object for each record, of which a bounded number exists at a time.
+Each record is an object; the number of objects at a time is limited.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.wire.entries import Record
 
 OBJECTS_MAX = 1 << 17
-"""Records and headers that exist as objects at a time."""
+"""The maximum number of records and headers that exist as objects at a time."""
 
 MS_MAX = (2**63 - 1) // 1000
-"""Spark keeps microseconds in 64 bits: a timestamp beyond is put at the end of them."""
+"""Spark stores microseconds in 64 bits: a timestamp outside becomes the nearest limit."""
 
 
 def batches_of_records(records: Iterable[Record], target: ArrowBatchSpec) -> Iterator[pa.RecordBatch]:
     """The records as batches.
 
-    An error of ``records`` is raised behind the batch with the records before it.
+    An error of ``records`` is raised after the batch with the records before it.
     """
     some: list[Record] = []
     size = objects = 0

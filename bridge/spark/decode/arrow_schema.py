@@ -1,7 +1,7 @@
-"""The schema of Spark's ``format("kafka")``, and what Arrow batches of it have in common however they are made.
+"""The schema of Spark's ``format("kafka")``, and the common parts of both ways to build its Arrow batches.
 
-record set --wire.tables--> tables ---> arrow_tables  -.
-          '--wire.records--> records -> arrow_records -'-> record_batch    (``decoder`` chooses)
+record set --wire.record_tables--> tables --> arrow_tables  -.
+          '--wire.records--------> records -> arrow_records -'-> record_batch    (``arrow_decoder`` chooses)
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import NamedTuple
 import pyarrow as pa
 
 BATCH_ROWS = 16_384
-"""Rows of one Arrow batch; more gains nothing, fewer cost a round through the socket each."""
+"""Rows of one Arrow batch; more have no advantage, fewer cost one transfer through the socket for each batch."""
 
 BATCH_BYTES = 900 * 1024
-"""About how many bytes one Arrow batch has at most.  They stay in a core's cache from their checksum to the copy that
-Arrow gets.  With its other columns a batch stays below 1 MiB: the JVM's allocator gives powers of two."""
+"""The approximate maximum of bytes of one Arrow batch.  They stay in a core's cache from their checksum to the copy for
+Arrow.  With its other columns a batch stays below 1 MiB: the JVM's allocator rounds up to powers of two."""
 
 CONSTANT_COLUMNS_CACHED = 64
-"""Columns of a topic's name or a partition's number that are kept for the next batch."""
+"""The maximum number of constant columns (a topic's name, a partition's number) that are kept for the next batch."""
 
 POOL = pa.system_memory_pool()
-"""Arrow's own pools give memory back to the system after each batch, and take it again, page by page, for the next:
-that is a tenth of the whole cost of a row."""
+"""Arrow's own pools return memory to the system after each batch, and request it again, page by page, for the next:
+that is a tenth of the total cost of a row."""
 
 MALLOC_KEEP_BYTES = 8 * 1024 * 1024
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what a batch took for the next batch.
+    """Let glibc keep the memory of a batch for the next batch.
 
-    It gives blocks of 128 KB and more back to the system when they are freed, until a larger one was freed: after that
-    it keeps blocks up to that size (``mallopt(3)``, M_MMAP_THRESHOLD).  Else each page of each batch is taken from the
-    system again, which is a quarter of the whole cost of a row of 100 bytes.  This block is not written, so it costs
-    nothing.
+    It returns blocks of 128 KB and more to the system when they are freed, until a larger one was freed: after that
+    it keeps blocks up to that size (``mallopt(3)``, M_MMAP_THRESHOLD).  Otherwise each page of each batch is requested
+    from the system again, which is a quarter of the total cost of a row of 100 bytes.  This block is not written, so it
+    needs no memory.
     """
     pa.allocate_buffer(MALLOC_KEEP_BYTES, memory_pool=POOL)
 
@@ -59,9 +59,9 @@ SCHEMA = pa.schema(
 
 
 class ArrowBatchSpec(NamedTuple):
-    """What the records of a partition become: batches with exactly the fields of ``schema``, a part of ``SCHEMA``.
+    """The batches of a partition's records: with exactly the fields of ``schema``, a part of ``SCHEMA``.
 
-    ``max_rows``: of one batch.  ``max_bytes``: about how many bytes one batch has; it is larger by one row at most.
+    ``max_rows``: of one batch.  ``max_bytes``: the approximate size of one batch; it is larger by one row at most.
     """
 
     topic: str
@@ -72,7 +72,7 @@ class ArrowBatchSpec(NamedTuple):
 
 
 def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -> pa.RecordBatch:
-    """The batch of these columns, to which those are added that have one value in all rows."""
+    """The batch of these columns and of those that have one value in all rows."""
     names = target.schema.names
     if "topic" in names:
         made["topic"] = _repeated(target.topic, rows, target.max_rows)
@@ -82,7 +82,7 @@ def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -
 
 
 def _repeated(value: str | int, rows: int, max_rows: int) -> pa.Array:
-    """A column with one value; batch after batch shows the same memory."""
+    """A column with one value; all batches use the same memory."""
     return _constant(value, max(rows, max_rows)).slice(0, rows)
 
 

@@ -1,7 +1,7 @@
-"""Tables of the compiled decoder as Arrow batches.
+"""Converts tables of the compiled decoder to Arrow batches.
 
-No object is made for a record.  Each field that the query asks for is copied once, behind the one before it, into
-memory that Arrow takes as it is.
+No object is created for a record.  Each selected field is copied once, after the one before it, into memory that Arrow
+uses without another copy.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bridge.spark.decode.arrow_schema import HEADERS, SCHEMA, ArrowBatchSpec, re
 from zkconsumer.wire.record_tables import RecordTable, TableData
 
 _Gathered: TypeAlias = tuple[bytes, bytes, bytes | None, int]
-"""Fields behind each other: where each ends (behind a 0), their bytes, a bit for each that is not null (None: none is
-null), and how many are null."""
+"""Consecutive fields: the end of each (after a 0), their bytes, a bit for each that is not null (None: none is
+null), and the number of nulls."""
 
 _BINARY = pa.binary()
 _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE = (SCHEMA.field(name).type for name in ("offset", "timestamp", "timestampType"))
@@ -26,7 +26,7 @@ _NUMBERS = frozenset(("offset", "timestamp", "timestampType"))
 
 
 def batches_of_table(decoder: ModuleType, table: RecordTable, target: ArrowBatchSpec) -> Iterator[pa.RecordBatch]:
-    """The table as batches; the values of each begin within ``target.max_bytes`` bytes."""
+    """The table as batches; the values of each start within ``target.max_bytes`` bytes."""
     low = 0
     while low < table.size:
         high = min(low + target.max_rows, decoder.cut(table.rows, low, table.size, target.max_bytes))
@@ -75,7 +75,7 @@ def _headers(decoder: ModuleType, data: TableData, rows: bytearray, low: int, hi
 
 
 def _texts(names: pa.Array) -> pa.Array:
-    """UTF-8, with what is none replaced, as the Java client reads it."""
+    """UTF-8, with invalid bytes replaced, as the Java client reads it."""
     try:
         return pc.cast(names, pa.string())
     except pa.ArrowInvalid:

@@ -1,10 +1,10 @@
-"""One Kafka cluster as an executor knows it: connections and leaders, kept over tasks and batches.
+"""An executor's connections to Kafka clusters and their known leaders, kept over tasks and batches.
 
-    task --lent--> Clusters ---> Cluster ---> one connection a broker, who leads which partition
-         <-------- back; closed when the task failed
+    task --borrow--> ClusterConnectionPool ---> ClusterConnections ---> one connection a broker, partition leaders
+         <-------- return; closed when the task failed
 
-Spark lets a Python worker live on after a task, so the next task of the same query finds its connections open and its
-leaders known.  A cluster is lent to one reader at a time: two that read at once in one process have one each.
+Spark keeps a Python worker after a task, so the next task of the same query finds open connections and known leaders.
+One reader at a time uses a cluster's connections: two concurrent readers in one process have one each.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import METADATA
 
 LEADERS_AGE_MAX_MS = 300_000
-"""How long a leader is believed without being asked for (``metadata.max.age.ms`` of the Java clients)."""
+"""The maximum age of a cached leader (``metadata.max.age.ms`` of the Java clients)."""
 
 CACHED_LEADERS_MAX = 100_000
-"""Partitions whose leaders are remembered; beyond, all are forgotten and asked for again."""
+"""The maximum number of partitions with cached leaders; beyond it, all are forgotten and requested again."""
 
 POOLED_CLUSTERS_MAX = 4
-"""Clusters that a worker keeps open while nobody reads from them."""
+"""The maximum number of clusters whose connections a worker keeps open without a reader."""
 
 KERNEL_SIZED_BUFFER = 0
-"""The receive buffer: Linux lets it grow to some megabytes, so that an answer arrives while another is decoded."""
+"""The receive buffer: Linux lets it grow to some megabytes, so that an answer arrives while another one is decoded."""
 
 
 class ClusterConnections:
@@ -53,7 +53,7 @@ class ClusterConnections:
         self._leaders: dict[TopicPartition, tuple[BrokerAddress, int]] = {}
 
     def leader(self, tp: TopicPartition) -> BrokerAddress:
-        """Who leads it, from memory or from any broker.  Raises ``BrokerUnreachable`` when nobody does."""
+        """The leader of the partition, from the cache or from any broker.  Raises ``BrokerUnreachable`` without one."""
         known = self._leaders.get(tp)
         if known is not None and self._clock.now_ms() - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]
@@ -71,12 +71,13 @@ class ClusterConnections:
         if leader is None:
             why = leaders.topic_errors.get(tp.topic)
             raise BrokerUnreachable(
-                f"{tp}: the brokers know no such partition{f' ({why})' if why else ''}. Was the topic deleted?"
+                f"{tp}: this partition does not exist at the brokers{f' ({why})' if why else ''}. Was the topic "
+                "deleted?"
             )
-        raise BrokerUnreachable(f"{tp}: no broker leads it ({leader}). Start the brokers that hold its replicas")
+        raise BrokerUnreachable(f"{tp}: it has no leader ({leader}). Start the brokers with its replicas")
 
     def _ask_for(self, topic: str) -> LeaderMetadata:
-        """Brokers before 0.11 may create a topic that they are asked for: those are asked for all that there are."""
+        """Brokers before 0.11 may create a requested topic: those are asked for all topics."""
 
         def question(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> LeaderMetadata:
             may_forbid = ranges.pick(METADATA) >= NO_AUTO_CREATION_FROM
@@ -85,32 +86,32 @@ class ClusterConnections:
         return self._brokers.execute_on_any(question)
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """The next question for a leader of this partition goes to a broker."""
+        """The next call of ``leader`` for this partition sends a request to a broker."""
         self._leaders.pop(tp, None)
 
     def connection_to(self, broker: BrokerAddress) -> tuple[Connection, SupportedVersions]:
-        """A connection that holds, and what the broker speaks; see ``BrokerClient.at`` for the errors."""
+        """An open connection, and the versions that the broker supports; see ``BrokerClient.at`` for the errors."""
         return self._brokers.connection_to(broker.host, broker.port)
 
     def drop(self, broker: BrokerAddress) -> None:
-        """End the connection to a broker: what is still on its way there is read by nobody."""
+        """Close the connection to a broker: answers in flight are lost."""
         self._brokers.disconnect(broker.host, broker.port)
 
     def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         self._brokers.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """How a cluster is found and spoken to; two that are equal may share connections.  Shows no secret."""
+    """How to find and connect to a cluster; two equal ones may use the same connections.  Shows no secret."""
 
     brokers: tuple[BrokerAddress, ...]
     security: BrokerSecurity
     client_id: str
 
     def open(self, clock: Clock = SYSTEM_CLOCK) -> ClusterConnections:
-        """Nothing is connected yet.  Raises ``InvalidConfigException`` for certificates that cannot be read here."""
+        """Opens no connection yet.  Raises ``InvalidConfigException`` for certificates that cannot be read here."""
         return ClusterConnections(
             lambda: self.brokers, SecureConnectionFactory(self.security, clock), self.client_id, clock
         )
@@ -122,7 +123,7 @@ class _PooledConnections(NamedTuple):
 
 
 class ClusterConnectionPool:
-    """The clusters that nobody reads from now, the least recently used first.  Any thread."""
+    """The connections without a reader, the least recently used first.  Any thread."""
 
     def __init__(
         self,
@@ -137,12 +138,12 @@ class ClusterConnectionPool:
 
     @contextmanager
     def borrow(self, address: ClusterAddress) -> Iterator[ClusterConnections]:
-        """A cluster for one reader alone.  It is kept afterwards, unless the reader ended by an error."""
+        """The connections for one reader.  They are kept afterwards, unless the reader ended by an error."""
         cluster = self._take(address) or self._open(address)
         try:
             yield cluster
         except GeneratorExit:
-            # A reader that was left half-way has dropped the connection on which it waited for an answer.
+            # A reader that ended early has closed the connection on which it waited for an answer.
             self._return(address, cluster)
             raise
         except BaseException:
@@ -151,7 +152,7 @@ class ClusterConnectionPool:
         self._return(address, cluster)
 
     def close(self) -> None:
-        """End all that is kept."""
+        """Close all kept connections."""
         with self._lock:
             kept, self._kept = self._kept, deque()
         for each in kept:
@@ -160,7 +161,7 @@ class ClusterConnectionPool:
     def _take(self, address: ClusterAddress) -> ClusterConnections | None:
         with self._lock:
             if self._pid != os.getpid():
-                # Another process reads from these connections; here they are only let go of.
+                # The parent process reads from these connections; this fork only drops its references.
                 self._kept.clear()
                 self._pid = os.getpid()
             for kept in reversed(self._kept):
@@ -178,4 +179,4 @@ class ClusterConnectionPool:
 
 
 CONNECTION_POOL = ClusterConnectionPool()
-"""Those of this worker."""
+"""The pool of this worker."""

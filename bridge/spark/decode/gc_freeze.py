@@ -1,7 +1,7 @@
-"""What a Python worker of Spark has loaded is not looked through any more for what can be freed.
+"""Excludes the modules that a Python worker of Spark has loaded from garbage collection.
 
 Spark's workers collect garbage after every task and every plan (``pyspark.daemon``, 4.3).  With pandas, numpy and
-pyarrow loaded that takes as long as reading some 100,000 rows, finds nothing, and leaves cold caches.
+pyarrow loaded that takes as long as reading some 100,000 rows, frees nothing, and removes useful data from CPU caches.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import os
 import sys
 
 WORKER_IS_KEPT = "SPARK_REUSE_WORKER"
-"""Spark sets it for the processes that it uses again, and for these alone is garbage collected."""
+"""Spark sets it for the processes that it reuses, and collects garbage only in these."""
 
 
 _loaded = 0
-"""Modules at the last time."""
+"""The number of loaded modules at the last call."""
 
 
 def gc_freeze_worker() -> None:
-    """To be called when a task or a plan begins, in a process that Spark has started to keep; does nothing elsewhere.
+    """Call it when a task or a plan begins, in a process that Spark reuses; it has no effect in others.
 
-    Counts when something was loaded since the last time: the first task of a worker loads a part of it, when its rows
-    are sent.
+    It freezes again when modules were loaded since the last call: the first task of a worker loads some of them only
+    when its rows are sent.
     """
     global _loaded
     if os.environ.get(WORKER_IS_KEPT) and len(sys.modules) != _loaded:

@@ -1,5 +1,5 @@
-"""A range of a log that is to be read, how it is to be read, and that it is not there any more: what plans and readers
-have in common.  Pure.
+"""A range of a log to read, the settings to read it, and the errors of missing records: used by plans and readers.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from zkconsumer.errors import UnavailableError
 from zkconsumer.types import TopicPartition
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""How much is asked for at most: enough to decode many batches at once."""
+"""The maximum size of a fetch: enough to decode many batches at once."""
 
 REQUEST_TIMEOUT_MS = 30_000
 
 GIVE_UP_MS = 120_000
-"""How long no progress is made before the range is given up."""
+"""How long a read without progress lasts before it fails."""
 
 
 SkipOffsets: TypeAlias = Mapping[TopicPartition, tuple[tuple[int, int], ...]]
-"""The option ``skipOffsets``: of each partition the ranges [first, end) that are not read, sorted and apart."""
+"""The option ``skipOffsets``: for each partition the ranges [first, end) to skip, sorted and disjoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def merge_offset_ranges(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, in
 
 
 def skip_option(skips: SkipOffsets, also: OffsetRange) -> str:
-    """What a user adds to the reader to skip ``also`` besides ``skips``, to be pasted as it stands.
+    """The option that a user adds to the reader to skip ``also`` besides ``skips``, ready to paste.
 
-    A topic's name has no character that JSON or Python escapes.
+    Topic names have no character that JSON or Python escapes.
     """
     ranges = {**skips, also.tp: merge_offset_ranges([*skips.get(also.tp, ()), (also.first, also.end)])}
     topics: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
@@ -61,7 +61,7 @@ def skip_option(skips: SkipOffsets, also: OffsetRange) -> str:
 
 
 def without_skipped(wanted: OffsetRange, skips: SkipOffsets) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """What remains to be read of ``wanted``, and what ``skips`` takes out of it; both in order, none is empty."""
+    """The parts of ``wanted`` to read, and those that ``skips`` removes; both in order, none is empty."""
     kept: list[OffsetRange] = []
     skipped: list[OffsetRange] = []
     position = wanted.first
@@ -76,14 +76,14 @@ def without_skipped(wanted: OffsetRange, skips: SkipOffsets) -> tuple[list[Offse
 
 
 class DataLost(UnavailableError):
-    """Records that a query was to read are no longer in the log; raise the retention, or set failOnDataLoss=false."""
+    """Records of the planned range are no longer in the log; raise the retention, or set failOnDataLoss=false."""
 
     def __init__(self, lost: OffsetRange, log_first: int, log_end: int) -> None:
         holds = f"{log_first} to {log_end - 1}" if log_first < log_end else "no record"
         super().__init__(
-            f"{lost.tp}: offsets {lost.first} to {lost.end - 1} were to be read, but the log holds {holds}. "
-            "Retention, a deletion, or a leader that had not all records took them. Raise the topic's retention, or "
-            "set failOnDataLoss=false to go on without them"
+            f"{lost.tp}: offsets {lost.first} to {lost.end - 1} must be read, but the log contains {holds}. "
+            "Retention, a deletion, or a leader without all records removed them. Raise the topic's retention, or "
+            "set failOnDataLoss=false to continue without them"
         )
         self.lost = lost
         self.log_first = log_first
@@ -91,20 +91,20 @@ class DataLost(UnavailableError):
 
 
 class FetchStalled(UnavailableError):
-    """A leader sends no record although its log goes on; repair its storage, or skip the offsets with skipOffsets.
+    """A leader sends no record although its log continues; repair its storage, or skip the offsets with skipOffsets.
 
     ``rest`` are the offsets that were not read; ``settings`` those of the task.
     """
 
     def __init__(self, rest: OffsetRange, log_end: int, leader: str, answer: str, settings: ReadSettings) -> None:
-        """``log_end``: where the log ends, as ``leader`` says; ``answer``: how it answers a Fetch, in words."""
+        """``log_end``: the end of the log, as ``leader`` reports it; ``answer``: its answer to a Fetch, as text."""
         until = min(rest.end, log_end)
         super().__init__(
-            f"{rest.tp}: no record came from offset {rest.first} on for {settings.give_up_ms} ms: {leader} answers "
-            f"{answer}, though it says that its log ends at {log_end}. The records may exist, so this query does not "
-            "pass over them (nor does it with failOnDataLoss=false). Look at the log and the tiered storage of that "
-            f"broker, and start the query again: a stream repeats this batch. Only if offsets {rest.first} to "
-            f"{until - 1} hold no record that you need, skip them (a stream: on the same checkpoint): add to the "
+            f"{rest.tp}: no record arrived from offset {rest.first} on for {settings.give_up_ms} ms: {leader} answers "
+            f"{answer}, although it reports {log_end} as the end of its log. The records may exist, so this query does "
+            "not skip them (also not with failOnDataLoss=false). Check the log and the tiered storage of that broker, "
+            f"and start the query again: a stream repeats this batch. Only if offsets {rest.first} to {until - 1} "
+            "contain no record that you need, skip them (a stream: on the same checkpoint): add to the "
             f"reader {skip_option(settings.skip_offsets, OffsetRange(rest.tp, rest.first, until))}"
         )
         self.rest = rest
@@ -113,7 +113,7 @@ class FetchStalled(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How to read; bytes and ms.  ``give_up_ms`` counts while no progress is made, not while nobody asks for more."""
+    """How to read; bytes and ms.  ``give_up_ms`` counts while there is no progress, but not while the caller pauses."""
 
     fetch_bytes: int = FETCH_BYTES
     check_crcs: bool = True
@@ -121,4 +121,4 @@ class ReadSettings:
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     give_up_ms: int = GIVE_UP_MS
     skip_offsets: SkipOffsets = field(default_factory=dict)
-    """The option of the query, for the advice in errors: the ranges of its tasks are without these offsets already."""
+    """The option of the query, for the advice in errors: the ranges of its tasks exclude these offsets already."""

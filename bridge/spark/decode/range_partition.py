@@ -1,9 +1,9 @@
-"""What runs in a Spark executor: one range of a partition in, Arrow record batches of the schema asked for out.
+"""Runs in a Spark executor: reads one range of a partition as Arrow record batches of the requested schema.
 
     RangePartition --pickled by the driver--> read_partition ---> record batches --socket--> JVM
 
-Nothing here knows groups, ZooKeeper or plans.  Records of several Kafka batches stand in one Arrow batch of
-``BATCH_ROWS`` rows; columns that were not asked for are not built.
+This module does not use groups, ZooKeeper or plans.  One Arrow batch of ``BATCH_ROWS`` rows contains records of several
+Kafka batches; columns that were not requested are not built.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from zkconsumer.kafka.broker_security import BrokerSecurity
 from zkconsumer.types import BrokerAddress
 
 CLIENT_ID = "zkconsumer-spark"
-"""What brokers call the readers, in quotas and logs, when ``client.id`` says nothing else."""
+"""The client id of the readers in quotas and logs of brokers, unless ``client.id`` is set."""
 
 log = logging.getLogger("zkconsumer.spark")
 
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):  # type: ignore[misc]
-    """One task: a range, and all that an executor needs to read it.  Pickled; shows no secret.
+    """One task: a range, and everything that an executor needs to read it.  Pickled; shows no secret.
 
-    ``brokers``: where to ask who leads the partition; one that answers is enough.  ``columns``: names out of
-    ``arrow.SCHEMA``, in the order in which they are to come.
+    ``brokers``: where to find the leader of the partition; one that answers is enough.  ``columns``: names in
+    ``arrow_schema.SCHEMA``, in the order of the result.
     """
 
     wanted: OffsetRange
@@ -51,10 +51,11 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 def read_partition(
     partition: InputPartition, pool: ClusterConnectionPool = CONNECTION_POOL
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range, as batches of ``schema_of(partition.columns)``; none when there are no records.
+    """The records of the range, as batches of ``schema_of(partition.columns)``; no batch without records.
 
-    Spark makes a partition of its own where a batch has none at all: there is nothing in it.  May be left half-way.
-    Raises what ``read_range`` raises, and ``InvalidConfigException`` for certificates that cannot be read on this
+    Spark calls it with a partition of its own where a batch has no tasks: it has no records.  The caller may stop
+    early.
+    Raises the errors of ``read_range``, and ``InvalidConfigException`` for certificates that cannot be read on this
     machine.
     """
     if not isinstance(partition, RangePartition):
@@ -70,7 +71,7 @@ def read_partition(
 
 
 def schema_of(columns: Sequence[str]) -> pa.Schema:
-    """The part of ``SCHEMA`` with these columns, in this order.  ``KeyError`` for one that there is not."""
+    """The part of ``SCHEMA`` with these columns, in this order.  ``KeyError`` for one that does not exist."""
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 

@@ -1,32 +1,33 @@
-"""One range of one partition out of its leader's log, decoded.
+"""Reads one range of one partition from its leader, decoded.
 
-    fetch ---> leader        the next fetch is on its way while the answer before it is decoded
+    fetch ---> leader        the next fetch is sent before the answer to the last one is decoded
     pieces <-- answer <----  and again, until the range is read
 
-A range is what a plan promised: every record of it comes out, or an error does, or (``fail_on_data_loss`` off) what is
-missing is told of.  Records of aborted transactions come out: the old consumer reads uncommitted, and so does this
-(isolation ``read_uncommitted``).
+A plan promised the range: the reader returns every record of it, or raises an error, or (``fail_on_data_loss`` off)
+reports the missing ones.  It also returns records of aborted transactions: the Scala consumer reads uncommitted
+records, and so does this reader (isolation ``read_uncommitted``).
 
-Offsets without a record (compacted away, control records) are passed over when an answer proves that they have none:
-it holds a later whole entry.  An entry is proof from the offset that was fetched up to the last offset in its header,
-for a log is in order, and a batch keeps its last offset when compaction removes its records.  The leader answers with
-the next entry that exists, also beyond the end of the range.  Nothing else is proof:
+Offsets without a record (removed by compaction, control records) are skipped when an answer proves that they have none:
+it contains a later complete entry.  An entry is a proof from the fetched offset up to the last offset in its header,
+because a log is in order, and a batch keeps its last offset when compaction removes its records.  The leader answers
+with the next entry that exists, also after the end of the range.  Nothing else is a proof:
 
-    an answer without a record     a broker of 3.6 and later whose tiered storage is slow gives it for records that
-                                   exist, with no error and its true high watermark (``DelayedRemoteFetch``)
-    an entry that is cut off       it is fetched again, with room for all of it
+    an answer without a record     a broker of 3.6 and later with slow tiered storage sends it for records that exist,
+                                   without an error and with its true high watermark (``DelayedRemoteFetch``)
+    a truncated entry              it is fetched again, with a larger limit
     a later log start offset       it proves that records were deleted: they are lost, and were not a gap
 
-    what the leader answers                         what follows
-    not the leader any more, or no answer           another search, after a pause; given up after ``give_up_ms``
-    out of range, the log begins later              ``DataLost`` / on from where the log begins
-    out of range, or nothing, the log ends before   patience (a replica may catch up); then ``DataLost`` / the end
-    out of range, or nothing, the log goes on       patience; then ``FetchStalled``, also with ``fail_on_data_loss`` off
-    nothing because of a quota                      asked again
+    the leader's answer                             the reaction
+    no longer the leader, or no answer              another search, after a pause; it fails after ``give_up_ms``
+    out of range, the log starts later              ``DataLost`` / continue at the start of the log
+    out of range, or empty, the log ends before     wait (a replica may catch up); then ``DataLost`` / the end
+    out of range, or empty, the log continues       wait; then ``FetchStalled``, also with ``fail_on_data_loss`` off
+    empty because of a quota                        fetch again
 
-Where a log begins and ends is asked for (ListOffsets) before records are lost.
+The bounds of a log are requested (ListOffsets) before records count as lost.
 
-The log may also have been cut and have grown again past the position: no release before 2.1 tells, and it is not seen.
+The log may also have been truncated and have grown again past the position: no release before 2.1 reports that, and the
+reader does not detect it.
 """
 
 from __future__ import annotations
@@ -72,16 +73,16 @@ from zkconsumer.wire.schemas.fetch import (
 )
 
 FETCH_BYTES_MIN = 64 * 1024
-"""How much is asked for at least, however short the rest of the range seems."""
+"""The minimum size of a fetch, however short the rest of the range seems."""
 
 FETCH_BYTES_MAX = 1 << 30
-"""The largest message that is read (brokers before 0.10.1 cut it off, and it is asked for again with this limit)."""
+"""The largest message that is read (brokers before 0.10.1 truncate it, and it is fetched again with this limit)."""
 
 INITIAL_BYTES_PER_OFFSET = 1024
-"""How much an offset is thought to take before the first answer shows it."""
+"""The assumed bytes of one offset before the first answer."""
 
 FETCH_WAIT_MS = 500
-"""How long a broker may wait for something to send."""
+"""How long a broker may wait for records."""
 
 BACKOFF_MS = 200
 
@@ -91,7 +92,8 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class Decode(Protocol[P_co]):
-    """The records of a record set with ``first_offset`` <= offset < ``end_offset``, in pieces that are not empty.
+    """Decodes the records of a record set with ``first_offset`` <= offset < ``end_offset``, in pieces that are not
+    empty.
 
     Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does.
     """
@@ -111,15 +113,15 @@ def read_range(
     on_lost: Callable[[OffsetRange], object] = lambda lost: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Generator[P_co, None, None]:
-    """The records of the range, in the pieces that ``decode`` makes of them.
+    """The records of the range, in the pieces that ``decode`` returns.
 
-    ``pause`` waits for so many ms.  ``on_lost`` is told what is no longer there, when ``fail_on_data_loss`` is off.
+    ``pause`` waits for so many ms.  ``on_lost`` receives the lost ranges, when ``fail_on_data_loss`` is off.
 
-    Raises ``DataLost``; ``FetchStalled`` when a leader sends nothing for ``settings.give_up_ms`` although its log goes
-    on; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
-    ``settings.give_up_ms``; ``BrokerError`` for an error that does not pass in that time;
-    ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for what is in the log;
-    ``AuthenticationException``.
+    Raises ``DataLost``; ``FetchStalled`` when a leader sends no record for ``settings.give_up_ms`` although its log
+    continues; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
+    ``settings.give_up_ms``; ``BrokerError`` for an error that lasts longer than that;
+    ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for records in the log that
+    cannot be decoded; ``AuthenticationException``.
     """
     reader = _RangeReader(cluster, wanted, settings, pause, decode, on_lost, clock)
     tries = 0
@@ -134,17 +136,17 @@ def read_range(
             if reader.is_deadline_exceeded and not isinstance(error, _BeyondLogEnd):
                 raise
             tries = 1 if reader.position > before else tries + 1
-            # The first connection may be one of an earlier task, which the broker has closed since.
+            # The first connection may be from an earlier task, and the broker may have closed it since.
             if tries > 1:
                 pause(BACKOFF_MS)
 
 
 class _BeyondLogEnd(BrokerUnreachable):
-    """The log ends before the position, now; a replica that lags may have become the leader."""
+    """The log currently ends before the position; a replica that lags may have become the leader."""
 
 
 class _RangeReader(Generic[P_co]):
-    """Where one range stands."""
+    """The progress of one range."""
 
     def __init__(
         self,
@@ -178,7 +180,7 @@ class _RangeReader(Generic[P_co]):
         return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
 
     def read(self) -> Generator[P_co, None, None]:
-        """From one leader, to the end of the range or to the first trouble."""
+        """Read from one leader, to the end of the range or to the first error."""
         tp = self._wanted.tp
         leader = self._cluster.leader(tp)
         pending: PendingRequest[FetchResponse] | None = None
@@ -201,10 +203,10 @@ class _RangeReader(Generic[P_co]):
             raise
         finally:
             if pending is not None:
-                # An answer that nobody reads must not be taken for that of the next question.
+                # An unread answer must not be taken for the answer to the next request.
                 self._cluster.drop(leader)
 
-    # --- one question and its answer ----------------------------------------------------------------------------
+    # --- one request and its answer -----------------------------------------------------------------------------
 
     def _ask(self, connection: Connection, ranges: SupportedVersions) -> PendingRequest[FetchResponse]:
         tp = self._wanted.tp
@@ -227,12 +229,12 @@ class _RangeReader(Generic[P_co]):
         return answer
 
     def _part(self, answer: FetchResponse, leader: BrokerAddress) -> FetchPartitionResponse | None:
-        """What was answered for our partition; None: nothing, since a quota is used up (KIP-219, 2.0 and later)."""
+        """The answer for our partition; None: it is empty, because a quota is exhausted (KIP-219, 2.0 and later)."""
         parts = [(TopicPartition(t.topic, p.partition_index), p) for t in answer.responses for p in t.partitions]
         if not parts:
             if self.is_deadline_exceeded:
                 raise BrokerUnreachable(
-                    f"{self._wanted}: {leader} lets nothing through at offset {self.position} for "
+                    f"{self._wanted}: {leader} sends no records at offset {self.position} for "
                     f"{self._settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
                 )
             return None
@@ -244,7 +246,7 @@ class _RangeReader(Generic[P_co]):
     def _process_response(
         self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> bool:
-        """Move on to what follows this answer; whether it holds complete entries."""
+        """Continue after this answer; returns whether it contains complete entries."""
         code = error_code(part.error_code)
         if code == OFFSET_OUT_OF_RANGE:
             self._check_log_bounds(connection, ranges, leader, f"with {code}")
@@ -256,7 +258,7 @@ class _RangeReader(Generic[P_co]):
             self._handle_empty_response(connection, ranges, leader, part)
             return False
         try:
-            # Only up to the entry in which the range ends: what is behind may be damaged, or not.
+            # Only up to the entry with the end of the range: later ones may be damaged, or not.
             scanned = scan_record_set(records, self._wanted.end)
         except (InvalidMessageException, UnsupportedCodec) as error:
             raise with_skip_advice(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
@@ -264,8 +266,10 @@ class _RangeReader(Generic[P_co]):
             self._ask_for_more(records)
             return False
         if scanned.next_offset <= self.position:
-            raise RemoteProtocolError(f"{self._wanted.tp}: offset {self.position} was asked for, and older ones came")
-        # The header of a wrapper has the offset of its last message, so where it begins is not known.
+            raise RemoteProtocolError(
+                f"{self._wanted.tp}: offset {self.position} was requested, but older ones arrived"
+            )
+        # The header of a wrapper has the offset of its last message, so its first offset is not known.
         begins_later = scanned.first_offset > self.position and not scanned.starts_with_compressed_wrapper
         if part.log_start_offset > self.position and begins_later:
             self._check_log_bounds(connection, ranges, leader, "with later records only")
@@ -281,20 +285,20 @@ class _RangeReader(Generic[P_co]):
         self._progress_ms = self._clock.now_ms()
 
     def _ask_for_more(self, records: RecordSet) -> None:
-        """Not even one message is whole: the next question is for so many bytes as it has."""
+        """Not even one message is complete: the next request has a limit of the size of that message."""
         head = read_entry_header(records)
         needs = 2 * self._fetch_bytes if head is None else head.size_bytes
         tp, end, skips = self._wanted.tp, self._wanted.end, self._settings.skip_offsets
         if needs > FETCH_BYTES_MAX:
             after = end if head is None else head.next_offset
             raise MessageSizeTooLargeException(
-                f"{tp}: the message at offset {self.position} has {needs} bytes, and {FETCH_BYTES_MAX} are the most "
-                f"that is read. {skip_advice(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
+                f"{tp}: the message at offset {self.position} has {needs} bytes, but the maximum is {FETCH_BYTES_MAX}"
+                f". {skip_advice(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
             )
         if self._fetch_bytes >= needs:
             raise InvalidMessageException(
-                f"{tp}: the message at offset {self.position} says that it has {needs} bytes, and the broker sends "
-                f"{len(records)} of them and no more. Its log is damaged there, up to an offset that is not known. "
+                f"{tp}: the message at offset {self.position} has a header with {needs} bytes, but the broker sends "
+                f"only {len(records)} of them. Its log is damaged there, up to an offset that is not known. "
                 f"{skip_advice(OffsetRange(tp, self.position, end), skips)}"
             )
         self._message_bytes = needs
@@ -305,19 +309,19 @@ class _RangeReader(Generic[P_co]):
         except (InvalidMessageException, UnsupportedCodec) as error:
             raise with_skip_advice(error, records, first, self._wanted, self._settings.skip_offsets) from error
 
-    # --- what stands in the way ---------------------------------------------------------------------------------
+    # --- missing records ----------------------------------------------------------------------------------------
 
     def _check_log_bounds(
         self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, answer: str
     ) -> None:
-        """Whether the records at the position are gone, or not there yet, or should have come: the leader says where
-        its log begins and ends."""
+        """Whether the records at the position were deleted, or do not exist yet, or should have been sent: by the
+        bounds of the leader's log."""
         tp = self._wanted.tp
         bounds = []
         for time in (EARLIEST_TIME, LATEST_TIME):
             bound = list_offsets(connection, ranges, {tp: time}, self._settings.request_timeout_ms)[tp]
             if isinstance(bound, ErrorCode):
-                raise BrokerError(bound, f"{tp}: where the log begins and ends")
+                raise BrokerError(bound, f"{tp}: the start and the end of the log")
             bounds.append(bound)
         log_first, log_end = bounds
         if self.position < log_first:
@@ -332,7 +336,7 @@ class _RangeReader(Generic[P_co]):
     def _handle_empty_response(
         self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
     ) -> None:
-        """The leader sends no record, which proves nothing."""
+        """The leader sends no record, which is no proof."""
         answer = "without a record"
         if part.log_start_offset > self.position:
             self._check_log_bounds(connection, ranges, leader, answer)
@@ -348,7 +352,7 @@ class _RangeReader(Generic[P_co]):
         return FetchStalled(rest, log_end, str(leader), answer, self._settings)
 
     def _skip_lost_records(self, to: int, log_first: int, log_end: int) -> None:
-        """What is between the position and ``to`` will never be read."""
+        """The records between the position and ``to`` are lost."""
         lost = OffsetRange(self._wanted.tp, self.position, to)
         if self._settings.fail_on_data_loss:
             raise DataLost(lost, log_first, log_end)

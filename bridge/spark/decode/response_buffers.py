@@ -1,8 +1,8 @@
-"""Memory for answers of brokers: kept for the answers that follow, and in huge pages where the system has them.
+"""Memory for answers of brokers: reused for later answers, and in huge pages where the system has them.
 
-An answer of 8 MB lies in 2,000 ordinary pages, and each pass over it (received, its checksum verified, values copied)
-looks up each of them.  With values of 1 KB, in workers that read nothing else, huge pages save a fifteenth of all CPU
-that a row takes.
+An answer of 8 MB needs 2,000 ordinary pages, and each pass over it (received, checksum verified, values copied)
+looks up each of them.  With values of 1 KB, in workers that only read, huge pages save a fifteenth of the total CPU
+time of a row.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import pyarrow as pa
 from bridge.spark.decode.arrow_schema import POOL
 
 SLOT_BYTES = 10 * 1024 * 1024
-"""An answer of as much as is asked for, and some; a larger one gets memory of its own."""
+"""An answer of the requested size, with a reserve; a larger one gets memory of its own."""
 
 SMALL_BYTES = 1024 * 1024
-"""Smaller answers gain nothing, and come from the allocator."""
+"""For smaller answers there is no benefit; the allocator provides them."""
 
 FREE_SLOTS_MAX = 2
-"""One answer is read while the next is on its way."""
+"""One answer is read while the next one arrives."""
 
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 
 
 class ResponseBuffers:
-    """Gives memory for an answer, and takes it back once nothing looks at it any more; in any thread."""
+    """Provides memory for an answer, and reuses it once no view refers to it any more; in any thread."""
 
     def __init__(self) -> None:
         self._free: list[mmap.mmap] = []
 
     def allocate(self, size: int) -> memoryview:
-        """``size`` bytes of anything, to be written."""
+        """``size`` uninitialised bytes, to be written."""
         if not SMALL_BYTES <= size <= SLOT_BYTES:
-            # As the allocator gives it, without a pass over it that writes zeros.
+            # From the allocator, without a pass that writes zeros.
             return memoryview(pa.allocate_buffer(size, memory_pool=POOL)).cast("B")
         try:
             slot = self._free.pop()
@@ -55,11 +55,11 @@ class ResponseBuffers:
 
 def _new_slot() -> mmap.mmap:
     slot = mmap.mmap(-1, SLOT_BYTES + HUGE_PAGE_BYTES)
-    # Systems and kernels without huge pages say so, or do not know the word: then these are pages as any other.
+    # Systems and kernels without huge pages return an error, or do not have the flag: then these are ordinary pages.
     with suppress(OSError, AttributeError):
         slot.madvise(mmap.MADV_HUGEPAGE)
     return slot
 
 
 RESPONSE_BUFFERS = ResponseBuffers()
-"""Of this process."""
+"""The buffers of this process."""

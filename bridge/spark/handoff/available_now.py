@@ -1,7 +1,7 @@
-"""``run_available_now``: one run over what there is now, that is over when its last batch was told, too.
+"""``run_available_now``: one run over the available records, which ends after listeners have received the last batch.
 
-``awaitTermination()`` returns before Spark has told listeners of the last batch.  A program that ends then leaves the
-group a batch behind; and with ``Trigger.AvailableNow`` nothing comes after that would catch up.
+``awaitTermination()`` returns before Spark has called listeners for the last batch.  A program that ends then leaves
+the group's offsets one batch behind, and with ``Trigger.AvailableNow`` no later batch corrects them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 EVENTS_TIMEOUT_MS = 60_000
-"""How long events may take after the query is over, and stores after the events."""
+"""How long listener events may take after the end of the query, and writes to stores after the events."""
 
 
 def run_available_now(
@@ -25,22 +25,22 @@ def run_available_now(
     timeout_s: float | None = None,
     events_timeout_ms: int = EVENTS_TIMEOUT_MS,
 ) -> StreamingQuery:
-    """Run it to its end, and return the query when each listener has seen its last event and finished what it began.
+    """Run it to its end, and return the query when each listener has received its last event and finished its work.
 
     ``what``: a writer, which is started here with ``trigger(availableNow=True)`` and whose listeners are added for the
-    run; or a query that was started with its listeners added.  ``timeout_s``: of the query itself, None: as long as it
-    takes; it is stopped after that.
+    run; or a query that was started with its listeners added.  ``timeout_s``: the limit for the query itself, after
+    which it is stopped; None: no limit.
 
-    Raises what the query raised (listeners have seen everything then, too), ``UnavailableError`` when the query or its
-    events do not come to an end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
+    Raises the error of the query (listeners have received all events then, too), ``UnavailableError`` when the query or
+    its events do not end in time, and ``OffsetsNotCommitted`` when a projector could not write its offsets.
     """
     if hasattr(what, "start"):
         return _start_and_await(what, listeners, timeout_s, events_timeout_ms)
     for listener in listeners:
         if listener.spark is None:
             raise UsageError(
-                f"this {type(listener).__name__} hears nothing of the query: spark.streams.addListener(it) before the "
-                "query is started, or give run_available_now the writer"
+                f"this {type(listener).__name__} receives no events of the query: call spark.streams.addListener(it) "
+                "before the query is started, or pass the writer to run_available_now"
             )
     _await(what, listeners, timeout_s, events_timeout_ms)
     return what
@@ -64,7 +64,7 @@ def _start_and_await(
 
 
 def _session_of(writer: Any) -> Any:
-    """The session of a writer, of Spark's own or of Spark Connect."""
+    """The session of a writer of classic Spark or of Spark Connect."""
     frame = getattr(writer, "_df", None)
     return frame.sparkSession if frame is not None else writer._session
 
@@ -78,7 +78,7 @@ def _await(
         elif not query.awaitTermination(timeout_s):
             query.stop()
             raise UnavailableError(
-                f"the query was not over after {timeout_s} s and was stopped; its checkpoint is whole"
+                f"the query did not end within {timeout_s} s and was stopped; its checkpoint is complete"
             )
     except Exception as error:
         try:
@@ -94,8 +94,8 @@ def _settle(query: StreamingQuery, listeners: tuple[TrackingQueryListener, ...],
     for listener in listeners:
         if not listener.await_end(str(query.runId), give_up_ms - SYSTEM_CLOCK.now_ms()):
             raise UnavailableError(
-                f"Spark did not tell a {type(listener).__name__} of the query's end within {events_timeout_ms} ms: the "
-                "offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
+                f"Spark did not report the query's end to a {type(listener).__name__} within {events_timeout_ms} ms: "
+                "the offsets of the last batch may be missing in the group; 'zkconsumer spark reconcile' writes them"
             )
     for listener in listeners:
         listener.flush(events_timeout_ms)

@@ -1,15 +1,15 @@
-"""What a query's checkpoint says of offsets of Kafka: of our source, and of Spark's own ``format("kafka")``.
+"""Reads Kafka's offsets in a query's checkpoint: of our source, and of Spark's own ``format("kafka")``.
 
     metadata          {"id": "..."}                    the query, as Spark names it
     offsets/N         v1, metadata, a line a source    written before batch N runs
-    commits/N         v1, metadata                     written when batch N is in the sink
+    commits/N         v1, metadata                     written when the sink has batch N
     .N.crc            Hadoop's checksums, beside each file that was written to a local disk
 
-So batch N is done when it is in both, and a batch that is only in ``offsets`` is run again at the next start.  A line
-is ``-`` for a source that has no offset yet.  With ``spark.sql.streaming.offsetLog.formatVersion=2`` (Spark 4.3)
+So batch N is done when it is in both, and a batch that is only in ``offsets`` runs again at the next start.  A line
+is ``-`` for a source without an offset.  With ``spark.sql.streaming.offsetLog.formatVersion=2`` (Spark 4.3)
 the header is ``v2``, and each line begins with the name of its source and a colon.
 
-Nothing is written here, and nothing is guessed: a file that is cut off or that Spark would refuse is an error.
+This module writes nothing and guesses nothing: a truncated file, or one that Spark would reject, is an error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import INT64_MAX
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes that are read of one file: an offset of a million partitions has a third of it."""
+"""The maximum number of bytes of one file: an offset of a million partitions has a third of it."""
 
 OFFSET_LOG_VERSION_MAX = 2
 COMMIT_LOG_VERSION_MAX = 3
-"""What Spark 4.3 writes."""
+"""The version that Spark 4.3 writes."""
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _HEADER = re.compile(r"v([0-9]{1,9})")
@@ -46,12 +46,12 @@ _Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 
 class BadCheckpoint(UsageError):
-    """A checkpoint cannot be read, or is not what it was said to be; the text names the file, and says what to do."""
+    """A checkpoint cannot be read, or is not the expected one; the text names the file, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """One source's end of one batch: the next offset of each partition.  ``ours`` None: of ``format("kafka")``."""
+    """One source's end of one batch: the next offset of each partition.  ``ours`` None: ``format("kafka")``."""
 
     source: str
     offsets: _Offsets
@@ -60,7 +60,7 @@ class SourceOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """Batch ``number`` of Spark's own count.  ``others``: sources whose offsets are none of Kafka."""
+    """Batch ``number`` of Spark's own count.  ``others``: sources without offsets of Kafka."""
 
     number: int
     sources: tuple[SourceOffsets, ...]
@@ -69,7 +69,7 @@ class LoggedBatch:
 
 @dataclass(frozen=True, slots=True)
 class SparkCheckpoint:
-    """``committed``: the last batch that is done.  ``pending``: those that were begun behind it, oldest first."""
+    """``committed``: the last batch that is done.  ``pending``: later batches that were begun, oldest first."""
 
     folder: Path
     query_id: str
@@ -84,15 +84,15 @@ def read_checkpoint(folder: str | Path) -> SparkCheckpoint:
     """Read the checkpoint in a local folder, or at a ``file:`` URI.  Raises ``BadCheckpoint``."""
     root = local_path(folder)
     if not root.is_dir():
-        raise BadCheckpoint(f"there is no folder {root}; give the checkpointLocation of the query")
+        raise BadCheckpoint(f"the folder {root} does not exist; give the checkpointLocation of the query")
     query_id = _query_id(root)
     offsets, commits = _numbers(root / "offsets"), _numbers(root / "commits")
     done = sorted(set(offsets) & set(commits))
     last = done[-1] if done else -1
     if commits and max(commits) > last:
         raise BadCheckpoint(
-            f"{root}: commits/{max(commits)} is there and offsets/{max(commits)} is not: files are missing, so what "
-            "the query has done cannot be told"
+            f"{root}: commits/{max(commits)} exists but offsets/{max(commits)} does not: files are missing, so it is "
+            "not known what the query has done; copy the complete checkpoint"
         )
     for number in done[-1:]:
         _header(_read(root / "commits" / str(number)), root / "commits" / str(number), COMMIT_LOG_VERSION_MAX)
@@ -101,11 +101,12 @@ def read_checkpoint(folder: str | Path) -> SparkCheckpoint:
 
 
 def local_path(folder: str | Path) -> Path:
-    """The folder that a path or a ``file:`` URI names.  Raises ``BadCheckpoint`` for what is not on this machine."""
+    """The folder that a path or a ``file:`` URI names.  Raises ``BadCheckpoint`` for one that is not on this
+    machine."""
     text = str(folder)
     try:
         parts = urlsplit(text)
-    except ValueError:  # no URI at all, as a path with brackets may be
+    except ValueError:  # not a URI, for example a path with brackets
         return Path(text)
     if not parts.scheme or ("://" not in text and parts.scheme != "file"):
         return Path(text)
@@ -120,17 +121,17 @@ def local_path(folder: str | Path) -> Path:
 def _query_id(root: Path) -> str:
     file = root / "metadata"
     if not file.is_file():
-        inside = " (it holds batches of a source; give the folder above)" if (root / "0").exists() else ""
-        raise BadCheckpoint(f"{root} has no file metadata, so it is no checkpoint of a query{inside}")
+        inside = " (it contains batches of a source; give the folder above)" if (root / "0").exists() else ""
+        raise BadCheckpoint(f"{root} has no file metadata, so it is not the checkpoint of a query{inside}")
     try:
         query_id = json.loads(_text(_read(file), file))["id"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadCheckpoint(f"{file} cannot be read as Spark writes it; is it cut off?") from error
+        raise BadCheckpoint(f"{file} cannot be read as Spark writes it; is it truncated?") from error
     return str(query_id)
 
 
 def _numbers(folder: Path) -> list[int]:
-    """The batches of a log; names that Spark gives no batch (checksums, files that are being written) are let pass."""
+    """The batches of a log; other names (checksums, files that are being written) are ignored."""
     try:
         return [int(file.name) for file in folder.iterdir() if _NUMBER.fullmatch(file.name) and file.is_file()]
     except FileNotFoundError:
@@ -140,7 +141,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _read(file: Path) -> bytes:
-    """The bytes of a file, which agree with its checksums if it has some."""
+    """The bytes of a file, checked against its checksums if it has some."""
     try:
         with file.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
@@ -149,19 +150,19 @@ def _read(file: Path) -> bytes:
     except OSError as error:
         raise BadCheckpoint(f"{file} cannot be read: {error.strerror}") from error
     if len(data) > FILE_BYTES_MAX:
-        raise BadCheckpoint(f"{file} has more than {FILE_BYTES_MAX} bytes; that is no log of offsets")
+        raise BadCheckpoint(f"{file} has more than {FILE_BYTES_MAX} bytes; it is not a log of offsets")
     if sums is not None and not _agrees(data, sums):
         raise BadCheckpoint(
-            f"{file} and its checksums in {crc.name} do not agree: it is cut off, or was changed by hand (then delete "
-            f"{crc.name}, as Spark asks for too)"
+            f"{file} does not match its checksums in {crc.name}: it is truncated, or was edited (then delete "
+            f"{crc.name}, as Spark requires too)"
         )
     return data
 
 
 def _agrees(data: bytes, sums: bytes) -> bool:
-    """Hadoop's ``ChecksumFileSystem``: a magic, the bytes in a chunk, and a CRC-32 a chunk."""
+    """Hadoop's ``ChecksumFileSystem``: a magic number, the bytes per chunk, and a CRC-32 for each chunk."""
     if sums[:4] != _CRC_MAGIC or len(sums) < 8:
-        return True  # another kind of checksum, of which nothing is known here
+        return True  # an unknown kind of checksum
     [chunk] = struct.unpack(">i", sums[4:8])
     if chunk <= 0:
         return False
@@ -175,7 +176,7 @@ def _text(data: bytes, file: Path) -> str:
     except UnicodeDecodeError as error:
         start = data[:4].hex(" ")
         raise BadCheckpoint(
-            f"{file} is no text (it begins with {start}); if it was compressed on its way here, unpack it"
+            f"{file} is not text (it begins with {start}); if it was compressed when it was copied, unpack it"
         ) from error
 
 
@@ -188,27 +189,27 @@ def _batch(root: Path, number: int) -> LoggedBatch:
 
 
 def _header(data: bytes, file: Path, version_max: int) -> tuple[int, list[str]]:
-    """The version of a log's file, and its lines behind that."""
+    """The version of a log's file, and its lines after the version."""
     header, *lines = _text(data, file).split("\n")
     found = _HEADER.fullmatch(header)
     if found is None:
-        raise BadCheckpoint(f"{file} begins with {header[:40]!r} and no version: it is empty, cut off, or no log")
+        raise BadCheckpoint(f"{file} begins with {header[:40]!r} and no version: it is empty, truncated, or not a log")
     version = int(found[1])
     if not 1 <= version <= version_max:
         raise BadCheckpoint(
-            f"{file} has version {version}, and up to {version_max} are known here: a newer Spark wrote it; upgrade "
-            "zkconsumer"
+            f"{file} has version {version}, but this release supports up to {version_max}: a newer Spark wrote it; "
+            "upgrade zkconsumer"
         )
     return version, lines
 
 
 def parse_batch(number: int, data: bytes, file: Path) -> LoggedBatch:
-    """What a file of ``offsets`` says.  Raises ``BadCheckpoint``."""
+    """Parses a file of ``offsets``.  Raises ``BadCheckpoint``."""
     version, lines = _header(data, file, OFFSET_LOG_VERSION_MAX)
     if len(lines) > 2 and not lines[-1]:
         lines.pop()  # an editor's last newline; Spark writes none
     if len(lines) < 2 or not all(lines):
-        raise BadCheckpoint(f"{file} lacks the line of a source: it is cut off")
+        raise BadCheckpoint(f"{file} lacks the line of a source: it is truncated")
     sources: list[SourceOffsets] = []
     others: list[str] = []
     for index, line in enumerate(lines[1:]):
@@ -226,17 +227,19 @@ def parse_batch(number: int, data: bytes, file: Path) -> LoggedBatch:
 def _named(line: str, file: Path) -> tuple[str, str]:
     name, colon, text = line.partition(":")
     if not colon:
-        raise BadCheckpoint(f"{file}: a line without the name of its source: {line[:40]!r}; it is cut off")
+        raise BadCheckpoint(f"{file}: a line without the name of its source: {line[:40]!r}; it is truncated")
     return name, text
 
 
 def _source(name: str, text: str, file: Path) -> SourceOffsets | None:
-    """The offsets of one source; None when they are none of Kafka's."""
+    """The offsets of one source; None when they are not Kafka's."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip().startswith(("{", "[")):
-            raise BadCheckpoint(f"{file}: the offset of source {name} is cut off, or no JSON: {text[:60]!r}") from error
+            raise BadCheckpoint(
+                f"{file}: the offset of source {name} is truncated, or not JSON: {text[:60]!r}"
+            ) from error
         return None
     if not isinstance(value, dict):
         return None
@@ -249,7 +252,7 @@ def _source(name: str, text: str, file: Path) -> SourceOffsets | None:
 
 
 def _ours(name: str, value: dict[str, Any], where: str) -> SourceOffsets | None:
-    """An offset of ``format("zkconsumer")``, of whatever group; None before its first batch."""
+    """An offset of ``format("zkconsumer")``, of any group; None before its first batch."""
     try:
         ours = decode(value, str(value.get("g")))
     except ForeignCheckpoint as error:
@@ -266,7 +269,7 @@ def _offsets(value: object, where: str) -> dict[TopicPartition, int]:
         for partition, offset in partitions.items():
             number = paths.partition_number(partition)
             if number is None or not _is_count(offset):
-                raise BadCheckpoint(f"{where}: {topic} {partition!r}: {str(offset)[:40]} is no offset of a partition")
+                raise BadCheckpoint(f"{where}: {topic} {partition!r}: {str(offset)[:40]} is not an offset")
             found[TopicPartition(paths.check_topic(topic), number)] = offset
     return found
 

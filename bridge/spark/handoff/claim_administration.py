@@ -1,10 +1,10 @@
-"""What the Spark queries of a group claimed, for tools: listed, and forgotten when a query is gone.
+"""The claims of a group's Spark queries, for tools: lists them, and deletes those of a query that no longer runs.
 
-A query is alive, as far as ZooKeeper can tell, while a member of ours owns a partition of its records: the member that
-made the latest claim, when the owner node is the one under which it was made.  A member that made the latest claim of
-another query is that one, and not in the way.  In a group that has moved to Kafka nobody can tell: there the group must
-be empty.  Records of a query that is alive, or
-will be started again, must stay: they say what its last batch may read.
+A query counts as alive while a member owns a partition of its records: the member that made the latest claim, when the
+owner node is the one under which it was made.  A member that made the latest claim of another query belongs to that
+one, and does not block.  In a group that has migrated to Kafka this cannot be determined: there the group must be
+empty. Records of a query that is alive, or will be started again, must stay: they determine what its last batch may
+read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from zkconsumer.zk.znode_formats import consumer_of
 
 @dataclass(frozen=True, slots=True)
 class ListedClaimRecord:
-    """One record.  ``latest`` None: nothing was claimed yet, or ``problem`` says why the record cannot be read.
+    """One record.  ``latest`` None: there is no claim yet, or ``problem`` is the reason why the record cannot be read.
 
-    ``owner``: who owns the partition now.  ``owner_made_claim``: under the very ownership that made the latest claim.
+    ``owner``: the current owner of the partition.  ``owner_made_claim``: the ownership is the one that made the latest
+    claim.
     """
 
     query: str
@@ -57,7 +58,7 @@ class ListedClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """``claims``: what is deleted; ``alive``: why nothing may be, empty when nothing speaks against it."""
+    """``claims``: the records to delete; ``alive``: why none may be deleted, empty when that is allowed."""
 
     query: str
     claims: list[ListedClaimRecord]
@@ -65,13 +66,13 @@ class ForgetPlan:
 
 
 def queries_of(session: AdminSession, group: str) -> list[str]:
-    """The queries that have records, sorted.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+    """The queries that have records, sorted.  Raises ``UnavailableError`` when ZooKeeper does not answer."""
     listed = session.children(paths.claims(group))
     return sorted(filter(_is_query, listed.names)) if listed else []
 
 
 def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[str, ZnodeData]]:
-    """The znodes of a query's records, with their paths.  Names that are no topic or partition are let pass."""
+    """The znodes of a query's records, with their paths.  Names that are no topic or partition are ignored."""
     listed = session.children(paths.claims_of_query(group, query))
     topics = {paths.claims_of_topic(group, query, topic): topic for topic in _topics(listed.names if listed else ())}
     wanted: dict[str, TopicPartition] = {}
@@ -84,9 +85,9 @@ def record_nodes(session: AdminSession, group: str, query: str) -> dict[TopicPar
 
 
 def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPartition, tuple[ClaimRecord, int]]:
-    """What a query claimed, with the versions of the records' znodes.
+    """The claims of a query, with the versions of the records' znodes.
 
-    Raises ``MalformedZnode`` for a record that is none, ``UnavailableError`` when ZooKeeper does not tell.
+    Raises ``MalformedZnode`` for an invalid record, ``UnavailableError`` when ZooKeeper does not answer.
     """
     nodes = record_nodes(session, group, query)
     return {tp: (parse_record(node.data, path), node.stat.version) for tp, (path, node) in nodes.items()}
@@ -95,7 +96,7 @@ def read_records(session: AdminSession, group: str, query: str) -> dict[TopicPar
 def list_claims(session: AdminSession, group: str, query: str | None = None) -> list[ListedClaimRecord]:
     """Every record of the group, or of one query; sorted by query and partition.
 
-    Where the group stands is what the store says that has the authority.  Raises what ``KafkaOffsetAdmin.read`` raises.
+    The group's offsets are those of the store with the authority.  Raises the errors of ``KafkaOffsetAdmin.read``.
     """
     queries = queries_of(session, group) if query is None else [paths.check_query(query)]
     records = [(each, tp, *found) for each in queries for tp, found in record_nodes(session, group, each).items()]
@@ -113,7 +114,7 @@ def list_claims(session: AdminSession, group: str, query: str | None = None) -> 
 
 
 def _is_in_kafka(session: AdminSession, group: str) -> bool:
-    """Raises ``PreconditionFailed`` when it cannot be told."""
+    """Raises ``PreconditionFailed`` when that cannot be determined."""
     control, _, problem = read_control(session, group)
     if problem:
         raise PreconditionFailed(f"the control znode of group {group} cannot be read ({problem}): repair it")
@@ -145,28 +146,27 @@ def _listed(
     )
 
 
-# --- forgetting -------------------------------------------------------------------------------------------------
+# --- deletion ---------------------------------------------------------------------------------------------------
 
 
 def plan_forget(session: AdminSession, group: str, query: str) -> ForgetPlan:
-    """What would be deleted.  Raises ``PreconditionFailed`` when the query has no records."""
+    """The records that would be deleted.  Raises ``PreconditionFailed`` when the query has none."""
     if query not in queries_of(session, group):
         known = list_text(queries_of(session, group)) or "none"
-        raise PreconditionFailed(f"group {group} has no records of a query {query}; it has those of: {known}")
+        raise PreconditionFailed(f"group {group} has no records of a query {query}; it has records of: {known}")
     listed = list_claims(session, group)
     claims = [claim for claim in listed if claim.query == query]
     if _is_in_kafka(session, group):
         seen = GroupOffsetStores(session, group).read(["kafka"])
         if seen.coordinator_group is None:
             raise UnavailableError(
-                f"whether members of group {group} are alive at its coordinator is not known: try again"
+                f"it is not known whether members of group {group} are alive at its coordinator: try again"
             )
         if seen.coordinator_group.has_members:
             members = len(seen.coordinator_group.members)
             alive = (
-                f"group {group} has moved to Kafka and is alive there ({count_text(members, 'member')}), and nobody "
-                "can "
-                f"tell whether one of them is query {query}: stop them first"
+                f"group {group} has migrated to Kafka and has members there ({count_text(members, 'member')}), and it "
+                f"is not known whether one of them is query {query}: stop them first"
             )
             return ForgetPlan(query, claims, alive)
     others = {consumer_of(claim.owner or "") for claim in listed if claim.owner_made_claim and claim.query != query}
@@ -178,14 +178,14 @@ def plan_forget(session: AdminSession, group: str, query: str) -> ForgetPlan:
         if claim.owner_is_ours and consumer_of(claim.owner or "") not in others:
             alive = (
                 f"{claim.owner} owns {claim.tp}, and may be query {query} after a restart: stop that member first, or "
-                "wait until it has claimed something"
+                "wait until it has made a claim"
             )
             return ForgetPlan(query, claims, alive)
     return ForgetPlan(query, claims, "")
 
 
 def delete_claim_records(session: AdminSession, group: str, planned: ForgetPlan) -> int:
-    """Delete the records as they were seen, and the folders above them up to the query's; how many records.
+    """Delete the records as they were read, and the empty folders up to the query's; returns the number of records.
 
     Raises ``PreconditionFailed`` when one changed since: the query is alive.
     """
@@ -199,7 +199,7 @@ def delete_claim_records(session: AdminSession, group: str, planned: ForgetPlan)
     listed = session.children(paths.claims_of_query(group, query))
     topics = [paths.claims_of_topic(group, query, topic) for topic in _topics(listed.names if listed else ())]
     folders = [DeleteOp(path) for path in (*topics, paths.claims_of_query(group, query))]
-    _delete(session, folders, f"{folders[-1].path} has other nodes below it, and was left")
+    _delete(session, folders, f"{folders[-1].path} has other nodes below it, and was not deleted")
     return done
 
 
@@ -213,7 +213,7 @@ def _delete(session: AdminSession, deletes: list[DeleteOp], refusal: str) -> Non
         case MultiFailed():
             raise PreconditionFailed(refusal)
         case ConnectionLost() | SessionEnded():
-            raise UnavailableError("the connection to ZooKeeper broke: what was deleted is not known; look again")
+            raise UnavailableError("the connection to ZooKeeper broke: what was deleted is not known; list the claims")
         case _:
             raise UnavailableError(f"ZooKeeper does not delete {deletes[0].path}: {describe_result(answer)}")
 

@@ -1,7 +1,7 @@
-"""Where a group's offsets are put while nobody is in it: forward only, and only what was seen is replaced.
+"""Writes the offsets of a group without members: only larger offsets, and only over the offsets that were read.
 
-ZooKeeper first, where each write is bound to the version that was read; then Kafka, told what ZooKeeper took.  A member
-that registers meanwhile ends it: its own commits would be written over, or would write over ours.
+ZooKeeper is written first, with the version that was read; then Kafka, with the offsets that ZooKeeper accepted.  A
+member that registers meanwhile stops it: its own commits would be overwritten, or would overwrite ours.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ log = logging.getLogger("zkconsumer.spark")
 
 
 class OffsetWriter(Protocol):
-    """Where a projector puts offsets.  One thread."""
+    """Where a projector writes offsets.  One thread."""
 
     def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Put these there, except where the group stands further.
+        """Write these offsets, except where the group's offset is larger.
 
-        Raises ``OffsetsNotCommitted`` for what was refused, the rest being written, and any ``ZkConsumerError``.
+        Raises ``OffsetsNotCommitted`` for rejected ones after it has written the others, and any ``ZkConsumerError``.
         """
 
     def close(self) -> None:
-        """Nothing is written any more."""
+        """End; no more writes follow."""
 
 
 class GroupOffsetWriter:
-    """Both stores of a group that nobody is in.  The session is opened when it is needed, and anew after an error.
+    """Both stores of a group without members.  The session is opened when it is needed, and again after an error.
 
-    A group that has moved to Kafka is written there, whatever ``stores`` says.
+    For a group that has migrated to Kafka it writes to Kafka, whatever ``stores`` is.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class GroupOffsetWriter:
         config_file: Path | None = None,
         dependencies: AdminDependencies | None = None,
     ) -> None:
-        """Connects to nothing.  Raises ``InvalidNameError``."""
+        """Opens no connection.  Raises ``InvalidNameError``."""
         self._open: Callable[[], AdminSession] = lambda: AdminSession.open(zookeeper, config_file, dependencies)
         self._group = paths.check_group(group)
         self._stores = stores
@@ -69,7 +69,7 @@ class GroupOffsetWriter:
         self._is_kafka_logged = False
 
     def write_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See ``OffsetWriter``; ``PreconditionFailed`` while somebody is in the group, or it is on the move."""
+        """See ``OffsetWriter``; ``PreconditionFailed`` while the group has members, or is migrating."""
         try:
             if self._session is None:
                 self._session = self._open()
@@ -81,7 +81,7 @@ class GroupOffsetWriter:
             raise OffsetsNotCommitted(refused)
 
     def close(self) -> None:
-        """End the session; the next ``write`` opens another."""
+        """End the session; the next ``write_offsets`` opens another."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -93,9 +93,8 @@ class GroupOffsetWriter:
         place = target_of(control)
         if place.group is TargetGroup.NONE:
             raise PreconditionFailed(
-                f"group {self._group} is on the move, and nothing is written meanwhile: {place.wait_reason}; what is "
-                "not "
-                "written now is written behind it"
+                f"group {self._group} is migrating, and no offset is written meanwhile: {place.wait_reason}; the "
+                "offsets are written after the migration"
             )
         stores = ("kafka",) if place.group is TargetGroup.KAFKA else self._stores
         if place.group is TargetGroup.KAFKA and "zookeeper" in self._stores and not self._is_kafka_logged:
@@ -115,9 +114,9 @@ class GroupOffsetWriter:
         members = registered_members(session, self._group)
         if members:
             raise PreconditionFailed(
-                f"{registered_text(len(members))} in group {self._group} ({list_text(members)}): nothing is written "
-                "while others "
-                'live in it. Stop them, or let the query be their fellow: format("zkconsumer")'
+                f"{registered_text(len(members))} in group {self._group} ({list_text(members)}): no offset is written "
+                "while the group has other members. Stop them, or let the query be a member: "
+                'format("zkconsumer")'
             )
 
     def _to_zookeeper(
@@ -126,7 +125,7 @@ class GroupOffsetWriter:
         topics = {tp.topic for tp in offsets}
         nodes, _, _ = read_offsets(session, self._group, topics)
         bad = {tp: node.problem for tp, node in nodes.items() if node.problem and tp in offsets}
-        refused = {tp: f"its znode holds no number ({problem})" for tp, problem in bad.items()}
+        refused = {tp: f"its znode contains no number ({problem})" for tp, problem in bad.items()}
         writes: list[OffsetWrite] = []
         for tp in sorted(offsets.keys() - refused.keys()):
             node = nodes.get(tp)

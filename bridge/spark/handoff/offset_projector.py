@@ -1,15 +1,15 @@
-"""``GroupOffsetProjector``: a group's offsets follow a query of Spark's own kafka source, so that lag tools are right.
+"""``GroupOffsetProjector``: commits the progress of a query of Spark's own Kafka source to a group, for lag tools.
 
     projector = GroupOffsetProjector("zk1:2181/kafka", "etl", "clicks")
     spark.streams.addListener(projector)
 
-    Spark's listener thread    onQueryProgress --choose--> pending          never waits for a store
-    projector's own thread     pending --sink.write--> written              tries again until it is
+    Spark's listener thread    on_progress --choose_source--> pending          never waits for a store
+    projector's own thread     pending --writer.write_offsets--> written       retries until it succeeds
 
-The checkpoint stays what decides where the query goes on.  The group's offsets are a copy of it, a moment late: Spark
-calls listeners after a batch, on a thread of its own.  A query that stops may have written its last batch and not yet
-projected it, and a consumer that begins at the group's offsets reads that batch again.  What is missing is written
-with the next batch, or by ``zkconsumer spark reconcile``.
+The checkpoint still decides where the query continues.  The group's offsets are a copy of it, with a delay: Spark
+calls listeners after a batch, on a separate thread.  A query that stops may have written its last batch to the sink
+before the projector writes its offsets, and a consumer that begins at the group's offsets reads that batch again.
+Missing offsets are written with the next batch, or by ``zkconsumer spark reconcile``.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("zkconsumer.spark")
 
 RETRY_PAUSE_MS = 5_000
-"""How long after a failure it is tried again; the next batch tries at once."""
+"""The pause before a retry after a failure; the next batch tries at once."""
 
 CLOSE_TIMEOUT_MS = 30_000
-"""How long ``close`` tries to write what is left."""
+"""How long ``close`` tries to write the pending offsets."""
 
 STOP_TIMEOUT_MS = 35_000
-"""How long a try that is under way may take: ZooKeeper's time to connect, and a little."""
+"""How long an attempt in progress may take: ZooKeeper's connection timeout, and a little."""
 
 ProjectedStore: TypeAlias = Literal["zookeeper", "kafka", "both"]
 
 
 @dataclass(slots=True)
 class ProjectionCounts:
-    """What became of progress: ``projected`` writes that succeeded, ``failures`` that did not, ``ignored`` batches of
-    queries and sources that are not meant."""
+    """The results of progress events: ``projected`` successful writes, ``failures`` failed ones, ``ignored`` batches of
+    other queries and sources."""
 
     projected: int = 0
     failures: int = 0
@@ -61,15 +61,15 @@ class ProjectionCounts:
 
 
 class GroupOffsetProjector(TrackingQueryListener):
-    """Puts the end of each batch into the group, forward only.
+    """Writes the end of each batch to the group, only larger offsets.
 
     ``topics``: those of the group; needed when the query has several sources.  ``query``: the name or id of the query;
-    None: the first one of the session that reads what is meant, and no other after it.  ``source``: a part of Spark's
-    description of the source, where topics do not tell.  ``store``: zookeeper, kafka (``__consumer_offsets``), or both.
-    Nothing is written while members live in the group, and that is a failure like any other: logged once, counted, and
-    tried again.  ``writer``: writes instead of ``store``.
+    None: the first one of the session that reads these topics, and no other after it.  ``source``: a part of Spark's
+    description of the source, where topics are not sufficient.  ``store``: zookeeper, kafka (``__consumer_offsets``),
+    or both.  No offset is written while the group has members; that is a failure like any other: logged once, counted,
+    and retried.  ``writer``: replaces ``store``.
 
-    Nothing that goes wrong here harms the query.  ``settle`` and ``run_available_now`` raise what stayed undone.
+    A failure here does not affect the query.  ``flush`` and ``run_available_now`` raise failures that remain.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class GroupOffsetProjector(TrackingQueryListener):
         writer: OffsetWriter | None = None,
         dependencies: AdminDependencies | None = None,
     ) -> None:
-        """Connects to nothing.  Raises ``UsageError``."""
+        """Opens no connection.  Raises ``UsageError``."""
         super().__init__()
         if store not in STORES_BY_OPTION:
             raise UsageError(f"store={store!r}: expected one of {', '.join(map(repr, STORES_BY_OPTION))}")
@@ -106,10 +106,10 @@ class GroupOffsetProjector(TrackingQueryListener):
         self.counts = ProjectionCounts()
         self._worker = spawn(f"projector-{group}", self._run, self._died, wake=self._wake)
 
-    # --- what Spark tells ---------------------------------------------------------------------------------------
+    # --- calls of Spark -----------------------------------------------------------------------------------------
 
     def on_progress(self, event: QueryProgressEvent) -> None:
-        """A batch is over: its end is to be written."""
+        """A batch has ended: its end must be written."""
         try:
             found = lag(event.progress)
         except UsageError as error:
@@ -144,16 +144,16 @@ class GroupOffsetProjector(TrackingQueryListener):
             self._logged_queries.add(query)
             log.warning("projection-ignored group=%s query=%s reason=%r", self._group, query, why)
 
-    # --- what is to be written ----------------------------------------------------------------------------------
+    # --- writes -------------------------------------------------------------------------------------------------
 
     @property
     def written(self) -> Mapping[TopicPartition, int]:
-        """What the group certainly has of us.  A copy."""
+        """The offsets that this projector has certainly written.  A copy."""
         with self._changed:
             return dict(self._written)
 
     def project(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Have these written, soon; what is lower than what was written already is passed over."""
+        """Write these soon; offsets that are not larger than written ones are ignored."""
         with self._changed:
             for tp, offset in offsets.items():
                 if offset > self._written.get(tp, -1) and offset > self._pending.get(tp, -1):
@@ -164,8 +164,8 @@ class GroupOffsetProjector(TrackingQueryListener):
     def flush(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Wait until everything is written.
 
-        Raises ``OffsetsNotCommitted`` with the reason when it is not: after the time, or at once for what waiting does
-        not change (members in the group, rights).
+        Raises ``OffsetsNotCommitted`` with the reason when it is not: after the time, or at once for an error that does
+        not end without an operator (members in the group, access rights).
         """
         give_up_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
         with self._changed:
@@ -183,7 +183,8 @@ class GroupOffsetProjector(TrackingQueryListener):
                 raise OffsetsNotCommitted(dict.fromkeys(self._pending, why)) from self._error
 
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Write what is left, and end; may be called twice.  Raises what ``settle`` raises, with everything ended."""
+        """Write pending offsets, and end; may be called twice.  Raises the errors of ``flush``, after everything
+        ended."""
         if self._is_closed:
             return
         try:
@@ -199,7 +200,7 @@ class GroupOffsetProjector(TrackingQueryListener):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- the projector's thread ---------------------------------------------------------------------------------
+    # --- the projector's thread -------------------------------------------------------------------------------------
 
     def _run(self, stop: StopSignal) -> None:
         while (offsets := self._next(stop)) is not None:
@@ -213,7 +214,7 @@ class GroupOffsetProjector(TrackingQueryListener):
                 self._done(offsets, None)
 
     def _next(self, stop: StopSignal) -> dict[TopicPartition, int] | None:
-        """What is to be written now; None: end."""
+        """The offsets to write now; None: end."""
         with self._changed:
             while not stop.is_set():
                 if self._pending and self._asked > self._trying:
@@ -225,9 +226,9 @@ class GroupOffsetProjector(TrackingQueryListener):
 
     def _done(self, written: Mapping[TopicPartition, int], error: ZkConsumerError | None) -> None:
         was = self._error  # only this thread writes it
-        # Logged before ``settle`` returns: who reads the log afterwards finds the end of the trouble in it.
+        # Logged before ``flush`` returns: a log that is read afterwards contains the end of the failure.
         if error is not None and (was is None or type(was) is not type(error)):
-            log.warning("projection-failed group=%s reason=%r: the query goes on", self._group, str(error))
+            log.warning("projection-failed group=%s reason=%r: the query continues", self._group, str(error))
         elif error is None and was is not None:
             log.info("projection-recovered group=%s", self._group)
         with self._changed:
@@ -246,8 +247,8 @@ class GroupOffsetProjector(TrackingQueryListener):
             self._changed.notify_all()
 
     def _died(self, name: str, error: BaseException) -> None:
-        """Whoever waits in ``settle`` sees that the thread is gone."""
-        log.error("thread-died thread=%s group=%s error=%r: its offsets stand still", name, self._group, error)
+        """The thread ends; ``flush`` raises the error."""
+        log.error("thread-died thread=%s group=%s error=%r: its offsets do not change", name, self._group, error)
         self._wake()
 
 

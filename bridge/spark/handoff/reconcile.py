@@ -1,10 +1,10 @@
-"""``reconcile``: a group and the checkpoint of a Spark query are brought together after a crash.  Needs no pyspark.
+"""``reconcile``: makes a group agree with the checkpoint of a Spark query after a crash.  Needs no pyspark.
 
     report = reconcile("zk1:2181/kafka", "billing", "/var/spark/billing-checkpoint")              # what would be done
     report = reconcile("zk1:2181/kafka", "billing", "/var/spark/billing-checkpoint", execute=True)
 
-What is decided, and why, is in ``reconcile_plan``.  Nothing is written while somebody is in the group, since a running
-owner writes its own position over it; with ``allow_members`` partitions that nobody owns are written all the same.
+``reconcile_plan`` decides, and explains why.  No offset is written while the group has members, since a running owner
+overwrites it with its own position; with ``allow_members`` partitions without an owner are written.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from zkconsumer.zk.zk_security import SECURE_ACL
 
 @dataclass(slots=True)
 class ReconcileReport:
-    """What was found and what was done; ``rows`` one a partition and store.
+    """What was found and what was done; one of ``rows`` for each partition and store.
 
-    ``blocked_by``: why nothing may be written now, empty when it may.  ``reports``: how far the writing got.
+    ``blocked_by``: why no offset may be written now, empty when it may.  ``write_reports``: the progress of the writes.
     """
 
     group: str
@@ -62,12 +62,12 @@ class ReconcileReport:
 
     @property
     def changes(self) -> list[ReconcileRow]:
-        """The rows that are to be written."""
+        """The rows to write."""
         return [row for row in self.rows if row.new_offset is not None]
 
     @property
     def refused(self) -> list[ReconcileRow]:
-        """The rows that cannot be written, because of which nothing is."""
+        """The rows that cannot be written; while there are any, no row is written."""
         return [row for row in self.rows if row.refusal]
 
 
@@ -85,11 +85,11 @@ def reconcile(
     config_file: str | Path | None = None,
     dependencies: AdminDependencies | None = None,
 ) -> ReconcileReport:
-    """Look, and with ``execute`` write; the help of ``zkconsumer spark reconcile`` says what each word means.
+    """Read, and with ``execute`` write; the help of ``zkconsumer spark reconcile`` explains each parameter.
 
-    Raises ``BadCheckpoint`` for a checkpoint that cannot be read, ``PreconditionFailed`` when something stands in the
-    way, ``UnavailableError`` when a server does not answer, or when the writing stopped half-way (the same call does
-    the rest).
+    Raises ``BadCheckpoint`` for a checkpoint that cannot be read, ``PreconditionFailed`` when a condition is not met,
+    ``UnavailableError`` when a server does not answer, or when the writes stopped half-way (the same call writes the
+    rest).
     """
     file = None if config_file is None else Path(config_file)
     with AdminSession.open(zookeeper, file, dependencies) as session:
@@ -111,7 +111,7 @@ def reconcile(
                 raise UnavailableError(
                     f"group {group}: {report.write_reports.written} of {len(report.changes)} offsets were written, "
                     "because "
-                    f"{report.write_reports.stopped_by}; the same call does the rest"
+                    f"{report.write_reports.stopped_by}; repeat the call for the rest"
                 )
         return report
 
@@ -127,21 +127,21 @@ def plan_reconcile(
     source: str | None,
     allow_members: bool,
 ) -> ReconcileReport:
-    """What is there, and what would be done about it."""
+    """The current state, and the changes that would be made."""
     if allow_members and "kafka" in stores:
-        raise UsageError("Kafka takes no offsets while a group has members: allow-members goes with store zookeeper")
+        raise UsageError("Kafka accepts no offsets while a group has members: use allow-members with store zookeeper")
     if convention == "last-consumed" and "kafka" in stores:
-        raise UsageError("offsets in Kafka are always the next ones: last-consumed goes with store zookeeper only")
+        raise UsageError("offsets in Kafka are always the next ones: use last-consumed with store zookeeper only")
     read = read_checkpoint(checkpoint)
     found = checkpoint_state_of(read, paths.check_group(group), source)
     group_stores = GroupOffsetStores(session, group)
     seen = group_stores.read(stores)
     arbiter = claim_authority_of(seen)
     if rewind and arbiter not in stores:
-        raise UsageError(f"claims of this group are made in {arbiter}: rewind goes with store {arbiter}, or both")
+        raise UsageError(f"claims of this group are made in {arbiter}: use rewind with store {arbiter}, or both")
     records = {} if found.query is None else read_records(session, group, found.query)
     if rewind and found.query is None:
-        raise UsageError('the checkpoint is of format("kafka"), which claims nothing: there is nothing to set back')
+        raise UsageError('the checkpoint is of format("kafka"), which does not claim: there is no claim to set back')
     plain = {tp: record for tp, (record, _) in records.items()}
     check_checkpoint_is_newest(read, found, plain)
     current = {
@@ -151,7 +151,7 @@ def plan_reconcile(
     plan = plan_rewind if rewind else plan_forward
     rows = [row for each in stores for row in plan(found, each, current, plain, arbiter)]
     changed = [row.tp for row in rows if row.new_offset is not None]
-    # A group that has moved has fences there, and no owners; that it has no members was looked at.
+    # A group that has migrated has fences there, and no owners; the check above found no members.
     owners = _owners(session, group, changed) if arbiter == "zookeeper" else {}
     rows = with_refusals(rows, group_stores.log_ranges(changed), owners)
     blocked_by = (
@@ -161,7 +161,7 @@ def plan_reconcile(
 
 
 def claim_authority_of(seen: GroupOffsetsSnapshot) -> OffsetStoreName:
-    """The store that claims move: the one that has the authority."""
+    """The store whose offsets claims change: the one with the authority."""
     return "kafka" if seen.control is not None and seen.control.authority == "kafka" else "zookeeper"
 
 
@@ -171,7 +171,7 @@ def _owners(session: AdminSession, group: str, partitions: Sequence[TopicPartiti
 
 
 def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_members: bool) -> None:
-    """Write the changes: ZooKeeper first, each under the version that was read, then Kafka."""
+    """Write the changes: ZooKeeper first, each with the version that was read, then Kafka."""
     writes = [
         OffsetWrite(row.tp, row.new_offset, _version(report.snapshot, row.tp), _take_back(report, row))
         for row in report.changes
@@ -193,12 +193,13 @@ def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_m
 
 
 def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[ReconcileRow]) -> None:
-    """Behind the offsets: a claim that is still there, and whose range is read again, harms nobody."""
+    """After the offsets: a claim that still exists, and whose range is read again, is harmless."""
     for op in [op for row in rows for op in _take_back(report, row)]:
         [answer] = session.request([Multi((op,))])
         if not isinstance(answer, MultiOk):
             raise UnavailableError(
-                f"{op.path}: the claim could not be taken out of the record ({describe_result(answer)}): again"
+                f"{op.path}: the claim could not be removed from the record ({describe_result(answer)}): repeat the "
+                "command"
             )
 
 
@@ -211,7 +212,7 @@ def _take_back(report: ReconcileReport, row: ReconcileRow) -> tuple[Op, ...]:
     """With a rewind: the record without the claim."""
     if row.claim is None:
         return ()
-    assert report.checkpoint_state.query is not None, "a claim is a query's"
+    assert report.checkpoint_state.query is not None, "a claim belongs to a query"
     record, version = report.records[row.tp]
     path = paths.claims_of_partition(report.group, report.checkpoint_state.query, row.tp)
     return (SetOp(path, format_record(without_claim(record, row.claim)), version),)

@@ -1,20 +1,20 @@
-"""What is to be done to a group's offsets after a query of it crashed, partition by partition.  Pure.
+"""Plans the changes of a group's offsets after a query crashed, partition by partition.  Pure.
 
 Forward (the default), from the last batch that is in the checkpoint's commit log:
 
-    the partition is not of that batch          left: it was settled when a later batch began, or is another's since
-    the query claims (it has records)           left: its claims moved the group; what is odd is told.  Kafka's store
-                                                follows ZooKeeper's
-    the group has less, or nothing              written
-    the group has as much, or more              left: an offset never goes back here
+    the partition is not of that batch          left: an earlier batch settled it, or another query owns it since
+    the query claims (it has records)           left: its claims moved the group; differences are reported.  Kafka's
+                                                store follows ZooKeeper's
+    the group's offset is smaller, or missing   written
+    the group's offset is equal, or larger      left: forward never decreases an offset
 
-With ``rewind``, for a checkpoint that is given up: from the query's own record in ZooKeeper.
+With ``rewind``, for a checkpoint that is no longer used: from the query's own record in ZooKeeper.
 
-    no claim of a batch behind the last done    left: nothing was claimed that is not in the sink
-    the group stands where the claim ends       set to where it begins, and the claim is taken out of the record
-    the group stands elsewhere                  left: others went on, and would read again what they have read
+    no claim of a batch after the last done     left: the sink has everything that was claimed
+    the group's offset is the claim's end       set to its start, and the claim is removed from the record
+    the group's offset is another one           left: others have continued, and would read their records again
 
-The claim goes with the offset, in one multi: a query that is started on that checkpoint all the same claims anew.
+The claim is removed in one multi with the offset: a query that is started on that checkpoint nevertheless claims again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ OFFSETS_MOVED_BY_CLAIMS = "claims move this group"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a checkpoint says of one group.
+    """The state of one group in a checkpoint.
 
-    ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions that this batch had.  ``query``
+    ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions of this batch.  ``query``
     is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own count, of the
     last batch that is done, -1 without one.  ``spark_batches``: Spark's number of each batch in the checkpoint, by the
     query's own.  Spark counts batches that the query did not plan, so its number can be the larger one.
@@ -56,7 +56,7 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileRow:
-    """One partition in one store.  ``new`` None: nothing is written.  ``refusal``: why nothing of the plan can be."""
+    """One partition in one store.  ``new`` None: no write.  ``refusal``: why no row of the plan can be written."""
 
     tp: TopicPartition
     store: OffsetStoreName
@@ -68,20 +68,20 @@ class ReconcileRow:
     refusal: str = ""
 
 
-# --- what the checkpoint says -----------------------------------------------------------------------------------
+# --- the checkpoint ---------------------------------------------------------------------------------------------
 
 
 def checkpoint_state_of(checkpoint: SparkCheckpoint, group: str, source: str | None) -> CheckpointState:
-    """What the checkpoint says of the group; ``source``: of this source alone.
+    """The state of the group in the checkpoint; ``source``: of this source only.
 
-    Raises ``BadCheckpoint`` when there is nothing of Kafka in it, or two sources read the same partitions;
-    ``PreconditionFailed`` when it is another group's.
+    Raises ``BadCheckpoint`` when it has no offsets of Kafka, or two sources read the same partitions;
+    ``PreconditionFailed`` when it belongs to another group.
     """
     logged = [batch for batch in (checkpoint.committed, *checkpoint.pending) if batch is not None]
     known = {each.source for batch in logged for each in batch.sources}
     if source is not None and source not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise BadCheckpoint(f"{checkpoint.folder} has no offsets of Kafka of source {source}; those that have: {names}")
+        raise BadCheckpoint(f"{checkpoint.folder} has no offsets of Kafka of source {source}; it has sources {names}")
     chosen = [[each for each in batch.sources if source in (None, each.source)] for batch in logged]
     if not any(chosen):
         what = "no batch yet" if not logged else "no source of Kafka"
@@ -126,12 +126,12 @@ def _merged(checkpoint: SparkCheckpoint, sources: list[SourceOffsets]) -> dict[T
 def check_checkpoint_is_newest(
     checkpoint: SparkCheckpoint, found: CheckpointState, records: Mapping[TopicPartition, ClaimRecord]
 ) -> None:
-    """A batch is claimed when the one before is done.  Raises ``PreconditionFailed`` when the records are further."""
+    """A batch is claimed when the one before is done.  Raises ``PreconditionFailed`` when the records are newer."""
     newest = max((record.last_decided_batch for record in records.values()), default=-1)
     if newest > found.batch + 1:
         done = f"batch {found.batch}" if found.batch >= 0 else "nothing"
         raise PreconditionFailed(
-            f"nothing was changed: query {found.query} claimed for batch {newest}, and by {checkpoint.folder} it has "
+            f"nothing was changed: query {found.query} claimed for batch {newest}, but in {checkpoint.folder} it has "
             f"done {done}. This checkpoint is an old copy, or was set back: name the one that the query used last"
         )
 
@@ -140,7 +140,7 @@ def check_checkpoint_is_newest(
 
 
 def current_of(stored: int | None, convention: str) -> int | None:
-    """The *next* offset that a stored one means."""
+    """The *next* offset for a stored one."""
     if stored is None or stored < 0:
         return None
     return min(stored + (1 if convention == "last-consumed" else 0), INT64_MAX)
@@ -160,7 +160,7 @@ def plan_forward(
     records: Mapping[TopicPartition, ClaimRecord],
     authority: OffsetStoreName = "zookeeper",
 ) -> list[ReconcileRow]:
-    """The first table.  ``current``: of the ``authority`` too where a query claims: the store that claims move."""
+    """The first table.  ``current``: also of the ``authority`` where a query claims."""
     rows = []
     for tp in sorted(found.committed.keys() | records.keys()):
         group_offset, committed = current[store].get(tp), found.committed.get(tp)
@@ -188,7 +188,7 @@ def plan_forward(
 
 def _of_a_claiming_query(group_offset: int | None, record: ClaimRecord, claim: BatchClaim | None) -> str:
     if record.latest is not None and (group_offset is None or group_offset < record.latest.end):
-        return f"set back by somebody below the claim of {record.latest.end}: left"
+        return f"set back below the claim of {record.latest.end}: left"
     if claim is not None:
         return "claimed, not done: start again, or 'zkconsumer spark reconcile --group G --checkpoint DIR --rewind'"
     return OFFSETS_MOVED_BY_CLAIMS
@@ -213,11 +213,11 @@ def plan_rewind(
             batch = "the claimed batch" if number is None else f"batch {number}"
             new, decision = claim.first, f"back before {batch}"
         elif group_offset is None or group_offset < claim.first:
-            decision = "set back by somebody already: left"
+            decision = "set back already: left"
         elif group_offset == claim.first:
-            decision = "stands there already"
+            decision = "equal already"
         else:
-            decision = "others went on: left"
+            decision = "others have continued: left"
         rows.append(ReconcileRow(tp, store, group_offset, found.committed.get(tp), claim, new, decision))
     return rows
 
@@ -226,14 +226,14 @@ def without_claim(record: ClaimRecord, claim: BatchClaim) -> ClaimRecord:
     """The record before this claim."""
     if record.pending == claim:
         return ClaimRecord(record.claims, record.refused)
-    assert record.latest == claim, "only the latest claim can be taken back"
+    assert record.latest == claim, "only the latest claim can be removed"
     return ClaimRecord(record.claims[:-1])
 
 
 def with_refusals(
     rows: list[ReconcileRow], logs: Mapping[TopicPartition, LogRange | str], owners: Mapping[TopicPartition, str]
 ) -> list[ReconcileRow]:
-    """The rows, with refusals for what would be written where somebody reads, or where there is no such offset."""
+    """The rows, with refusals for partitions with an owner, and for offsets that do not exist in the log."""
     return [
         row if row.new_offset is None else replace(row, refusal=_refusal(row.new_offset, row.tp, logs, owners))
         for row in rows
@@ -247,7 +247,7 @@ def _refusal(
         return f"it is owned by {owners[tp]}, which writes its own position at its next commit"
     match logs[tp]:
         case str() as problem:
-            return f"its log cannot be looked at: {problem}"
+            return f"the bounds of its log are not known: {problem}"
         case log:
-            beyond = f"{new} is beyond the end of the log ({log.latest}): another cluster, or a topic made anew"
+            beyond = f"{new} is beyond the end of the log ({log.latest}): another cluster, or a topic created again"
             return beyond if new > log.latest else ""

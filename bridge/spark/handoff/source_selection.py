@@ -1,4 +1,4 @@
-"""Which offsets of a query's progress belong into a group.  Pure."""
+"""Selects the offsets of a query's progress that belong to a group.  Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SelectedOffsets:
 
 
 def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | None) -> SelectedOffsets:
-    """The offsets of the source that is meant: ``description`` is a part of what Spark calls it, ``topics`` are those
-    of the group.  Where several sources read one partition, the one that is furthest behind counts.
+    """The offsets of the selected source: ``description`` is a part of Spark's description of it, ``topics`` are those
+    of the group.  Where several sources read one partition, the smallest offset counts.
     """
     if any(source.format == "zkconsumer" for source in lag.sources) and not _kafka(lag):
         return SelectedOffsets(
@@ -32,11 +32,11 @@ def choose_source(lag: Lag, topics: frozenset[str] | None, description: str | No
     if not sources:
         there = [source.description for source in _kafka(lag)]
         shown = ", ".join(there[:DESCRIPTIONS_SHOWN_MAX]) or "none"
-        return SelectedOffsets({}, f'no source of format("kafka") in it is meant; it has {shown}')
+        return SelectedOffsets({}, f'no source of format("kafka") in it matches; it has {shown}')
     if len(sources) > 1 and topics is None:
         shown = ", ".join(source.description for source in sources[:DESCRIPTIONS_SHOWN_MAX])
         return SelectedOffsets(
-            {}, f"it has several sources ({shown}): say with topics=, or source=, which one is the group's"
+            {}, f"it has several sources ({shown}): select the group's source with topics= or source="
         )
     found: dict[TopicPartition, int] = {}
     for source in sources:

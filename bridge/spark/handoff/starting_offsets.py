@@ -1,10 +1,10 @@
-"""``starting_offsets``: Spark's own kafka source goes on where a group stopped.  Needs no pyspark.
+"""``starting_offsets``: lets Spark's own Kafka source continue from a group's offsets.  Needs no pyspark.
 
     offsets = starting_offsets("zk1:2181/kafka", "etl", ["clicks"])
     spark.readStream.format("kafka").option("subscribe", "clicks").option("startingOffsets", offsets)
 
-Read once, for a new checkpoint.  It is read and nothing else: a member that is still there would go on with the same
-records, so a group with members is refused.  Nothing keeps members out that start later: stop them for good before.
+Call it once, for a new checkpoint.  It only reads: an active member would continue with the same records, so a group
+with members is refused.  It does not prevent members from starting later: stop them permanently before.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def starting_offsets(
     allow_members: bool = False,
     dependencies: AdminDependencies | None = None,
 ) -> str:
-    """Where the group stands, as JSON for the option ``startingOffsets`` of ``format("kafka")``.
+    """The group's offsets, as JSON for the option ``startingOffsets`` of ``format("kafka")``.
 
-    ``topics``: those that ``subscribe`` names; None: every topic that the group has an offset of.  Every partition of
-    each is in the JSON; one that the group has no offset of begins as ``missing`` says.
+    ``topics``: those that ``subscribe`` names; None: every topic of which the group has an offset.  Every partition of
+    each is in the JSON; ``missing`` decides for one without an offset.
 
-    ``zookeeper`` is host:port/chroot and wins over ``config_file``, which may hold whatever a consumer's file holds
-    (rights, TLS, ``offsets.storage``, ``bootstrap.servers``).  ``store``, ``convention``: see
-    ``bridge.spark.source.offset_selection``. ``out_of_range``: an offset that the log does not hold (any more) is
+    ``zookeeper`` is host:port/chroot and overrides ``config_file``, which may have all settings of a consumer's file
+    (access rights, TLS, ``offsets.storage``, ``bootstrap.servers``).  ``store``, ``convention``: see
+    ``bridge.spark.source.offset_selection``. ``out_of_range``: an offset that the log does not contain (any more) is
     refused, or replaced by ``earliest`` or ``latest``, or kept: Spark then fails, or skips with
-    ``failOnDataLoss=false``.  What was chosen is logged.
+    ``failOnDataLoss=false``.  The result is logged.
 
     Raises ``UsageError`` for a group or topic that does not exist, ``PreconditionFailed`` while members are registered
-    (unless ``allow_members``: they go on reading and Spark reads the same records), and for what could not be decided
-    without you; ``UnavailableError`` when ZooKeeper, or a broker that is needed, does not answer.
+    (unless ``allow_members``: they continue to read and Spark reads the same records), and for a decision that the
+    caller must make; ``UnavailableError`` when ZooKeeper, or a broker that is needed, does not answer.
     """
     file = None if config_file is None else Path(config_file)
     with AdminSession.open(zookeeper, file, dependencies) as session:
@@ -95,7 +95,7 @@ def read_starts(
     out_of_range: OutOfRangePolicy = "refuse",
     allow_members: bool = False,
 ) -> GroupStartingOffsets:
-    """The same as values, over a session that is open."""
+    """The same as values, with an open session."""
     _check(convention=convention, store=store, missing=missing, out_of_range=out_of_range)
     if convention == "last-consumed" and store == "kafka":
         raise UsageError("convention='last-consumed' is about offsets in ZooKeeper; store='kafka' has the next ones")
@@ -105,14 +105,14 @@ def read_starts(
         _refuse_unknown(session, group)
     if seen.members and not allow_members:
         raise PreconditionFailed(
-            f"{registered_text(len(seen.members))} in group {group} ({list_text(seen.members)}) and would go on with "
-            "the records "
-            'that Spark reads: stop them first, or read beside them with format("zkconsumer")'
+            f"{registered_text(len(seen.members))} in group {group} ({list_text(seen.members)}) and would continue "
+            "with "
+            'the records that Spark reads: stop them first, or read as another member with format("zkconsumer")'
         )
     storage = resolve_storage(store, configured_storage(session), seen)
     if seen.kafka_problem and storage in ("kafka", "dual"):
         raise UnavailableError(
-            f"group {group} keeps its offsets in Kafka, and Kafka does not tell them: {seen.kafka_problem}"
+            f"group {group} has its offsets in Kafka, but Kafka did not return them: {seen.kafka_problem}"
         )
     partitions = _partitions(stores, seen, topic_names(topics))
     found = select_offsets(seen, partitions, storage, convention=convention, missing=missing)
@@ -121,7 +121,7 @@ def read_starts(
 
 
 def _check(**given: str) -> None:
-    """Words that are none of an option's, as a caller without a type checker gives them."""
+    """Values that the options do not allow; a caller without a type checker may pass them."""
     words = {
         "convention": StoredOffsetConvention,
         "store": OffsetStore,
@@ -135,30 +135,32 @@ def _check(**given: str) -> None:
 
 
 def _refuse_unknown(session: AdminSession, group: str) -> None:
-    """Raises ``UsageError`` for a group that neither store has ever heard of."""
+    """Raises ``UsageError`` for a group that does not exist in either store."""
     if session.get(paths.group_root(group)) is not None or KafkaOffsetAdmin(session, group).read_offsets():
         return
     listed = session.children(paths.CONSUMERS)
     near = difflib.get_close_matches(group, listed.names if listed else [], NEAR_NAMES_MAX)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; zkconsumer groups list shows those that there are"
-    raise UsageError(f"there is no group {group} at {session.config.zookeeper_connect}{hint}")
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; zkconsumer groups list shows the existing groups"
+    raise UsageError(f"group {group} does not exist at {session.config.zookeeper_connect}{hint}")
 
 
 def _partitions(
     stores: GroupOffsetStores, seen: GroupOffsetsSnapshot, names: list[str] | None
 ) -> dict[str, tuple[int, ...]]:
-    """Topic → its partitions.  A topic that nobody asked for by name, and that is gone, is left out and told."""
+    """Topic → its partitions.  A deleted topic that the caller did not name is omitted and logged."""
     stored = {tp.topic for tp in (*seen.zookeeper, *(seen.kafka or ()))}
     if names is None and not stored:
-        raise UsageError(f"group {seen.group} has no offsets: name the topics that Spark is to read")
+        raise UsageError(f"group {seen.group} has no offsets: name the topics that Spark reads")
     wanted = sorted(stored) if names is None else [paths.check_topic(name) for name in names]
     topics = stores.topics(wanted)
     gone = [name for name in wanted if name not in topics]
     if gone and (names is not None or not topics):
         raise UsageError(f"no such topic: {list_text(gone)}; correct topics, or create them")
     if gone:
-        log.warning("starting-topics-missing group=%s topics=%r: left out", seen.group, list_text(gone))
+        log.warning("starting-topics-missing group=%s topics=%r: omitted", seen.group, list_text(gone))
     for name, topic in topics.items():
         if topic.problem:
-            raise UnavailableError(f"the znode of topic {name} cannot be read ({topic.problem}): look who wrote it")
+            raise UnavailableError(
+                f"the znode of topic {name} cannot be read ({topic.problem}): find out which program wrote it"
+            )
     return {name: topic.partitions for name, topic in topics.items()}

@@ -1,22 +1,23 @@
-"""The process that holds a Spark query's membership in its group.
+"""The membership process: the process that is a Spark query's member of its group.
 
-    client.py     in the query's process: starts the keeper, asks, starts another when it was killed
-    settings.py   what a keeper is told once, over its pipe
-    messages.py   what both say to each other: JSON, a line each, read strictly
-    process.py    in the keeper: reads calls, answers, and leaves the group when the query is gone
-    following.py  what each call does while the group moves
-    whereabouts.py  which side has the authority, and the way from one to the other
-    place.py      the control znode -> where the membership is to be; pure
-    watching.py   looks at the control znode
-    absent.py     what there is while there is no membership
-    side.py       what each call does, in either group
-    service.py    ... in a group in ZooKeeper; opening.py: how it is joined
-    in_kafka.py   ... in a group of Kafka's coordinator; opening_in_kafka.py: how it is joined
-    lending.py    which partition is with which batch, and what may be given back; pure
-    holder.py     the same, as the ``PartitionProcessor`` of a membership
-    takeover.py   ``consumer.threads=all``
-    metrics.py    what it counts, as text for Prometheus
+    process_client.py      in the query's process: starts the membership process, sends requests, restarts it when
+                           killed
+    process_settings.py    the settings that the process receives once, over its pipe
+    pipe_messages.py       the messages between both: JSON, one object a line, parsed strictly
+    membership_process.py  the process: reads requests, answers, and leaves the group when the query has ended
+    query_membership.py    the calls of the query while the group migrates
+    membership_switcher.py moves the membership to the store that has the authority
+    membership_target.py   control znode -> the group in which the membership must be; pure
+    control_watch.py       reads and watches the control znode
+    standby_session.py     the ZooKeeper session that stays open without a membership
+    batch_membership.py    what each call does, in either group
+    zookeeper_batch_membership.py    ... in a ZooKeeper group; zookeeper_setup.py: how the process joins it
+    coordinator_batch_membership.py  ... in a coordinator group; coordinator_setup.py: how the process joins it
+    batch_leases.py        which partitions a batch leases, and which can be released; pure
+    batch_lease_processor.py  the same, as the ``PartitionProcessor`` of a membership
+    exclusive_takeover.py  ``consumer.threads=all``
+    metrics.py             counters, and their text for Prometheus
 
-A process of its own, because a query's Python process is killed without a word when the query ends: the owner nodes
-of a session that nobody closes would stand in the way of the whole group until it expires.
+The membership has its own process because Spark kills a query's Python process without notice when the query ends: the
+owner nodes of a session that is not closed would block the whole group until the session expires.
 """

@@ -1,4 +1,5 @@
-"""``python -m bridge.spark.membership PARENT_PID``: started by ``client``, with everything else on the pipe."""
+"""``python -m bridge.spark.membership PARENT_PID``: started by ``process_client``, which sends the rest over the
+pipe."""
 
 import sys
 

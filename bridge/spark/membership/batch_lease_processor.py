@@ -1,6 +1,7 @@
-"""``BatchLeaseProcessor``: what a keeper does with the partitions of its membership, which is to lend them to batches.
+"""``BatchLeaseProcessor``: leases the partitions of a membership to batches.
 
-Everything but what is marked runs on the membership's thread.  Whoever waits for a change waits on ``changed``.
+All methods run on the membership's thread, except those in the section for any thread.  A thread that waits for a
+change waits on ``changed``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class BatchLeaseProcessor:
         self._lease = lease
         self._inbox = inbox
 
-    # --- what the membership says -------------------------------------------------------------------------------
+    # --- calls of the membership --------------------------------------------------------------------------------
 
     def start_fetching(self, command: do.StartFetching) -> None:
         for tp, offset in command.positions.items():
@@ -50,13 +51,13 @@ class BatchLeaseProcessor:
         self.notify()
 
     def collect_positions(self) -> None:
-        """What Kafka keeps of a group is told again and again, because brokers forget what is not repeated."""
+        """Resend the committed offsets to Kafka: brokers expire offsets that are not committed again."""
         self._inbox.submit(ev.PositionsCollected(self.leases.positions))
 
-    # --- what the query says ------------------------------------------------------------------------------------
+    # --- calls of the query -------------------------------------------------------------------------------------
 
     def end_batch(self, ended: Mapping[TopicPartition, BatchEnd]) -> dict[TopicPartition, int]:
-        """The batch before is over; gives back what is to be written of what stays ours."""
+        """The last batch has ended; returns the offsets to commit of partitions that stay ours."""
         to_write, rested = self.leases.end_batch(ended)
         self._post_drained(rested)
         return to_write
@@ -71,7 +72,7 @@ class BatchLeaseProcessor:
         self._post_drained(self.leases.end_claim(held))
 
     def end_query(self) -> None:
-        """The query is gone: nothing is waited for any more."""
+        """The query has ended: no drain waits any longer."""
         self._post_drained(self.leases.end_query())
 
     # --- on any thread ------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class BatchLeaseProcessor:
 
     @property
     def busy_stream(self) -> None:
-        """A batch may take as long as it takes: Spark watches the query, and a keeper ends with it."""
+        """The duration of a batch is not limited: Spark monitors the query, and this process ends with it."""
         return None
 
     def end(self, error: BaseException | None) -> None:
@@ -94,23 +95,23 @@ class BatchLeaseProcessor:
         self.notify()
 
     def request_stop(self) -> None:
-        """There is no thread."""
+        """Does nothing: there is no thread to stop."""
 
     def join(self, timeout_ms: int) -> bool:
         return True
 
     def notify(self) -> None:
-        """Let whoever waits look again."""
+        """Wake up the waiting threads."""
         with self.changed:
             self.changed.notify_all()
 
     def wait(self, is_true: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until that is so, or everything is over; whether it is so."""
+        """Wait until ``is_true()``, the time-out or the end of the process; returns the last result."""
         with self.changed:
             self.changed.wait_for(lambda: is_true() or self.is_ended, max(0, timeout_ms) / 1000)
         return is_true()
 
     def _post_drained(self, rested: Mapping[TopicPartition, int]) -> None:
-        """Posted and not fed: the membership may be in the middle of the commands of an event."""
+        """Posts an event instead of a direct call: the membership may be executing the commands of an event."""
         if rested:
             self._inbox.submit(ev.PartitionsDrained(dict(rested)))

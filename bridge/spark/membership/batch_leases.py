@@ -1,16 +1,16 @@
-"""Which partitions are ours, which of them a batch works on, and which others wait for.  Pure.
+"""Tracks which partitions are ours, which of them a batch leases, and for which other members wait.  Pure.
 
-    start --> held --lend--> lent --the batch ended, or does without it--> held
-                |              |
-              drain          drain
-                v              v
-            at rest        leaving --the batch ended, was given up on, or its mode does not wait--> at rest
+    start --> owned --lease--> leased --the batch ended, or does not use it--> owned
+                |                |
+              drain            drain
+                v                v
+            drained          leaving --the batch ended, the drain was abandoned, or its mode does not wait--> drained
 
-``waits``: whether a partition that a batch works on is given back only when the batch has ended (``afterBatch``).  In
-the other modes it is at rest at once: its offset stands at the end of the batch already (``claim``), or is never
-written (``none``).  While a claim is being written its partitions wait in every mode.
+``waits``: whether a leased partition is released only when the batch has ended (``afterBatch``).  In the other modes it
+is drained at once: its committed offset is the end of the batch already (``claim``), or is never committed (``none``).
+While a claim is being written, its partitions wait in every mode.
 
-A partition at rest has a *position*: where the group's offset may be put when it is given back, -1 for nowhere.
+A drained partition has a *position*: the offset to commit before the release, -1 for none.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ DrainedPositions: TypeAlias = "dict[TopicPartition, int]"
 
 @dataclass(slots=True)
 class _OwnedPartition:
-    """``offset``: where the group stood when this epoch began, or was put since; ``position``: where it stands as
+    """``offset``: the group's offset when this epoch began, or as committed since; ``position``: the group's offset as
     far as we know.
 
-    ``epochs``: what this ownership was called before, while nobody else had it in between.  ``claims``: how many are
-    being written.
+    ``epochs``: earlier epochs of this ownership, between which no other member owned the partition.  ``claims``: how
+    many claims are being written.
     """
 
     thread: str
@@ -49,49 +49,49 @@ class _OwnedPartition:
 
 
 class BatchLeases:
-    """Every method that may bring partitions to rest gives their positions back, each only once."""
+    """Every method that may drain partitions returns their positions, each only once."""
 
     def __init__(self, *, waits_for_batch: bool) -> None:
         self.waits_for_batch = waits_for_batch
         self._owned: dict[TopicPartition, _OwnedPartition] = {}
         self._is_query_ended = False
 
-    # --- what the group says ------------------------------------------------------------------------------------
+    # --- calls of the membership ------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, thread: str, epoch: int, offset: int) -> None:
-        """It is ours from here on."""
+        """We own the partition from now on."""
         self._owned[tp] = _OwnedPartition(thread, epoch, offset, max(offset, UNSET_POSITION))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Others wait for these, or another thread of ours does."""
+        """Other members, or another thread of ours, wait for these."""
         for tp in partitions:
             self._owned[tp].is_draining = True
         return self._newly_drained()
 
     def abandon_drain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Nobody waits for their batch any longer; a claim that is being written is waited for all the same."""
+        """The drain no longer waits for the batch; it still waits for a claim that is being written."""
         for tp in partitions:
             if tp in self._owned:
                 self._owned[tp].is_drain_abandoned = True
         return self._newly_drained()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not ours any more."""
+        """We no longer own these."""
         for tp in partitions:
             self._owned.pop(tp, None)
 
     def change_thread(self, tp: TopicPartition, thread: str, epoch: int) -> None:
-        """It stays ours under another thread.  A batch that was given up on goes on with it."""
+        """The partition stays ours under another thread.  A batch whose drain was abandoned continues with it."""
         old = self._owned[tp]
         epochs = {*old.epochs, old.epoch}
         self._owned[tp] = _OwnedPartition(thread, epoch, old.position, old.position, epochs, is_leased=old.is_leased)
 
-    # --- what the query says ------------------------------------------------------------------------------------
+    # --- calls of the query -----------------------------------------------------------------------------------------
 
     def end_batch(self, ended: Mapping[TopicPartition, BatchEnd]) -> tuple[DrainedPositions, DrainedPositions]:
-        """The batch before is over: what is to be written now, and what is at rest with its end.
+        """The last batch has ended: returns the offsets to commit now, and the drained partitions with their ends.
 
-        An end counts only under the ownership under which the batch read; nothing is lent any more.
+        An end counts only under the ownership under which the batch read; no partition is leased any more.
         """
         counts: list[TopicPartition] = []
         for tp, end in ended.items():
@@ -105,21 +105,21 @@ class BatchLeases:
         return to_write, self._newly_drained()
 
     def lease_all(self) -> dict[TopicPartition, LeasedPartition]:
-        """Everything that nobody waits for, to the batch that is planned now."""
+        """Lease every partition for which no other member waits to the batch that is planned now."""
         free = {tp: owned for tp, owned in self._owned.items() if not owned.is_draining}
         for owned in free.values():
             owned.is_leased = True
         return {tp: LeasedPartition(owned.epoch, owned.offset) for tp, owned in sorted(free.items())}
 
     def keep_planned(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The new batch does without the others."""
+        """The new batch does not use the others."""
         wanted = set(partitions)
         for tp, owned in self._owned.items():
             owned.is_leased = owned.is_leased and tp in wanted
         return self._newly_drained()
 
     def begin_claim(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What of these is ours, with its epoch; it is not given back before ``end_claim``."""
+        """Those of these that we own, with their epochs; they are not released before ``end_claim``."""
         held: dict[TopicPartition, int] = {}
         for tp in partitions:
             owned = self._owned.get(tp)
@@ -129,7 +129,7 @@ class BatchLeases:
         return held
 
     def end_claim(self, held: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The claim of what ``begin_claim`` gave was written, or not, and nothing of it will be any more."""
+        """The claim of the partitions that ``begin_claim`` returned is finished: no more writes of it follow."""
         for tp, epoch in held.items():
             owned = self._owned.get(tp)
             if owned is not None and owned.epoch == epoch:
@@ -137,7 +137,7 @@ class BatchLeases:
         return self._newly_drained()
 
     def set_group_offset(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
-        """The group's offset was put there, by a claim or a seek; False: under an ownership that is over."""
+        """A claim or a seek has set the group's offset; False: under an ownership that has ended."""
         owned = self._owned.get(tp)
         if owned is None or owned.epoch != epoch:
             return False
@@ -145,20 +145,20 @@ class BatchLeases:
         return True
 
     def end_query(self) -> dict[TopicPartition, int]:
-        """No batch works on anything any more: what leaves from now on is at rest at once."""
+        """No batch leases any partition: a partition that leaves from now on is drained at once."""
         self._is_query_ended = True
         return self._newly_drained()
 
-    # --- what can be seen ---------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------------
 
     def has(self, tp: TopicPartition, epoch: int) -> bool:
-        """Whether it is ours, and still by this ownership, on its way out or not."""
+        """Whether we own it, still by this ownership, also while it drains."""
         owned = self._owned.get(tp)
         return owned is not None and owned.epoch == epoch
 
     @property
     def threads(self) -> dict[TopicPartition, str]:
-        """What is ours and not on its way out."""
+        """The partitions that we own and that do not drain."""
         return {tp: owned.thread for tp, owned in self._owned.copy().items() if not owned.is_draining}
 
     @property
@@ -168,26 +168,26 @@ class BatchLeases:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where the group stands in what is ours, as far as we know."""
+        """The group's offsets of our partitions, as far as we know."""
         return {
             tp: owned.position for tp, owned in self._owned.items() if not owned.is_draining and owned.position >= 0
         }
 
     @property
     def leased(self) -> set[TopicPartition]:
-        """What a batch works on."""
+        """The partitions that a batch leases."""
         return {tp for tp, owned in self._owned.copy().items() if owned.is_leased}
 
     @property
     def draining(self) -> set[TopicPartition]:
-        """What others wait for."""
+        """The partitions for which others wait."""
         return {tp for tp, owned in self._owned.copy().items() if owned.is_draining}
 
     def __len__(self) -> int:
         return len(self._owned)
 
     def _newly_drained(self) -> dict[TopicPartition, int]:
-        """What leaves and nobody works on, and was not told yet."""
+        """Drained partitions that were not returned before."""
         drained: dict[TopicPartition, int] = {}
         for tp, owned in sorted(self._owned.items()):
             is_waited_for = (

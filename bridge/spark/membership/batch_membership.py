@@ -1,12 +1,12 @@
-"""One side of a query's keeper: a membership in one store's group, the holder that lends, and what is the same in both.
+"""``BatchMembership``: a query's membership in the group of one store; the parts that both stores have in common.
 
-Calls come one after the other on the keeper's main thread.  What touches the group runs on the membership's own thread
-(``BlockingCalls``), so that a step of a call is whole: nothing of the group can happen in its middle.  Every wait ends
-at the call's deadline (``until_ms``), or when the query is gone.
+The calls run one after the other on the main thread of the membership process.  Code that changes the group runs on the
+membership's own thread (``BlockingCalls``), so a step of a call is atomic for the group.  Every wait ends at the call's
+deadline (``until_ms``), or when the query has ended.
 
-    service.py       a group in ZooKeeper
-    in_kafka.py      a group of Kafka's coordinator
-    whereabouts.py   which of the two, while a group moves
+    zookeeper_batch_membership.py    a ZooKeeper group
+    coordinator_batch_membership.py  a coordinator group
+    membership_switcher.py           selects one of the two while a group migrates
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from zkconsumer.observe.counters import Counters
     from zkconsumer.types import BrokerAddress, TopicPartition
 
-NOT_OWNED_MESSAGE = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not own the partition"
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
 class MembershipSetup(MembershipResources, Protocol):
-    """One query's membership with what it needs; nothing is connected before ``join``."""
+    """One query's membership with its resources; no connection is opened before ``join``."""
 
     meters: BatchMembershipMeters
     counters: Counters
@@ -59,20 +59,20 @@ class MembershipSetup(MembershipResources, Protocol):
     def holder(self) -> BatchLeaseProcessor: ...
 
     def join(self, pause: Callable[[int], bool]) -> None:
-        """Connect and become a member; ``pause`` waits so many ms, and says whether to give up."""
+        """Connect and become a member; ``pause`` waits for so many ms, and returns True to stop joining."""
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``UnavailableError``."""
+        """The current addresses of the brokers; raises ``UnavailableError``."""
 
 
 class BatchMembership(ABC):
     """``open`` first, ``leave`` last; the calls in between as ``GroupMembership`` describes them.
 
-    ``_is_confirmed``: whether ``authority`` confirmed the membership when the last batch began; None before it did.
+    ``_is_confirmed``: whether ``authority`` confirmed the membership when the last batch began; None before the first.
     """
 
     authority: str
-    """What confirms the membership, for a log line."""
+    """The server that confirms the membership, for a log line."""
 
     def __init__(self, settings: MembershipProcessSettings, setup: MembershipSetup, clock: Clock) -> None:
         self._settings = settings
@@ -87,19 +87,19 @@ class BatchMembership(ABC):
         self._is_closed = False
         self._is_confirmed: bool | None = None
         self.should_wait_for_assignment: Callable[[], bool] = lambda: True
-        """Whether a share is worth waiting for: not when the group moves."""
+        """Whether to wait for a complete assignment: not while the group migrates."""
 
     @abstractmethod
     def open(self) -> None:
-        """Become a member; raises what stands in the way."""
+        """Become a member; raises the error that prevents it."""
 
     def stop_waiting(self) -> None:
-        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        """The query has ended: every wait in this object ends at once.  From any thread."""
         self._calls.query_gone.set()
         self._processor.end(None)
 
     def leave(self) -> bool:
-        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        """Release all partitions, end the session and every thread; True when nothing is left in the group."""
         if self._is_closed:
             return True
         self._processor.is_ended = True
@@ -108,9 +108,9 @@ class BatchMembership(ABC):
         return self.abandon() and left
 
     def abandon(self) -> bool:
-        """End the session, which takes owner nodes and registration with it, and every thread: the quickest way out.
+        """End the session, and with it owner nodes and registration, and every thread: the fastest exit.
 
-        There is nothing to be committed: what had ended was written when it ended.
+        No commit is needed: the offsets of ended batches were committed when they ended.
         """
         self._is_closed = True
         return self._setup.membership.close()
@@ -127,7 +127,7 @@ class BatchMembership(ABC):
         return holding
 
     def end_batch(self, ended: Mapping[TopicPartition, BatchEnd], until_ms: int) -> None:
-        """The batch that ``ended`` is over: write its offsets, and give back what others wait for."""
+        """The batch that ``ended`` has finished: commit its offsets, and release partitions for which others wait."""
         self._check()
         to_write = self._calls.on_event_loop(partial(self._processor.end_batch, ended), until_ms)
         if to_write:
@@ -149,7 +149,7 @@ class BatchMembership(ABC):
         """See ``GroupMembership``."""
         self._check()
         if self._settings.mode is not CommitMode.CLAIM:
-            raise UsageError(f"group.offsets.commit={self._settings.mode.value} claims nothing")
+            raise UsageError(f"group.offsets.commit={self._settings.mode.value} does not claim; set claim")
         self._wait_for_assignment(self._calls.remaining_ms(until_ms) - WRITE_RESERVE_MS)
         self._check()
         report = self._calls.retry(lambda: self._write_claims(query, batch, ranges, until_ms), until_ms)
@@ -178,7 +178,7 @@ class BatchMembership(ABC):
         return self._counters.snapshot() | gauges
 
     def counter_totals(self) -> dict[str, int]:
-        """What goes on being counted by the side after this one."""
+        """Counters that the membership in the other group continues."""
         return self._counters.snapshot() | {"rebalances": self._meters.rebalances}
 
     @property
@@ -187,12 +187,12 @@ class BatchMembership(ABC):
         return self._setup.membership.failure
 
     def has_applied_control_version(self, control_version: int | None) -> bool:
-        """Whether what it writes from now on is bound to this version of the control znode."""
+        """Whether its later writes are conditional on this version of the control znode."""
         return True
 
     @property
     def has_unfinished_batch(self) -> bool:
-        """Whether something that is ours would be given back without the end of the batch that reads it."""
+        """Whether a partition of ours would be released before the end of the batch that reads it is committed."""
         return self._leases.waits_for_batch and bool(self._leases.leased)
 
     # --- steps --------------------------------------------------------------------------------------------------
@@ -202,24 +202,24 @@ class BatchMembership(ABC):
 
     @abstractmethod
     def _lease(self) -> BatchAssignment:
-        """What may be planned now; on the group's thread."""
+        """The partitions that may be planned now; on the group's thread."""
 
     @abstractmethod
     def _check_assignment(self, holding: BatchAssignment) -> None:
-        """What only a person can change is an error, and no query that stands still."""
+        """A condition that only an operator can change raises an error, so that the query does not wait for it."""
 
     @abstractmethod
     def _write_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
     ) -> ClaimReport:
-        """Write the claims; may be tried again as a whole."""
+        """Write the claims; may be retried as a whole."""
 
     @abstractmethod
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
-        """What else is to be written of claims that were taken."""
+        """Further writes after successful claims."""
 
     def _is_assignment_complete(self) -> bool:
-        """Whether the whole share is held, for certain."""
+        """Whether the complete assignment is certainly owned."""
         return self._meters.is_assignment_complete and self._setup.lease.is_valid
 
     def _wait_for_assignment(self, timeout_ms: int) -> None:
@@ -231,20 +231,20 @@ class BatchMembership(ABC):
             self._processor.wait(self._is_assignment_complete, min(left_ms, POLL_MS))
 
     def _log_confirmation(self) -> None:
-        """Without a confirmation nothing is planned, however long it takes; the log says so once, and when it ends."""
+        """Without a confirmation no batch is planned, for an unlimited time; logs the start and the end of it once."""
         holds = self._setup.lease.is_valid
         if holds and self._is_confirmed is False:
             log.info("membership-confirmed group=%s by=%s", self._group_name, self.authority)
         elif self._is_confirmed and not holds:
             log.warning(
-                "membership-unconfirmed group=%s by=%s: it does not answer, so the query reads nothing until it does",
+                "membership-unconfirmed group=%s by=%s: it does not answer; the query does not read until it answers",
                 self._group_name, self.authority,
             )  # fmt: skip
         if holds or self._is_confirmed is not None:
             self._is_confirmed = holds
 
     def _write(self, ended: Mapping[TopicPartition, int], until_ms: int) -> None:
-        """What cannot be written now is written with the next commit, while the partition is ours."""
+        """Offsets that cannot be committed now are in the next commit, while we own the partition."""
         refused = self._setup.membership.commit(ended, self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS)
         if refused:
             self._counters.add("spark_offsets_not_written", len(refused))
@@ -265,6 +265,6 @@ class BatchMembership(ABC):
         for tp, why in refused.items():
             log.info("spark-claim-refused partition=%s reason=%r", tp, why)
         for tp, (found, claimed) in report.rewound.items():
-            log.warning("spark-group-rewound partition=%s found=%d claimed=%d: written over", tp, found, claimed)
+            log.warning("spark-group-rewound partition=%s found=%d claimed=%d: overwritten", tp, found, claimed)
         for tp in report.ambiguous:
-            log.warning("spark-claim-ambiguous partition=%s taken=%s: others may have read it too", tp, taken.get(tp))
+            log.warning("spark-claim-ambiguous partition=%s taken=%s: others may have read it, too", tp, taken.get(tp))

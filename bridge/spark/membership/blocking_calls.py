@@ -1,4 +1,4 @@
-"""Taking turns with the membership's own thread: a call waits for so long at most, and not when the query is gone."""
+"""Blocking calls to the membership's own thread, each with a deadline; the end of the query ends every wait."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_MS = 20
-"""How often a wait looks whether the query is gone, or the lease has come; everything else tells."""
+"""Poll interval for the two conditions without a notification: query ended, lease renewed."""
 
 WRITE_RESERVE_MS = 3_000
-"""Of a claim's time, kept for its writing when the share is waited for."""
+"""The part of a claim's time that is reserved for its writes while the call waits for the assignment."""
 
 RETRY_BACKOFF_MS = 200
-"""Between two tries at something that the connection to ZooKeeper broke."""
+"""The pause between two attempts at an operation that a broken connection to ZooKeeper interrupted."""
 
-LEAVING_MESSAGE = "the query's keeper is leaving the group"
+LEAVING_MESSAGE = "the query's membership process is leaving the group"
 
 
 class EventLoopCaller(Protocol):
     """The membership's own thread."""
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Run something there, in its turn."""
+        """Run the action on that thread, after the earlier ones."""
 
 
 class UnderlyingMembership(Protocol):
-    """A membership, as the calls of a query use it."""
+    """The methods of a membership that the calls of a query use."""
 
     @property
     def event_loop(self) -> EventLoopCaller: ...
 
     @property
     def failure(self) -> ZkConsumerError | None:
-        """The error that ended it, if one did."""
+        """The error that ended the membership, if one did."""
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Write these positions of what is ours; gives back what was not written, with the reason."""
+        """Commit these positions of our partitions; returns those that were not committed, with the reason."""
 
     def leave(self) -> bool:
-        """Give everything back and leave the group."""
+        """Release all partitions and leave the group."""
 
     def close(self) -> bool:
-        """End everything."""
+        """Close the session and end every thread."""
 
 
 class MembershipResources(Protocol):
-    """What turns are taken with.  ``store``: the session in which procedures run."""
+    """The resources of ``BlockingCalls``.  ``store``: the session in which procedures run."""
 
     group: str
     store: ZkStore
@@ -70,11 +70,11 @@ class MembershipResources(Protocol):
     def membership(self) -> UnderlyingMembership: ...
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """Run this in that session, or have its requests refused; ``then`` on some thread."""
+        """Run this in that session, or have its requests rejected; calls ``then`` on some thread."""
 
 
 class BlockingCalls:
-    """Used by the thread of the calls; ``gone`` may be set by any."""
+    """Used by the thread of the calls; any thread may set ``gone``."""
 
     def __init__(self, opened: MembershipResources, clock: Clock) -> None:
         self.query_gone = threading.Event()
@@ -83,23 +83,24 @@ class BlockingCalls:
         self._clock = clock
 
     def check(self) -> None:
-        """Raise the error that ended the membership, or that the query is gone."""
+        """Raise the error that ended the membership, or an error if the query has ended."""
         if self._membership.failure is not None:
             raise self._membership.failure
         if self.query_gone.is_set():
             raise ConnectorClosed(LEAVING_MESSAGE)
 
     def session_id(self) -> int:
-        """The session of now; raises ``ZkTimeoutException`` when there is none."""
+        """The current session; raises ``ZkTimeoutException`` without one."""
         session_id = self._opened.store.session_id
         if session_id is None:
-            raise ZkTimeoutException("there is no session with ZooKeeper at the moment")
+            raise ZkTimeoutException("there is no session with ZooKeeper at the moment; the call must be repeated")
         return session_id
 
     def run(self, make: Callable[[], Procedure[T]], until_ms: int) -> T:
-        """Run a procedure on the group's thread, in the session of now.
+        """Run a procedure on the group's thread, in the current session.
 
-        Raises what the procedure raises, and ``ZkTimeoutException``; then it goes on all the same, to its end.
+        Raises the errors of the procedure, and ``ZkTimeoutException``; after a time-out the procedure still runs to its
+        end.
         """
         box: list[T | ZkConsumerError] = []
         done = threading.Event()
@@ -121,7 +122,7 @@ class BlockingCalls:
         return box[0]
 
     def retry(self, action: Callable[[], T], until_ms: int) -> T:
-        """Try until the connection to ZooKeeper does not break in the middle; what is done is safe to be done again."""
+        """Retry while the connection to ZooKeeper breaks during the action; the action must be safe to repeat."""
         while True:
             try:
                 return action()
@@ -131,7 +132,7 @@ class BlockingCalls:
                 self.check()
 
     def on_event_loop(self, action: Callable[[], T], until_ms: int) -> T:
-        """Do this on the group's thread, between two of its events."""
+        """Run this on the group's thread, between two of its events."""
         box: list[T] = []
         done = threading.Event()
 
@@ -144,16 +145,16 @@ class BlockingCalls:
         return box[0]
 
     def wait_for(self, done: threading.Event, until_ms: int, server: str) -> None:
-        """Wait for ``server``; raises ``ZkTimeoutException``, and what ``check`` raises."""
+        """Wait for ``server``; raises ``ZkTimeoutException``, and the errors of ``check``."""
         while not done.wait(min(POLL_MS, max(0, self.remaining_ms(until_ms))) / 1000):
             self.check()
             if self.remaining_ms(until_ms) <= 0:
                 raise ZkTimeoutException(f"{server} did not answer in time: group {self._opened.group}")
 
     def remaining_ms(self, until_ms: int) -> int:
-        """What is left of a call's time; negative when it is over."""
+        """The rest of a call's time; negative after its deadline."""
         return until_ms - self._clock.now_ms()
 
     def pause(self, ms: int) -> bool:
-        """Wait so long; True: the query is gone."""
+        """Wait so many ms; True: the query has ended."""
         return self.query_gone.wait(ms / 1000)

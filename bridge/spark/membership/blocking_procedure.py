@@ -1,4 +1,4 @@
-"""A procedure carried out on the thread that asks for it."""
+"""Runs a procedure on the calling thread."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_RESERVE_MS = 500
-"""Of a call's time, kept for its answer."""
+"""The part of a call's time that is reserved for its answer."""
 
 STEP_TIMEOUT_MIN_MS = 500
-"""Of a step that must not be cut off by a call's deadline."""
+"""The time of a step that a call's deadline must not interrupt."""
 
 
 def run_blocking(store: ZkStore, session_id: int, procedure: Procedure[T], until_ms: int, clock: Clock) -> T:
-    """To its end, in that session, whoever else goes meanwhile.
+    """Run the procedure to its end in that session, on the calling thread.
 
-    Raises what the procedure raises, and ``ZkTimeoutException`` when ZooKeeper does not answer.
+    Raises the errors of the procedure, and ``ZkTimeoutException`` when ZooKeeper does not answer.
     """
     results: list[Result] | None = None
     while True:
@@ -33,6 +33,6 @@ def run_blocking(store: ZkStore, session_id: int, procedure: Procedure[T], until
         except StopIteration as end:
             found: T = end.value
             return found
-        assert isinstance(requests, list), "such a procedure asks nobody but ZooKeeper"
+        assert isinstance(requests, list), "such a procedure sends requests only to ZooKeeper"
         left_ms = max(STEP_TIMEOUT_MIN_MS, until_ms - clock.now_ms() - ANSWER_RESERVE_MS)
         results = submit_and_wait(store, requests, left_ms, session_id)

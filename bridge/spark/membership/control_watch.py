@@ -1,4 +1,4 @@
-"""What the control znode of the group says, and whether it changed: a session that only looks."""
+"""Reads the control znode of the group and watches it for changes, in a session without other duties."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ControlSnapshot:
-    """``control`` and ``version`` None: the group does not move.  ``is_asked_to_leave``: a rollback waits for members
-    of the modern group."""
+    """``control`` and ``version`` None: the group does not migrate.  ``is_asked_to_leave``: a rollback waits until the
+    members of the coordinator group leave."""
 
     control: ControlRecord | None = None
     version: int | None = None
@@ -31,7 +31,7 @@ class ControlSnapshot:
 
 
 class ControlWatch:
-    """``on_change`` is called on the store's thread when it is time to look again."""
+    """Calls ``on_change`` on the store's thread when the control znode must be read again."""
 
     def __init__(self, store: ZkStore, group: str, on_change: Callable[[], None]) -> None:
         self._store = store
@@ -41,10 +41,10 @@ class ControlWatch:
         store.listen(self._on_store_event)
 
     def read(self, timeout_ms: int) -> ControlSnapshot:
-        """What stands there now; a watch is left.
+        """Read the current content; sets a watch.
 
-        Raises ``ZkTimeoutException`` and ``UnavailableError`` when ZooKeeper does not tell, ``MigrationError`` for a
-        node that cannot be read.
+        Raises ``ZkTimeoutException`` and ``UnavailableError`` when ZooKeeper does not answer, ``MigrationError`` for a
+        node that cannot be parsed.
         """
         there, node, leave = submit_and_wait(
             self._store,
@@ -53,14 +53,14 @@ class ControlWatch:
         )
         for answer in (there, node, leave):
             if isinstance(answer, StoreError) and not isinstance(answer, NoNode):
-                raise UnavailableError(f"ZooKeeper did not tell about {self._path}: {describe_result(answer)}")
+                raise UnavailableError(f"ZooKeeper did not answer about {self._path}: {describe_result(answer)}")
         if not isinstance(node, ZnodeData):
             return ControlSnapshot()
         try:
             control = parse_control(node.data)
         except MalformedZnode as error:
             raise MigrationError(
-                f"{self._path} cannot be read ({error}), so it is not known where the offsets of the group are kept: "
+                f"{self._path} cannot be read ({error}), so it is not known which store has the offsets of the group: "
                 "repair it, and start the query again"
             ) from error
         return ControlSnapshot(control, node.stat.version, isinstance(leave, Stat))

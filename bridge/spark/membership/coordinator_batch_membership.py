@@ -1,7 +1,7 @@
-"""What each call of a query does in a group that has moved to Kafka's coordinator.
+"""The calls of a query in a group that has migrated to Kafka's coordinator.
 
-The coordinator's generation is the fence here: it takes a commit from the owner of a partition alone.  Records of
-claims stay in ZooKeeper (``bridge.spark.claims.kafka_claims``).
+The coordinator's generation is the fence here: the coordinator accepts a commit for a partition only from its owner.
+Records of claims stay in ZooKeeper (``bridge.spark.claims.kafka_claims``).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EMPTY_ASSIGNMENT_MS = 10_000
-"""How long a share that is empty is not taken for the whole one: members hear of who joined by their heartbeats (3 s),
-and may take 5 s to come to rest."""
+"""How long an empty assignment does not count as complete: members learn by heartbeat that another one joined (3 s),
+and may need 5 s to drain."""
 
 
 class CoordinatorBatchMembership(BatchMembership):
-    """A member of a coordinator's group.  ``control_version``: that of the control znode, for every write."""
+    """A member of a coordinator group.  ``control_version``: the version of the control znode, for every write."""
 
     authority = "the coordinator"
 
@@ -58,10 +58,10 @@ class CoordinatorBatchMembership(BatchMembership):
         self._control_version = control_version
         self._has_left = False
         self._empty_since_ms: int | None = None
-        """Since when it is in a generation that gives it nothing."""
+        """Since when it is in a generation without an assignment, in ms."""
 
     def update_protocols(self, guest: MigrationProtocols | None) -> None:
-        """What the members offer now is offered here too, if that is news."""
+        """Offer the protocols that the members offer now, if they have changed."""
         if guest is not None and guest != self._coordinator_setup.offered_protocols:
             self._coordinator_setup.update_protocols(guest)
 
@@ -74,14 +74,14 @@ class CoordinatorBatchMembership(BatchMembership):
         return super().leave()
 
     def abandon(self) -> bool:
-        """A coordinator is told: it would wait for the whole time-out of a member that only falls silent."""
+        """Leaves the group at the coordinator: otherwise it would wait for the whole session timeout of this member."""
         if not (self._has_left or self._is_closed) and self._coordinator_setup.is_started and self.failure is None:
             return self.leave()
         return super().abandon()
 
     @property
     def had_assignment(self) -> bool:
-        """Whether it ever had one."""
+        """Whether it ever had an assignment."""
         return self._meters.is_assignment_complete or len(self._leases) > 0 or self._meters.rebalances > 0
 
     # --- the calls ----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class CoordinatorBatchMembership(BatchMembership):
         wanted = list(partitions)
         ends: dict[TopicPartition, int | None] = dict.fromkeys(wanted)
         if self._settings.mode is CommitMode.CLAIM:
-            # The records before the offsets: only this query writes records, so what lies between is others' alone.
+            # Read records before offsets: only this query writes records, so a difference comes from other members.
             look = partial(claimed_ends, self._coordinator_setup.group, query, wanted)
             ends = self._calls.retry(lambda: self._run(look(), until_ms), until_ms)
         found = self._committed(wanted, until_ms)
@@ -102,7 +102,7 @@ class CoordinatorBatchMembership(BatchMembership):
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
         if self._settings.mode is CommitMode.NONE:
-            return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
+            return dict.fromkeys(offsets, "group.offsets.commit=none does not commit")
         held = self._calls.on_event_loop(
             lambda: {tp: e for tp, e in self._leases.epochs.items() if tp in offsets}, until_ms
         )
@@ -117,9 +117,10 @@ class CoordinatorBatchMembership(BatchMembership):
     # --- steps --------------------------------------------------------------------------------------------------
 
     def _is_assignment_complete(self) -> bool:
-        """A generation that is ending is none to begin with: what leaves then is in nobody's share.
+        """False in a generation that is ending: a partition that is being revoked is in no assignment.
 
-        Where members give back one generation after the other (cooperative), who joins has nothing in the first.
+        With the cooperative protocol members revoke in one generation, and a new member gets partitions in the next
+        one.
         """
         machine = self._membership.machine
         is_stable = machine.state is MemberState.STABLE
@@ -141,19 +142,19 @@ class CoordinatorBatchMembership(BatchMembership):
         )
 
     def _check_assignment(self, holding: BatchAssignment) -> None:
-        """Whoever takes a whole group over has all of it, or somebody else is there."""
+        """A query that takes over a whole group owns all partitions, unless another member exists."""
         missing = sum(holding.partition_counts.values()) - len(holding.partitions)
         if self._settings.is_takeover and holding.is_complete and missing > 0:
             raise not_exclusive_error(self._coordinator_setup.group, [f"members that have {missing} partitions"])
 
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
-        """Nothing: Kafka took them before they counted."""
+        """Does nothing: Kafka accepted the offsets before the claims counted."""
 
     def _write_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
     ) -> ClaimReport:
-        """What is being claimed is not given back before it is settled, also when the query goes meanwhile: of a claim
-        that was begun and is not settled, the next life could not tell whether others have read it."""
+        """A partition is not released before its claim is settled, also when the query ends meanwhile: for a claim that
+        was begun and is not settled, the next run could not find out whether others have read it."""
         held = self._calls.on_event_loop(lambda: self._leases.begin_claim(ranges), until_ms)
         taken: dict[TopicPartition, int] = {}
         try:

@@ -1,4 +1,4 @@
-"""Becoming a member of a coordinator's group, for a query whose group has moved there."""
+"""Joins a coordinator group, for a query whose group has migrated there."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SESSION_TIMEOUT_MS = 10_000
-"""As long as brokers of every release grant it (0.9: 30 s at most), and short: a machine that is gone is waited for."""
+"""Every release of the broker accepts this value (0.9: 30 s at most).  It is short, since the group waits so long for a
+machine that has failed."""
 
 HEARTBEAT_MS = 1_000
-"""How soon a query hears that others wait for partitions."""
+"""How soon a query learns that others wait for partitions."""
 
 COORDINATOR_EPOCH_BASE = 1 << 62
-"""Epochs from here on are a coordinator's; ZooKeeper's transactions do not come this far."""
+"""Epochs from this number on are from a coordinator; ZooKeeper's transaction ids do not reach it."""
 
 _GENERATION_BITS = 32
 _LIFE_BITS = 29
@@ -56,21 +57,21 @@ _LIFE_BITS = 29
 
 @dataclass(frozen=True, slots=True)
 class MigrationProtocols:
-    """``protocols`` of a migration, by a query of this consumer id."""
+    """The ``protocols`` that a migration uses, offered by the query with this consumer id."""
 
     migration_id: str
     consumer: str
     protocols: tuple[str, ...]
 
     def assignors(self) -> list[ConsumerPartitionAssignor]:
-        """What divides by them."""
+        """The assignors of the protocols."""
         private = MigrationAssignor(self.migration_id, non_acknowledging_name(self.consumer))
         return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self.protocols]
 
 
 class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
-    """Generations begin anew when a group was forgotten, and other lives of a query had the same: so an epoch names the
-    life of this membership as well."""
+    """A coordinator restarts generations at 1 when it has forgotten a group, and an earlier run of a query may have had
+    the same generation.  So an epoch also identifies the run of this membership."""
 
     def __init__(self, lending: BatchLeases, lease: Lease, membership: CoordinatorMembership) -> None:
         super().__init__(lending, lease, membership.event_loop)
@@ -88,16 +89,16 @@ class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
 
 
 class MigratedGroupMembership(CoordinatorMembership):
-    """In a group that moved with its members in it: they divide by a private protocol first, then by ``range``."""
+    """In a group whose members migrated with it: they use the migration assignor first, then ``range``."""
 
     _MACHINE: ClassVar[type[ConsumerCoordinator]] = DowngradingConsumerCoordinator
 
 
 class CoordinatorMembershipSetup:
-    """One query's membership with what it needs.
+    """One query's membership with its resources.
 
-    ``store``: a session for records of claims, and for nothing else.  ``protocols``: what a guest offers; None where
-    the query offers what it is configured to.
+    ``store``: a session that is used only for records of claims.  ``protocols``: those of the migrating members; None
+    where the query offers the configured ones.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class CoordinatorMembershipSetup:
         connect: ConnectionFactory | None = None,
         protocols: MigrationProtocols | None = None,
     ) -> None:
-        """Raises ``UsageError`` when it is not known where the brokers are, and what the settings can raise."""
+        """Raises ``UsageError`` when the addresses of the brokers are not known, and the errors of the settings."""
         self.settings = settings
         self.config = with_bootstrap_servers(settings.config(), store, clock, connect)
         self.group = self.config.group_id
@@ -147,7 +148,7 @@ class CoordinatorMembershipSetup:
         self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
-        """Connect and become a member; it has one thread, since a coordinator counts members and no threads.
+        """Connect and become a member with one thread, since a coordinator counts members, not threads.
 
         Raises ``BrokerUnreachable``, an ``AuthenticationException``, ``UnsupportedVersionException``.
         """
@@ -156,17 +157,17 @@ class CoordinatorMembershipSetup:
         self.membership.join(replace(self.settings, topic_threads={}).subscription(1))
 
     def update_protocols(self, protocols: MigrationProtocols) -> None:
-        """The group may divide by these from now on."""
+        """The group may use these protocols from now on."""
         self.offered_protocols = protocols
         self.membership.event_loop.submit(AssignorsOffered(tuple(protocols.assignors())))
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``UnavailableError``."""
+        """The current addresses of the brokers; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
-        """Nothing of this membership is in ZooKeeper: ``CoordinatorBatchMembership`` runs what it needs itself."""
-        raise InternalError("a coordinator's group has no procedures")
+        """This membership has no nodes in ZooKeeper: ``CoordinatorBatchMembership`` runs its procedures itself."""
+        raise InternalError("a coordinator group has no procedures")
 
 
 def with_bootstrap_servers(
@@ -174,7 +175,8 @@ def with_bootstrap_servers(
 ) -> ConsumerConfig:
     """The configuration with ``bootstrap.servers``: as given, or the brokers that are registered in ZooKeeper.
 
-    Raises ``UsageError`` when nobody says where brokers are, ``InvalidConfigException`` for what has changed since.
+    Raises ``UsageError`` when neither names a broker, ``InvalidConfigException`` for settings that became invalid
+    since.
     """
     if config.bootstrap_servers is not None:
         return config
@@ -185,9 +187,9 @@ def with_bootstrap_servers(
         found, why = [], f" ({error})"
     if not found:
         raise UsageError(
-            f"group {config.group_id} has moved to Kafka's coordinator, and ZooKeeper does not tell of a broker for "
-            f"security.protocol={config.security_protocol}{why}: give the query kafka.bootstrap.servers, and start it "
-            "again; it goes on where it stands"
+            f"group {config.group_id} has migrated to Kafka's coordinator, and ZooKeeper has no broker with an "
+            f"endpoint for security.protocol={config.security_protocol}{why}: set kafka.bootstrap.servers for the "
+            "query, and start it again; it continues from its checkpoint"
         )
     servers = ",".join(f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in found)
     given = {key: config.values[key] for key in config.given}

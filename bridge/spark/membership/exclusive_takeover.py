@@ -1,8 +1,9 @@
-"""``consumer.threads=all``: one query takes a whole group over, and shares it with nobody.
+"""``consumer.threads=all``: one query takes over a whole group, without other members.
 
-It registers with as many threads as the largest topic has partitions (and registers anew when a topic grows), only when
-no other member is there; it waits for them to go for ``TAKEOVER_WAIT_MS``, since a member that was killed lasts as long
-as its session.  Whoever joins later is an error of the next call: two owners would share what one was to have alone.
+It registers with as many threads as the largest topic has partitions (and registers again when a topic grows), and only
+when no other member is registered.  It waits up to ``TAKEOVER_WAIT_MS`` until the others have left, since the
+registration of a member that was killed stays until its session expires.  A member that joins later causes an error in
+the next call: two members would divide the partitions that one query must own alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from zkconsumer.zk.requests import ChildNames, Children, NoNode
 from zkconsumer.zk.store import ZkStore, submit_and_wait
 
 MEMBERS_POLL_MS = 200
-"""Between two looks at who else is there."""
+"""The pause between two reads of the registered members."""
 
 OTHER_MEMBERS_SHOWN_MAX = 5
 
-REMEDY = "stop them and start the query again, or share the partitions with them: set consumer.threads to a number"
+REMEDY = "stop them and start the query again, or let them have partitions: set consumer.threads to a number"
 
 
 def other_members(store: ZkStore, group: str, member: str, timeout_ms: int) -> list[str]:
@@ -41,12 +42,13 @@ def not_exclusive_error(group: str, others: Iterable[str], waited_ms: int | None
     )
     waited = "" if waited_ms is None else f" after {waited_ms} ms"
     return GroupNotExclusive(
-        f"consumer.threads=all needs group {group} for this query alone, but others are in it{waited}: {some}; {REMEDY}"
+        f"consumer.threads=all needs group {group} for this query alone, but it has other members{waited}: {some}; "
+        f"{REMEDY}"
     )
 
 
 def wait_until_exclusive(look: Callable[[], list[str]], group: str, wait_ms: int, pause: Callable[[int], bool]) -> None:
-    """Wait until nobody else is there; ``pause`` says whether to give up.  Raises ``GroupNotExclusive``."""
+    """Wait until no other member is registered; ``pause`` returns True to stop.  Raises ``GroupNotExclusive``."""
     waited_ms = 0
     while others := look():
         if waited_ms >= wait_ms or pause(MEMBERS_POLL_MS):
@@ -55,8 +57,11 @@ def wait_until_exclusive(look: Callable[[], list[str]], group: str, wait_ms: int
 
 
 def threads_for(sizes: Mapping[str, int]) -> int:
-    """As many as the largest topic has partitions.  Raises ``UsageError`` beyond what a registration may ask for."""
+    """The number of partitions of the largest topic.  Raises ``UsageError`` beyond the limit of a registration."""
     threads = max(sizes.values(), default=1)
     if threads * max(1, len(sizes)) > THREADS_PER_TOPIC_MAX:
-        raise UsageError(f"{threads} threads for each of {len(sizes)} topics are more than a registration may ask for")
+        raise UsageError(
+            f"{threads} threads for each of {len(sizes)} topics exceed the limit of a registration: set "
+            "consumer.threads to a number, or subscribe to fewer topics"
+        )
     return max(1, threads)

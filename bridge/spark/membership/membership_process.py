@@ -1,12 +1,13 @@
-"""The keeper as a process: calls come in on standard input, answers go out on standard output, words on standard error.
+"""The main loop of the membership process: requests on standard input, answers on standard output, log on standard
+error.
 
     pipe --lines--> reader thread --inbox--> main thread: one call after the other --> pipe
                          |
-                         `-- end of the pipe, or the parent is gone --> every wait ends, the group is left, exit
+                         `-- end of the pipe, or the parent has ended --> every wait ends, leave the group, exit
 
-The query's process is killed without a word when the query ends, so the end of the pipe is the word.  A fork of that
-process may have inherited the other end, and keep it open: so the parent is watched as well, by a descriptor that
-becomes readable when it is gone (Linux 5.3), else by its id, ``PARENT_CHECK_MS`` apart.
+Spark kills the query's process without notice when the query ends, so the end of the pipe is the notice.  A fork of
+that process may have inherited the other end of the pipe and keep it open.  So this process also watches the parent: by
+a descriptor that becomes readable when the parent ends (Linux 5.3), else by its process id, every ``PARENT_CHECK_MS``.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ log = logging.getLogger("zkconsumer.keeper")
 
 
 class ParentPipe:
-    """Our ends of the two pipes; ``on_end`` is called once, when nobody is at the others any more."""
+    """This process's ends of the two pipes; calls ``on_end`` once, when no process has the other ends open."""
 
     def __init__(self, parent: int) -> None:
-        """What prints to standard output by mistake must not reach the query: it goes to standard error from now on."""
+        """Redirects standard output to standard error: text that is printed by mistake must not reach the query."""
         self._in, self._out = os.dup(0), os.dup(1)
         os.dup2(2, 1)
         os.set_blocking(self._out, False)
@@ -56,7 +57,7 @@ class ParentPipe:
         self.is_over = False
 
     def lines(self) -> list[bytes] | None:
-        """The lines that have come, at least one; None: the query is gone."""
+        """The received lines, at least one; None: the query has ended."""
         while True:
             ready = {fd for fd, _ in self._poll.poll(PARENT_CHECK_MS)}
             if os.getppid() != self._parent or self._parent_fd in ready:
@@ -71,7 +72,7 @@ class ParentPipe:
                 return lines
 
     def write(self, data: bytes) -> None:
-        """Give an answer, unless nobody is there to take it."""
+        """Send an answer; ignored when the query has ended."""
         left = memoryview(data)
         writable = select.poll()
         writable.register(self._out, select.POLLOUT)
@@ -86,7 +87,7 @@ class ParentPipe:
 
 
 class MembershipProcess:
-    """Answers calls until the query is gone."""
+    """Answers calls until the query ends."""
 
     def __init__(self, pipe: ParentPipe) -> None:
         self._pipe = pipe
@@ -95,8 +96,8 @@ class MembershipProcess:
         self._is_member = False
 
     def run(self) -> int:
-        """The life of the process; gives back its exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self._query_gone("asked to end"))
+        """Run until the query ends; returns the exit code."""
+        signal.signal(signal.SIGTERM, lambda *_: self._query_gone("SIGTERM was received"))
         spawn("keeper-pipe", self._read, lambda name, error: self._query_gone(f"{name}: {error!r}"))
         try:
             while (line := self._inbox.get()) is not None:
@@ -111,7 +112,7 @@ class MembershipProcess:
         while (lines := self._pipe.lines()) is not None:
             for line in lines:
                 self._inbox.put(line)
-        self._query_gone("the query is gone")
+        self._query_gone("the query has ended")
 
     def _query_gone(self, why: str) -> None:
         if not self._pipe.is_over:
@@ -146,7 +147,7 @@ class MembershipProcess:
             return self._open(MembershipProcessSettings.from_json(args))
         service = self._membership
         if service is None:
-            raise InternalError(f"{call.name} came before open")
+            raise InternalError(f"{call.name} was called before open")
         match call.name:
             case "begin_batch":
                 ended, wait_ms = msg.decode_batch_ends(args["ended"]), msg.number_of(args["wait_ms"])
@@ -170,7 +171,7 @@ class MembershipProcess:
             case "close":
                 self._leave(service.leave)
                 return None
-        raise InternalError(f"nothing answers {call.name}")
+        raise InternalError(f"{call.name} is not a known call")
 
     def _open(self, settings: MembershipProcessSettings) -> object:
         configure_process_logging(settings.group, settings.log_level)
@@ -183,7 +184,7 @@ class MembershipProcess:
 
 
 def configure_process_logging(group: str, level: str) -> None:
-    """Every line says which keeper wrote it: several queries share one standard error."""
+    """Every line names the group of its membership process: several queries use one standard error."""
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
@@ -196,7 +197,7 @@ def configure_process_logging(group: str, level: str) -> None:
 
 
 def main(parent: int) -> int:
-    """Run a keeper for this parent process; what breaks it is told on standard error."""
+    """Run a membership process for this parent process; a fatal error is logged to standard error."""
     configure_process_logging("?", "INFO")
     try:
         return MembershipProcess(ParentPipe(parent)).run()

@@ -1,7 +1,7 @@
-"""Whose member a keeper is, and its way from one side to the other: what its worker does.
+"""Keeps the membership in the group that has the authority, and moves it when that changes: the worker thread.
 
-It looks at the control znode when that changes, leaves the side that counts no more once what the query is doing is
-finished, and enters the one that counts.  Whoever takes a side away, or asks it, has the turn.
+The worker reads the control znode when it changes.  It leaves the passive side once the query has finished its current
+work, and joins the active side.  A thread that removes a side, or calls it, must own the lock.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import ConnectionFactory
 
 TICK_MS = 250
-"""How often the worker looks after its side; the control znode tells by itself when it changes."""
+"""How often the worker checks its side; a watch reports changes of the control znode."""
 
 RETRY_BACKOFF_MS = 1_000
-"""Before a group that did not let us in, or servers that did not answer, are tried again."""
+"""The pause before it retries a group that rejected the member, or servers that did not answer."""
 
 CONTROL_REREAD_MS = 10_000
-"""How often the control znode is read all the same."""
+"""How often the control znode is read without a watch event."""
 
 FINISH_BATCH_TIMEOUT_MS = 60_000
-"""How long a side stays for the sake of what the query is doing."""
+"""How long the passive side stays so that the query can finish its current work."""
 
 CONTROL_SEEN_TIMEOUT_MS = 3_000
 CONTROL_SEEN_POLL_MS = 10
-"""How long a side may take to see a change of the control znode that we have seen, and how often it is asked."""
+"""How long a side may take to see a change of the control znode that we have seen, and how often it is checked."""
 
 log = logging.getLogger("zkconsumer.keeper")
 
 
 class MembershipSwitcher:
-    """All but the calls, which are ``QueryMembership``'s."""
+    """Everything except the calls, which are in ``QueryMembership``."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class MembershipSwitcher:
         make_store: StoreFactory | None,
         connect: ConnectionFactory | None,
     ) -> None:
-        """Raises what the settings raise."""
+        """Raises the errors of the settings."""
         self._settings = settings
         self._clock = clock
         self._make_store = make_store
         self._connect = connect
         self._call_lock = threading.RLock()
-        """Held by a call, and by the worker while it takes a side away."""
+        """Locked by a call, and by the worker while it removes a side."""
         self._changed = threading.Event()
         self._query_gone = threading.Event()
         self._standby = StandbySession(self._settings, clock, make_store, connect, self._changed.set)
@@ -80,19 +80,19 @@ class MembershipSwitcher:
         self._switches = 0
         self._has_switched_here = False
         self._last_group: TargetGroup | None = None
-        """Where it was a member last."""
+        """The group in which it was last a member."""
         self._previous_counters: dict[str, int] = {}
-        """Counted by sides that are left."""
+        """Counters of the sides that it has left."""
 
     @property
     def _is_leaving(self) -> bool:
         return self._target.group is not self._current_group
 
     def _wait_message(self) -> str:
-        return self._target.wait_reason or self._wait_reason or "the keeper is joining it"
+        return self._target.wait_reason or self._wait_reason or "the membership process is joining it"
 
     def _is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
-        """Whether the seat of the migration, which is about to be left, is still in the modern group (K5)."""
+        """Whether the placeholder member of the migration, which leaves soon, is still in the coordinator group."""
         side = self._membership
         return (
             isinstance(error, InconsistentGroupProtocolException)
@@ -122,10 +122,10 @@ class MembershipSwitcher:
                 self._changed.set()
 
     def _step(self, stop: StopSignal) -> None:
-        """One step to where we are wanted."""
+        """One step towards the target group."""
         side = self._membership
         if side is not None and (failure := side.failure) is not None and self._is_blocked_by_placeholder(failure):
-            self._log_wait_reason(f"the modern group does not let the query in yet: {failure}")
+            self._log_wait_reason(f"the coordinator group does not accept the query yet: {failure}")
             self._leave_membership(lambda: side.abandon())
             stop.wait(RETRY_BACKOFF_MS)
             return
@@ -139,7 +139,7 @@ class MembershipSwitcher:
                 self._enter(self._target.group)
 
     def _await_control_seen(self, side: BatchMembership) -> None:
-        """Until the side knows of the change, for a moment at most: before, its last commits would be refused."""
+        """Wait briefly until the side has seen the change: before that, its last commits would be rejected."""
         until_ms = self._clock.now_ms() + CONTROL_SEEN_TIMEOUT_MS
         while (
             not side.has_applied_control_version(self._control.version)
@@ -150,9 +150,9 @@ class MembershipSwitcher:
                 return
 
     def _leave_after_batch(self, side: BatchMembership, stop: StopSignal) -> None:
-        """What the query is doing is finished first.
+        """Leave after the query has finished its current batch.
 
-        It is looked between two calls: one that is under way may be about to begin a batch.
+        The check runs between two calls: a call in progress may be about to begin a batch.
         """
         self._await_control_seen(side)
         until_ms = self._clock.now_ms() + FINISH_BATCH_TIMEOUT_MS
@@ -167,7 +167,7 @@ class MembershipSwitcher:
     def _leave_membership(self, leave: Callable[[], bool]) -> None:
         with self._call_lock:
             side = self._membership
-            assert side is not None, "only the worker and the end take it away"
+            assert side is not None, "only the worker and the end of the process remove it"
             clean = leave()
             for name, number in side.counter_totals().items():
                 self._previous_counters[name] = self._previous_counters.get(name, 0) + number
@@ -206,7 +206,7 @@ class MembershipSwitcher:
         return CoordinatorBatchMembership(self._settings, opened, self._clock, lambda: self._control.version)
 
     def _migration_protocols(self) -> MigrationProtocols | None:
-        """What a guest offers Kafka's group; None where no members moved with it."""
+        """The protocols that the migrating members offer; None when no members migrated with the group."""
         control, protocols = self._control.control, self._target.protocols
         if control is None or not protocols:
             return None
@@ -218,7 +218,7 @@ class MembershipSwitcher:
         self._target = target_of(self._control.control, is_rollback_waiting=self._control.is_rollback_waiting)
 
     def _has_target_changed(self) -> bool:
-        """Whether the group is wanted elsewhere, read now."""
+        """Whether the target group has changed, read now."""
         try:
             self._read_control()
         except ZkConsumerError:
@@ -231,7 +231,7 @@ class MembershipSwitcher:
             self._log_wait_reason(self._target.wait_reason)
 
     def _log_wait_reason(self, why: str) -> None:
-        """Once, and again only when it is another one."""
+        """Log the reason once, and again only when it has changed."""
         self._wait_reason = why
         if why != self._logged_reason:
             self._logged_reason = why

@@ -1,21 +1,22 @@
-"""Where a keeper's membership is to be while its group moves.  Pure: the control znode, as a table.
+"""The group in which the membership must be while its group migrates.  Pure: a table over the control znode.
 
     copy      planned, undone                                              ZooKeeper
-              fencing, fenced, copied, verified, undoing                   nowhere: old members are locked out
+              fencing, fenced, copied, verified, undoing                   none: ZooKeeper members are fenced out
               switched, completed                                          Kafka
-              switched, and a rollback waits for modern members to leave   nowhere
-              returning, returned                                          nowhere: modern members are locked out
+              switched, and a rollback waits for its members to leave      none
+              returning, returned                                          none: coordinator members are fenced out
     dual      undone                                                       ZooKeeper
-              planned, armed, ready, locked, copied, undoing               nowhere: members read its share
-              switched                                                     Kafka, as a guest of the members
+              planned, armed, ready, locked, copied, undoing               none: migrating members read its partitions
+              switched                                                     Kafka, with the protocols of migrating
+                                                                           members
               completed                                                    Kafka, as any client
-              switched, and a rollback waits for modern members to leave   nowhere
-              returning, returned                                          nowhere: members take the group back
+              switched, and a rollback waits for its members to leave      none
+              returning, returned                                          none: migrating members take the group back
 
-*Nowhere* is no membership at all: nothing is read, and the group's offsets stand.  Before the switch of a ``dual``
-migration, and on its way back, a member has duties in both worlds at once
-(``bridge.migration.dual.machine.phase_rules``).  A keeper takes them not: who is no member has none.  It goes with
-*planned*, because that phase waits for everybody's answer.
+Without a membership the query reads no records, and the group's offsets do not change.  Before the switch of a ``dual``
+migration, and during its rollback, a member has duties in both groups at once
+(``bridge.migration.dual.machine.phase_rules``).  The membership process cannot do them, so it leaves the group.  It
+leaves in *planned*, because that phase waits for the acknowledgement of every member.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TargetGroup(Enum):
-    """Whose group the keeper is a member of."""
+    """The group of which the membership process is a member."""
 
     ZOOKEEPER = "zookeeper"
     KAFKA = "kafka"
@@ -43,10 +44,10 @@ class TargetGroup(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MembershipTarget:
-    """``why``: what is waited for, for whoever reads a log; empty where the keeper is a member.
+    """``wait_reason``: what the query waits for, for the log; empty where the process is a member.
 
-    ``protocols``: what is offered to Kafka's group, as the members of a ``dual`` migration do (``PHASE_RULES``); empty:
-    what the query is configured to.
+    ``protocols``: those offered to the coordinator, as the members of a ``dual`` migration do (``PHASE_RULES``); empty:
+    the configured ones.
     """
 
     group: TargetGroup
@@ -62,7 +63,7 @@ _ROLLBACK_PHASES = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED)
 
 
 def target_of(control: ControlRecord | None, *, is_rollback_waiting: bool = False) -> MembershipTarget:
-    """The table above; ``is_rollback_waiting``: a rollback waits.
+    """Looks up the table above; ``is_rollback_waiting``: a rollback waits for the members to leave.
 
     Raises ``MigrationError`` for a phase or a strategy that this release does not know.
     """
@@ -73,7 +74,7 @@ def target_of(control: ControlRecord | None, *, is_rollback_waiting: bool = Fals
     except ValueError as error:
         raise MigrationError(
             f"the group's migration {control.migration_id} is in phase {control.phase!r} ({control.strategy}), which "
-            "this release does not know: run the release that moves the group, here too"
+            "this release does not know: install the release that runs the migration on this machine, too"
         ) from error
     if phase in _ZOOKEEPER_PHASES[strategy]:
         return ZOOKEEPER_TARGET
@@ -84,5 +85,5 @@ def target_of(control: ControlRecord | None, *, is_rollback_waiting: bool = Fals
     goal = "undone" if phase in _ROLLBACK_PHASES or is_rollback_waiting else Phase.SWITCHED.value
     return MembershipTarget(
         TargetGroup.NONE,
-        f"migration {control.migration_id} ({strategy}) is in phase {phase.value}, and it goes on at {goal}",
+        f"migration {control.migration_id} ({strategy}) is in phase {phase.value}; the query continues in phase {goal}",
     )

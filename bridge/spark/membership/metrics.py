@@ -1,7 +1,7 @@
-"""What a keeper counts and shows: ``MembershipMeters`` for its membership, numbers for ``observe``, text for
+"""The metrics of the membership process: ``MembershipMeters`` for its membership, numbers for ``observe``, text for
 Prometheus.
 
-The text is served only where ``metrics.listen`` says so, on one thread, one scrape after the other.
+One thread serves the text, one scrape after the other, and only where ``metrics.listen`` is set.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from zkconsumer.errors import UsageError
 from zkconsumer.observe.metrics import Meter
 
 SCRAPE_TIMEOUT_S = 5
-"""How long one scrape may take to send its request."""
+"""How long a client may take to send its scrape request."""
 
 STOP_MS = 1_000
 
 GAUGES = {
-    "owned_partitions": "Partitions that this query owns, what is on its way out included.",
-    "leased_partitions": "Partitions that the present batch works on.",
-    "draining_partitions": "Partitions that other members wait for.",
-    "assignment_complete": "1 while the group's whole share for this query is held.",
-    "rebalances": "How often the share changed since the query began.",
-    "in_coordinator_group": "1 while the keeper is a member of the coordinator's group.",
-    "group_switches": "How often the keeper became a member of the other group.",
-    "waiting_for_migration": "1 while the keeper is in neither group, because the group is being migrated.",
+    "owned_partitions": "Partitions that this query owns, including those that drain.",
+    "leased_partitions": "Partitions that the current batch reads.",
+    "draining_partitions": "Partitions for which other members wait.",
+    "assignment_complete": "1 while the query owns its complete assignment.",
+    "rebalances": "How often the assignment changed since the query began.",
+    "in_coordinator_group": "1 while the membership process is a member of the coordinator group.",
+    "group_switches": "How often the membership process became a member of the other group.",
+    "waiting_for_migration": "1 while the membership process is in neither group, because the group migrates.",
 }
 
 
 class BatchMembershipMeters:
-    """``MembershipMeters``; told on the membership's thread."""
+    """``MembershipMeters``; called on the membership's thread."""
 
     def __init__(self, clock: Clock, on_change: Callable[[], None], assignment: Callable[[], object]) -> None:
         self.zookeeper_commits = Meter(clock)
@@ -75,7 +75,7 @@ class MetricsServer:
     """Serves ``text()`` under every path at ``listen`` (``host:port``)."""
 
     def __init__(self, listen: str, text: Callable[[], str], on_thread_error: OnThreadError) -> None:
-        """Raises ``UsageError`` when the address cannot be listened on."""
+        """Raises ``UsageError`` when the process cannot listen on the address."""
 
         class Handler(BaseHTTPRequestHandler):
             timeout = SCRAPE_TIMEOUT_S
@@ -89,13 +89,13 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it so)
-                """A scrape is no news."""
+                """Do not log scrapes."""
 
         host, _, port = listen.rpartition(":")
         try:
             self._server = HTTPServer((host.strip("[]"), int(port)), Handler)
         except (OSError, ValueError, OverflowError) as error:
-            raise UsageError(f"metrics.listen={listen}: {error}; give host:port that is free on the driver") from error
+            raise UsageError(f"metrics.listen={listen}: {error}; set host:port that is free on the driver") from error
         self.port = int(self._server.server_address[1])
         self._worker: WorkerThread = spawn(
             "membership-metrics-served", lambda _: self._server.serve_forever(poll_interval=0.2), on_thread_error

@@ -1,10 +1,11 @@
-"""What a query and its keeper say to each other: one JSON object a line, read strictly.  Pure.
+"""The messages between a query and its membership process: one JSON object a line, parsed strictly.  Pure.
 
     -> {"id": 7, "call": "begin_batch", "within_ms": 15000, "args": {"ended": {"t": {"0": [epoch, 9]}}, "wait_ms": 0}}
     <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "message": "..."}
 
-Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the keeper's deadline;
-the caller waits somewhat longer.  Both ends are of one release, so whatever cannot be read is a ``InternalError``.
+Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the deadline of the
+membership process; the caller waits somewhat longer.  Both ends have the same release, so a message that cannot be
+parsed is an ``InternalError``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from zkconsumer.errors import InternalError, ZkConsumerError
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
-"""Of one message: some hundred thousand partitions."""
+"""The maximum length of one message: some hundred thousand partitions."""
 
 REQUEST_NAMES = (
     "open",
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ProcessRequest:
-    """A question."""
+    """A request."""
 
     request_id: int
     name: str
@@ -58,7 +59,7 @@ class ProcessRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProcessResponse:
-    """Its answer."""
+    """The successful answer."""
 
     request_id: int
     result: Any
@@ -66,7 +67,7 @@ class ProcessResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProcessErrorResponse:
-    """It was not answered: ``kind`` names a class of ``zkconsumer.errors``."""
+    """The request failed: ``kind`` names a class of ``zkconsumer.errors``."""
 
     request_id: int
     kind: str
@@ -77,7 +78,7 @@ class ProcessErrorResponse:
         return cls(number, type(error).__name__, str(error) or type(error).__name__)
 
     def error(self) -> ZkConsumerError:
-        """The same error on this side; of its family, where its class needs more than words."""
+        """The same error in this process; its base class, where the class needs more than a message."""
         kind = getattr(errors, self.kind, None)
         if not (isinstance(kind, type) and issubclass(kind, ZkConsumerError)):
             return InternalError(f"{self.kind}: {self.message}")
@@ -144,8 +145,8 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _unreadable(line: bytes) -> InternalError:
-    """How long it is and nothing of what it says: there may be a password in it."""
-    return InternalError(f"a message of {len(line)} bytes between a query and its keeper cannot be read")
+    """Reports the length and not the content: it may contain a password."""
+    return InternalError(f"a message of {len(line)} bytes between a query and its membership process cannot be parsed")
 
 
 def _is_number(value: object) -> bool:
@@ -172,7 +173,7 @@ def decode_by_topic(found: Any, read: Callable[[Any], T]) -> dict[TopicPartition
             for number, value in numbers.items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise InternalError(f"partitions in a message of a keeper cannot be read: {type(error).__name__}") from error
+        raise InternalError(f"partitions in a message cannot be parsed: {type(error).__name__}") from error
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> dict[str, dict[str, Any]]:
@@ -184,7 +185,7 @@ def decode_partitions(found: Any) -> list[TopicPartition]:
 
 
 def number_of(value: Any) -> int:
-    """Raises ``ValueError`` for what is no whole number."""
+    """Raises ``ValueError`` for a value that is not an integer."""
     if not _is_number(value):
         raise ValueError("a number")
     return int(value)
@@ -269,7 +270,7 @@ def decode_batch_assignment(found: Any) -> BatchAssignment:
             held = {tp: LeasedPartition(*numbers) for tp, numbers in decode_by_topic(partitions, _numbers(2)).items()}
             return BatchAssignment(held, settled, n, {str(topic): number_of(count) for topic, count in sizes.items()})
         case _:
-            raise InternalError("what a keeper holds cannot be read")
+            raise InternalError("the assignment in a message cannot be parsed")
 
 
 def encode_brokers(brokers: Iterable[BrokerAddress]) -> Any:
@@ -280,4 +281,4 @@ def decode_brokers(found: Any) -> list[BrokerAddress]:
     try:
         return [BrokerAddress(number_of(one), str(host), number_of(port)) for one, host, port in found]
     except (TypeError, ValueError) as error:
-        raise InternalError("the brokers that a keeper told cannot be read") from error
+        raise InternalError("the brokers in a message cannot be parsed") from error

@@ -1,9 +1,10 @@
-"""``MembershipProcessClient``: the ``GroupMembership`` of a query whose group is in ZooKeeper.  It starts the keeper
-and asks it.
+"""``MembershipProcessClient``: the ``GroupMembership`` of a query.  It starts the membership process and sends it the
+calls.
 
-A keeper that was killed is noticed at the next call: another one is started, with the same member id, and asked again
-(every call may be made twice).  Its membership is a new one: the nodes of the old session stand until that expires,
-and it waits for them.  ``RESTARTS_MAX`` in ``RESTARTS_WITHIN_MS``, then an error.
+The next call detects that the process was killed.  It then starts another one with the same member id, and repeats the
+call (every call may be made twice).  The new process has a new membership: the nodes of the old session exist until the
+session expires, and the process waits for that.  After ``RESTARTS_MAX`` restarts in ``RESTARTS_WITHIN_MS`` the call
+fails.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ RESTARTS_MAX = 3
 RESTARTS_WITHIN_MS = 600_000
 
 START_MS = 30_000
-"""For Python to start, on top of what the settings let a member wait for."""
+"""The time for Python to start, in addition to the waits of a member that the settings allow."""
 
 CALL_MS = 15_000
 CLAIM_MS = 45_000
-"""A claim waits for the share of a membership that has just begun: for the session of the one before to expire."""
+"""A claim waits for the assignment of a new membership: until the session of the last one expires."""
 
 COORDINATOR_MS = 30_000
-"""More, where the group's coordinator is asked as well: a group may move there at any time."""
+"""More time where the group's coordinator is needed: a group may migrate there at any time."""
 
 CLOSE_MS = 25_000
 GRACE_MS = 5_000
-"""How much later than the keeper's own deadline it is taken for stuck, and killed."""
+"""How long after its own deadline the membership process counts as stuck, and is killed."""
 
 READ_BYTES = 1 << 16
 
@@ -49,12 +50,12 @@ log = logging.getLogger("zkconsumer.keeper")
 
 
 class MembershipProcessClient:
-    """See ``GroupMembership``.  Nothing is started before the first call (or ``start``); one thread, one process."""
+    """See ``GroupMembership``.  No process starts before the first call (or ``start``); one thread, one process."""
 
     def __init__(self, settings: MembershipProcessSettings, *, clock: Clock = SYSTEM_CLOCK, python: str = "") -> None:
-        """``settings.consumer_id`` and ``run`` may be empty: then they are made, and all keepers have the same.
+        """``settings.consumer_id`` and ``run`` may be empty: then they are generated, and all restarts use the same.
 
-        Raises what ``MembershipProcessSettings.config`` raises.
+        Raises the errors of ``MembershipProcessSettings.config``.
         """
         config = settings.config()
         member = settings.consumer_id or make_consumer_id(config.group_id, config.consumer_id, clock)
@@ -69,7 +70,7 @@ class MembershipProcessClient:
         self._start_ms += settings.takeover_wait_ms if settings.is_takeover else 0
 
     def start(self) -> None:
-        """Join the group now; raises what stands in the way."""
+        """Join the group now; raises the error that prevents it."""
         self._running_process()
 
     # --- GroupMembership ----------------------------------------------------------------------------------------
@@ -112,7 +113,8 @@ class MembershipProcessClient:
             process.ask("close", {}, CLOSE_MS, self._clock)
         except (UnavailableError, _ProcessEnded):
             log.warning(
-                "membership-process-close-incomplete group=%s: its nodes end with its session", self.settings.group
+                "membership-process-close-incomplete group=%s: its nodes are deleted when its session expires",
+                self.settings.group,
             )
         finally:
             process.end()
@@ -127,14 +129,14 @@ class MembershipProcessClient:
 
     @property
     def process_pid(self) -> int | None:
-        """The process that runs now."""
+        """The id of the running process."""
         return None if self._process is None else self._process.pid
 
     def _ask(self, name: str, args: dict[str, Any], within_ms: int) -> Any:
         if self._is_closed:
             raise ConnectorClosed(f"the membership of this query in group {self.settings.group} is closed")
         if os.getpid() != self._pid:
-            raise ForkedError("this membership belongs to another process, of which this one is a fork")
+            raise ForkedError("this membership belongs to another process, from which this process was forked")
         while True:
             process = self._running_process()
             try:
@@ -148,9 +150,9 @@ class MembershipProcessClient:
             self._started_ms = [at_ms for at_ms in self._started_ms if now_ms - at_ms < RESTARTS_WITHIN_MS]
             if len(self._started_ms) > RESTARTS_MAX:
                 raise UnavailableError(
-                    f"the keeper of group {self.settings.group} ended {len(self._started_ms)} times within "
+                    f"the membership process of group {self.settings.group} ended {len(self._started_ms)} times within "
                     f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with keeper[{self.settings.group}] "
-                    "on the driver's standard error say why (a process that is killed says nothing: look at the "
+                    "on the driver's standard error contain the reason (a process that is killed logs none: check the "
                     "memory of the driver's machine)"
                 )
             self._started_ms.append(now_ms)
@@ -174,14 +176,14 @@ class MembershipProcessClient:
         if process is not None:
             process.end()
         log.warning(
-            "membership-process-ended group=%s code=%s: starting another one, which waits for the old session to "
-            "expire",
+            "membership-process-ended group=%s code=%s: starting another one, which waits until the old session "
+            "expires",
             self.settings.group, died.code,
         )  # fmt: skip
 
 
 class _ProcessEnded(Exception):
-    """The keeper ended; ``code`` as of ``subprocess``, None when it was stuck and is killed."""
+    """The membership process ended; ``code`` as of ``subprocess``, None when it was stuck and was killed."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(str(code))
@@ -189,13 +191,13 @@ class _ProcessEnded(Exception):
 
 
 class _ChildProcess:
-    """One keeper process and the pipes to it."""
+    """One membership process and the pipes to it."""
 
     def __init__(self, python: str) -> None:
         """Raises ``UsageError`` when it cannot be started."""
         path = os.pathsep.join(dict.fromkeys(entry or os.getcwd() for entry in sys.path))
         try:
-            # Not below our process group, which Spark's daemon ends; and nothing secret among the arguments.
+            # Not in our process group, which Spark's daemon kills; and no secrets in the arguments.
             self._popen = subprocess.Popen(
                 [python, "-P", "-m", "bridge.spark.membership", str(os.getpid())],
                 stdin=subprocess.PIPE,
@@ -206,7 +208,10 @@ class _ChildProcess:
                 env={**os.environ, "PYTHONPATH": path},
             )
         except OSError as error:
-            raise UsageError(f"the keeper cannot be started with {python!r}: {error}; set PYSPARK_PYTHON") from error
+            raise UsageError(
+                f"the membership process cannot be started with {python!r}: {error}; set PYSPARK_PYTHON to a Python "
+                "that the driver can run"
+            ) from error
         assert self._popen.stdin is not None, "it is a pipe"
         assert self._popen.stdout is not None, "it is a pipe"
         self._in, self._out = self._popen.stdin, self._popen.stdout
@@ -219,8 +224,8 @@ class _ChildProcess:
         return self._popen.pid
 
     def ask(self, name: str, args: dict[str, Any], within_ms: int, clock: Clock) -> Any:
-        """Raises ``_ProcessEnded``, the error of the answer, and ``UnavailableError`` for a keeper that is stuck, which
-        is killed.
+        """Raises ``_ProcessEnded``, the error of the answer, and ``UnavailableError`` for a process that is stuck and
+        was killed.
         """
         self._asked += 1
         until_ms = clock.now_ms() + within_ms + GRACE_MS
@@ -234,7 +239,7 @@ class _ChildProcess:
         return answer.result
 
     def end(self) -> None:
-        """Let it go: the end of its pipe lets it leave; what does not end is killed."""
+        """Close its pipe, so that it leaves the group and ends; kill it when it does not end."""
         for pipe in (self._in, self._out):
             pipe.close()
         try:
@@ -270,8 +275,8 @@ class _ChildProcess:
         if not poll.poll(max(0, until_ms - clock.now_ms())):
             self._popen.kill()
             raise UnavailableError(
-                f"the keeper (process {self.pid}) did not answer within its deadline and was killed; the next call "
-                "starts another one"
+                f"the membership process (process {self.pid}) did not answer within its deadline and was killed; the "
+                "next call starts another one"
             )
 
     def _died(self) -> _ProcessEnded:

@@ -1,6 +1,7 @@
-"""What a keeper is told when it starts: the group's configuration, the subscription, the mode.  Pure.
+"""The settings that a membership process receives when it starts: the group's configuration, the subscription, the
+mode. Pure.
 
-It goes over the pipe and never into arguments or the environment, where other users of the machine read them.
+They are sent over the pipe and never in arguments or the environment, which other users of the machine can read.
 """
 
 from __future__ import annotations
@@ -16,35 +17,38 @@ from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.member.topic_filter import Blacklist, Whitelist
 
 DRAIN_TIMEOUT_MS = 5_000
-"""How long a batch may hold what another member asks for: an original one tries at 0, 2, 4 and 6 s, and gives up."""
+"""How long a batch may keep partitions for which another member waits: a Scala consumer tries at 0, 2, 4 and 6 s, and
+then stops."""
 
 RELEASE_SETTLE_MS = 500
-"""An original member reads the offset before it claims, some 100 ms in a young JVM.  What is still held for so long
-after the last write makes it read again; it would pause for 2 s anyway."""
+"""A Scala consumer reads the offset before it acquires a partition, some 100 ms before in a young JVM.  When we still
+own the partition for so long after the last commit, it fails and reads the offset again; it would pause for 2 s
+anyway."""
 
 SPARK_DEFAULTS: Mapping[str, int] = {
     "rebalance.drain.timeout.ms": DRAIN_TIMEOUT_MS,
     "release.settle.ms": RELEASE_SETTLE_MS,
 }
-"""Settings whose default is another one for a query than for a connector."""
+"""Settings with another default for a query than for a connector."""
 
 TAKEOVER_WAIT_MS = 10_000
-"""How long a takeover waits for other members to go, if nothing else is said: a killed one lasts for its session."""
+"""How long a takeover waits for other members to leave, by default; the session of a killed one must expire first."""
 
 ALL_THREADS = 0
 """``consumer.threads=all``: this query takes the whole group over."""
 
 NO_METRICS_ADDRESS = ""
-"""No text for Prometheus."""
+"""No metrics for Prometheus."""
 
 
 def claims_unsupported_reason(mode: CommitMode, config: ConsumerConfig) -> str:
-    """Why this mode cannot be with these offsets' stores, or ""."""
+    """Why this mode is not possible with these offset stores, or ""."""
     if mode is not CommitMode.CLAIM or config.offsets_storage != "kafka" or config.dual_commit_enabled:
         return ""
     return (
         "group.offsets.commit=claim needs the group's offsets in ZooKeeper, because a commit to Kafka cannot have a "
-        "condition: set dual.commit.enabled=true (ZooKeeper decides, Kafka is told), or group.offsets.commit=afterBatch"
+        "condition: set dual.commit.enabled=true (ZooKeeper decides, Kafka gets a copy), or "
+        "group.offsets.commit=afterBatch"
     )
 
 
@@ -54,8 +58,8 @@ class MembershipProcessSettings:
 
     ``pattern``: ``static`` with ``topics`` as names, or ``white_list`` / ``black_list`` with one regular expression.
     ``threads``: of each topic, or ``ALL_THREADS``; ``topic_threads``: of named topics with a number of their own.
-    ``consumer_id``: the member's id, whole; a keeper that is started
-    instead of another one has the same.  ``run``: this life of the query, a name of its own (``claims.runs``).
+    ``consumer_id``: the complete id of the member; a restarted process has the same.  ``run``: the unique name of this
+    run of the query (``claims.query_runs``).
     ``takeover_wait_ms``: see ``TAKEOVER_WAIT_MS``.  ``metrics_listen``:
     ``host:port`` that serves text for Prometheus, or ``NO_METRICS_ADDRESS``.  ``on_rewind``: ``onGroupRewind``.
     """
@@ -74,8 +78,8 @@ class MembershipProcessSettings:
     run: str = ""
 
     def __repr__(self) -> str:
-        """Without the properties: secrets are among them."""
-        return f"KeeperSettings(group={self.group!r}, topics={self.topics!r}, mode={self.mode.value!r})"
+        """Without the properties, since they contain secrets."""
+        return f"{type(self).__name__}(group={self.group!r}, topics={self.topics!r}, mode={self.mode.value!r})"
 
     @property
     def group(self) -> str:
@@ -88,7 +92,7 @@ class MembershipProcessSettings:
     def config(self) -> ConsumerConfig:
         """The consumer's configuration, checked.
 
-        Raises ``InvalidConfigException``, and ``UsageError`` for a mode that the offsets' store cannot have.
+        Raises ``InvalidConfigException``, and ``UsageError`` for a mode that is not possible with the offset store.
         """
         config = ConsumerConfig.from_properties({**SPARK_DEFAULTS, **self.properties})
         if why := claims_unsupported_reason(self.mode, config):
@@ -96,7 +100,8 @@ class MembershipProcessSettings:
         return config
 
     def subscription(self, threads: int) -> TopicSubscription:
-        """What is registered; raises ``InvalidTopicFilter`` or ``PatternNotEvaluable`` for a pattern that cannot be."""
+        """The subscription to register; raises ``InvalidTopicFilter`` or ``PatternNotEvaluable`` for an invalid
+        pattern."""
         if self.pattern == STATIC_SUBSCRIPTION:
             return TopicSubscription(
                 STATIC_SUBSCRIPTION, {topic: self.topic_threads.get(topic, threads) for topic in self.topics}
@@ -112,8 +117,10 @@ class MembershipProcessSettings:
     def from_json(cls, found: dict[str, Any]) -> MembershipProcessSettings:
         """Raises ``InternalError`` for what ``to_json`` does not write."""
         try:
-            assert found.keys() == {each.name for each in fields(cls)}, "all fields, and no other"
+            assert found.keys() == {each.name for each in fields(cls)}, "all fields, and no others"
             given = found | {"topics": tuple(found["topics"]), "mode": CommitMode(found["mode"])}
             return cls(**given)
         except (AssertionError, TypeError, ValueError) as error:
-            raise InternalError(f"the settings of a keeper cannot be read: {type(error).__name__}") from error
+            raise InternalError(
+                f"the settings of a membership process cannot be parsed: {type(error).__name__}"
+            ) from error

@@ -1,15 +1,15 @@
-r"""A query's keeper while its group moves: the side that has the authority, or none.
+r"""The calls of a query while its group migrates: it uses the side that has the authority, or none.
 
-    control znode --watch--> worker:   ZooKeeper's side  --(1)-->  nowhere  --switched-->  Kafka's side
-                                              ^---undone---  nowhere  <--a rollback waits, returning--'
+    control znode --watch--> worker:   ZooKeeper's side  --(1)-->    none   --switched-->  Kafka's side
+                                              ^---undone---    none   <--a rollback waits, returning--'
                                        (1) copy: fencing   dual: planned
 
-The worker leaves a side when what is being planned is planned, what is planned is claimed, and (``afterBatch``) what is
-read has ended; for ``FINISH_BATCH_TIMEOUT_MS`` at most, because others wait for us to go.  Meanwhile the query's calls
-go to that side.  Between two sides they are told ``GroupMigratingError``, which ends no query, for
-``MIGRATION_TIMEOUT_MS`` at most; only a claim is answered, from its record.
+The worker leaves a side when the batch that is being planned is planned and claimed, and (``afterBatch``) when the
+batch that is being read has ended.  It waits at most ``FINISH_BATCH_TIMEOUT_MS``, because other members wait for it to
+leave. Meanwhile the query uses that side.  Between two sides its calls raise ``GroupMigratingError``, which does not
+end the query, for at most ``MIGRATION_TIMEOUT_MS``; only a claim is answered, from its record.
 
-The side that is entered begins where the stores stand: both hold every offset when the authority moves.
+The side that it joins starts from the stored offsets: both stores have every offset when the authority changes.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MIGRATION_WAIT_MS, MIGRATION_WAIT_MAX_MS = 500, 2_000
-"""How long a call waits for the move, so that a query that has nothing to do asks less often, and still hears of it."""
+"""How long a call waits for the migration, so that an idle query calls less often and still notices its end."""
 
 MIGRATION_TIMEOUT_MS = 24 * 3_600_000
-"""How long a query stands still: a night and a day, and then it ends and says so."""
+"""How long a query waits; then it ends with an error."""
 
 log = logging.getLogger("zkconsumer.keeper")
 
@@ -58,14 +58,14 @@ class QueryMembership(MembershipSwitcher):
         make_store: StoreFactory | None = None,
         connect: ConnectionFactory | None = None,
     ) -> None:
-        """Raises what the settings raise."""
+        """Raises the errors of the settings."""
         super().__init__(replace(settings, metrics_listen=NO_METRICS_ADDRESS), clock, make_store, connect)
         self._listen = settings.metrics_listen
         self._worker: WorkerThread | None = None
         self._metrics: MetricsServer | None = None
 
     def open(self) -> None:
-        """Become a member of whichever group has the authority, or wait for it; raises what stands in the way."""
+        """Become a member of the group that has the authority, or wait for it; raises the error that prevents it."""
         if self._listen != NO_METRICS_ADDRESS:
             self._metrics = MetricsServer(self._listen, self._rendered, self._died)
             log.info("membership-metrics-served listen=%s port=%d", self._listen, self._metrics.port)
@@ -82,7 +82,7 @@ class QueryMembership(MembershipSwitcher):
         self._worker = spawn("keeper-follow", self._run_switcher, self._died, wake=self._changed.set)
 
     def stop_waiting(self) -> None:
-        """The query is gone: whatever waits here goes on at once.  From any thread."""
+        """The query has ended: every wait in this object ends at once.  From any thread."""
         self._query_gone.set()
         self._changed.set()
         side = self._membership
@@ -90,11 +90,11 @@ class QueryMembership(MembershipSwitcher):
             side.stop_waiting()
 
     def leave(self) -> bool:
-        """Give everything back, end the session and every thread; True when nothing is left behind."""
+        """Release all partitions, end the session and every thread; True when nothing is left in the group."""
         return self._end(lambda side: side.leave())
 
     def abandon(self) -> bool:
-        """End the sessions and every thread: the quickest way out."""
+        """End the sessions and every thread: the fastest exit."""
         return self._end(lambda side: side.abandon())
 
     def _end(self, end: Callable[[BatchMembership], bool]) -> bool:
@@ -133,7 +133,7 @@ class QueryMembership(MembershipSwitcher):
 
     def _begin_batch_in(self, ended: Mapping[TopicPartition, BatchEnd], wait_ms: int, until_ms: int) -> BatchAssignment:
         side = self._membership
-        assert side is not None, "it was looked at"
+        assert side is not None, "it was checked"
         holding = self._translate_errors(lambda: side.begin_batch(ended, wait_ms, until_ms))
         knows_nothing = self._has_switched_here and not any(holding.partition_counts.values())
         if not holding.is_complete and (self._is_leaving or knows_nothing):
@@ -185,7 +185,7 @@ class QueryMembership(MembershipSwitcher):
         }
         return found | gauges | {"group_switches": self._switches}
 
-    # --- asking a side ------------------------------------------------------------------------------------------
+    # --- calls of a side ----------------------------------------------------------------------------------------
 
     @property
     def _is_ready(self) -> bool:
@@ -199,7 +199,7 @@ class QueryMembership(MembershipSwitcher):
             return self._translate_errors(lambda: ask(side))
 
     def _translate_errors(self, ask: Callable[[], T]) -> T:
-        """What a side answers; an error of it that comes from the move is ``GroupMigratingError``."""
+        """The answer of a side; an error that the migration causes becomes ``GroupMigratingError``."""
         try:
             return ask()
         except ConnectorClosed:
@@ -210,18 +210,18 @@ class QueryMembership(MembershipSwitcher):
             raise self._migrating_error() from error
 
     def _migrating_error(self) -> ZkConsumerError:
-        """What to raise where there is no side; the error that ended everything, if there was one."""
+        """The error to raise without a side; the error that ended the membership, if there was one."""
         if self._failure is not None:
             return self._failure
         if self._query_gone.is_set():
-            return ConnectorClosed("the query's keeper is leaving the group")
+            return ConnectorClosed("the query's membership process is leaving the group")
         group = self._settings.group
-        words = f"group {group} is on the move, and nobody reads meanwhile: {self._wait_message()}"
+        words = f"group {group} is migrating, and the query does not read meanwhile: {self._wait_message()}"
         if self._clock.now_ms() - self._since_ms > MIGRATION_TIMEOUT_MS:
             return MigrationError(
                 f"{words}. The query waited for {MIGRATION_TIMEOUT_MS // 3_600_000} hours: finish the migration or "
-                "take it back "
-                f"(zkconsumer migrate status {group} says how), and start the query again; it goes on where it stands"
+                f"roll it back (zkconsumer migrate status {group} shows how), and start the query again; it continues "
+                "from its checkpoint"
             )
         return GroupMigratingError(words)
 

@@ -1,4 +1,4 @@
-"""Putting the group's offsets where a query begins: a commit that may go back, of partitions that we own."""
+"""Sets the group's offsets to the start of a query: a commit of owned partitions that may decrease offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seek(
     control_version: int | None,
     acl: tuple[Acl, ...] | None,
 ) -> Procedure[tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]]:
-    """Write ``wanted`` over what is read now; gives back what stands there then, and why the rest was not written."""
+    """Overwrite the offsets that are read now with ``wanted``; returns the stored offsets, and why others failed."""
     stored, refused = yield from read_positions(group, list(wanted))
     refused |= {tp: "ZooKeeper did not answer" for tp in wanted if tp not in stored and tp not in refused}
     offsets = {tp: OffsetToCommit(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
@@ -30,7 +30,7 @@ def seek(
         if result.outcome is not WriteOutcome.DONE:
             refused[tp] = result.why
         elif result.stored.offset != wanted[tp]:
-            refused[tp] = f"somebody else wrote {result.stored.offset} at the same time"
+            refused[tp] = f"another client wrote {result.stored.offset} at the same time"
         else:
             written[tp] = result.stored
     return written, refused

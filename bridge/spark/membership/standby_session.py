@@ -1,5 +1,5 @@
-"""What a keeper has besides its membership, and while it has none: a session that looks at the control znode, keeps
-records of claims, and finds brokers."""
+"""The ZooKeeper session that a membership process has beside its membership, and while it has none: it watches the
+control znode, writes records of claims, and finds brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOSE_MS = 1_500
 
 
 class StandbySession:
-    """``start`` first, ``close`` last."""
+    """Call ``start`` first and ``close`` last."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class StandbySession:
         connect: ConnectionFactory | None,
         on_change: Callable[[], None],
     ) -> None:
-        """Raises what the settings raise."""
+        """Raises the errors of the settings."""
         self._settings = settings
         self._clock = clock
         self._config = config = settings.config()
@@ -51,7 +51,7 @@ class StandbySession:
         self._watch = ControlWatch(self.store, config.group_id, on_change)
 
     def start(self) -> None:
-        """Connect; raises what ``ZkStore.start`` raises."""
+        """Connect; raises the errors of ``ZkStore.start``."""
         self.store.start(self._config.zookeeper_connection_timeout_ms)
 
     def close(self) -> bool:
@@ -63,19 +63,19 @@ class StandbySession:
         return self._watch.read(LOOKUP_TIMEOUT_MS)
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``UnavailableError``."""
+        """The current addresses of the brokers; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def replay_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
     ) -> dict[TopicPartition, ClaimResult]:
-        """What a batch may read while its query is no member: what it claimed before.
+        """The ranges that a batch may read while its query is no member: those that it claimed before.
 
-        Raises ``GroupMigratingError`` when that is not known before the move is over.
+        Raises ``GroupMigratingError`` when they are not known before the migration has ended.
         """
         session_id = self.store.session_id
         if session_id is None:
-            raise ZkTimeoutException("there is no session with ZooKeeper at the moment")
+            raise ZkTimeoutException("there is no session with ZooKeeper at the moment; the call must be repeated")
         by = ClaimContext(
             self._settings.group, query, self._settings.run, session_id, {}, None,
             OnRewind(self._settings.on_rewind), {}, self._security.acl, self._clock.wall_ms(),

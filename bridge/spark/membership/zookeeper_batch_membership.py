@@ -1,4 +1,4 @@
-"""What each call of a query does in a group that is kept in ZooKeeper."""
+"""The calls of a query in a ZooKeeper group."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger("zkconsumer.keeper")
 
 
 class ZooKeeperBatchMembership(BatchMembership):
-    """A member of a group that is kept in ZooKeeper."""
+    """A member of a ZooKeeper group."""
 
     authority = "ZooKeeper"
 
@@ -64,7 +64,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         self._has_leased = False
 
     def open(self) -> None:
-        """Become a member; raises what ``ZooKeeperMembershipSetup.join`` raises, and ``UsageError`` for
+        """Become a member; raises the errors of ``ZooKeeperMembershipSetup.join``, and ``UsageError`` for
         ``metrics.listen``.
         """
         if self._settings.metrics_listen != NO_METRICS_ADDRESS:
@@ -99,7 +99,7 @@ class ZooKeeperBatchMembership(BatchMembership):
     def seek(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
         self._check()
         if self._settings.mode is CommitMode.NONE:
-            return dict.fromkeys(offsets, "group.offsets.commit=none writes nothing")
+            return dict.fromkeys(offsets, "group.offsets.commit=none does not commit")
         if self._stores.uses_zookeeper:
             refused = self._calls.retry(lambda: self._seek_in_zookeeper(offsets, until_ms), until_ms)
         else:
@@ -120,14 +120,16 @@ class ZooKeeperBatchMembership(BatchMembership):
         self._check_alone(holding)
 
     def _check_permanent_errors(self, holding: BatchAssignment) -> None:
-        """What only a person can change is an error, and no query that stands still."""
+        """A condition that only an operator can change raises an error, so that the query does not wait for it."""
         group = self._membership.state_machine
         if not holding.is_complete and (why := group.exclusion_reason or group.assignment_error):
             words = f"this query cannot be a member of group {self._zookeeper_setup.group}: {why}"
             raise ConsumerRebalanceFailedException(words)
         missing = () if group.view is None else sorted(group.view.missing_topics & set(self._settings.topics))
         if not self._has_leased and missing:
-            words = f"there is no topic {missing[0]!r}: create it, or correct the topics that are subscribed to"
+            words = (
+                f"topic {missing[0]!r} does not exist: create it, or correct the topics that the query subscribes to"
+            )
             raise UsageError(words)
         self._has_leased = self._has_leased or holding.is_complete
 
@@ -140,7 +142,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         )
 
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
-        """Kafka is told too, where both stores count."""
+        """Also commit to Kafka where both stores have the offsets."""
         if self._stores is OffsetStoreSelection.BOTH:
             held = self._calls.on_event_loop(lambda: set(self._leases.epochs), until_ms)
             taken = {tp: one.end for tp, one in report.results.items() if isinstance(one, ClaimedRange) and tp in held}
@@ -149,7 +151,7 @@ class ZooKeeperBatchMembership(BatchMembership):
     def _write_claims(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int
     ) -> ClaimReport:
-        """What is being claimed is not given back before its last write has its answer, however late that comes."""
+        """A claimed partition is not released before its last write has an answer, without a time limit."""
 
         def made() -> Procedure[ClaimReport]:
             session_id, held = self._calls.session_id(), self._leases.begin_claim(ranges)
@@ -177,7 +179,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         return report
 
     def _seek_in_zookeeper(self, offsets: Mapping[TopicPartition, int], until_ms: int) -> dict[TopicPartition, str]:
-        """The same of a seek; gives back what was not written."""
+        """The same for a seek; returns the offsets that were not written."""
         opened = self._zookeeper_setup
 
         def made() -> Procedure[dict[TopicPartition, str]]:
@@ -197,7 +199,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         return self._calls.run(made, until_ms)
 
     def _seek_kafka_only(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        """With offsets in Kafka alone: what is known of the stored ones counts no more, and the commit follows."""
+        """With offsets only in Kafka: the known stored offsets are no longer valid, and the commit follows."""
         held = {tp: epoch for tp, epoch in self._leases.epochs.items() if tp in offsets}
         for tp, epoch in held.items():
             self._leases.set_group_offset(tp, epoch, offsets[tp])
@@ -207,7 +209,7 @@ class ZooKeeperBatchMembership(BatchMembership):
     def _offsets_written(
         self, stored: Mapping[TopicPartition, StoredOffset], epochs: Mapping[TopicPartition, int]
     ) -> None:
-        """On the group's thread: where the group stands now, as far as the ownership is still the same."""
+        """On the group's thread: record the new group offsets, where the ownership is still the same."""
         ours = {
             tp: one for tp, one in stored.items() if self._leases.set_group_offset(tp, epochs.get(tp, 0), one.offset)
         }
@@ -215,9 +217,9 @@ class ZooKeeperBatchMembership(BatchMembership):
             self._membership.event_loop.handle_event(ev.OffsetsOverwritten(ours))
 
     def _in_kafka(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, int]:
-        """What the coordinator keeps; raises ``UnavailableError`` when it does not tell."""
+        """The offsets that the coordinator has stored; raises ``UnavailableError`` when it does not answer."""
         channel = self._membership.coordinator_channel
-        assert channel is not None, "asked only where Kafka keeps offsets"
+        assert channel is not None, "called only where Kafka has the offsets"
         answers: list[OffsetFetchOutcome] = []
         settled = threading.Event()
 
@@ -230,13 +232,13 @@ class ZooKeeperBatchMembership(BatchMembership):
         failed = answers[0].failed
         if failed:
             tp, why = next(iter(sorted(failed.items())))
-            raise UnavailableError(f"the group's coordinator does not tell the offset of {tp}: {why}")
+            raise UnavailableError(f"the group's coordinator did not return the offset of {tp}: {why}")
         return dict(answers[0].offsets)
 
     # --- takeover -----------------------------------------------------------------------------------------------
 
     def _check_alone(self, holding: BatchAssignment) -> None:
-        """Raises ``GroupNotExclusive``; asks for more threads when a topic has outgrown them."""
+        """Raises ``GroupNotExclusive``; requests more threads when a topic has more partitions than threads."""
         if not self._settings.is_takeover:
             return
         group, view = self._membership.state_machine, self._membership.state_machine.view
@@ -266,7 +268,7 @@ class ZooKeeperBatchMembership(BatchMembership):
     # --- threads and deadlines ----------------------------------------------------------------------------------
 
     def _topic_czxids(self) -> Mapping[str, int]:
-        """Which offsets do not count because their topic is younger."""
+        """The czxids of the topics: an offset that is older than its topic is not valid."""
         view = self._membership.state_machine.view
         return (
             view.topic_czxids

@@ -1,6 +1,6 @@
-"""Becoming a member: everything that happens between a keeper's settings and its first share.
+"""Joins a ZooKeeper group: all steps between the settings of a membership process and its first assignment.
 
-Whatever cannot be is said before anything is registered: a member that reads nothing only stands in the others' way.
+It checks every possible error before it registers: a member that cannot read blocks the other members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zkconsumer.zk.store import ZkStore, submit_and_wait
 from zkconsumer.zk.zk_security import ZkSecurity, zk_security_of
 
 LOOKUP_TIMEOUT_MS = 5_000
-"""How long ZooKeeper may take to tell of brokers, topics and members."""
+"""How long ZooKeeper may take to answer about brokers, topics and members."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ log = logging.getLogger("zkconsumer.keeper")
 
 
 class CountingHooks(Hooks):
-    """Counts what only hooks are told."""
+    """Counts events that only hooks receive."""
 
     def __init__(self) -> None:
         self.counters: Counters | None = None
@@ -62,7 +62,7 @@ class CountingHooks(Hooks):
 
 
 class ZooKeeperMembershipSetup:
-    """One query's membership with what it needs; nothing is connected before ``join``."""
+    """One query's membership with its resources; no connection is opened before ``join``."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ZooKeeperMembershipSetup:
         make_store: StoreFactory | None = None,
         connect: ConnectionFactory | None = None,
     ) -> None:
-        """Raises what the settings, the files of certificates and the pattern can raise."""
+        """Raises the errors of the settings, the certificate files and the pattern."""
         self.settings = settings
         self.config = settings.config()
         self.group = self.config.group_id
@@ -109,10 +109,10 @@ class ZooKeeperMembershipSetup:
         self.membership.attach_processor(self.holder)
 
     def join(self, pause: Callable[[int], bool]) -> None:
-        """Connect and become a member; ``pause`` waits so many ms, and says whether to give up.
+        """Connect and become a member; ``pause`` waits for so many ms, and returns True to stop joining.
 
         Raises ``ZkTimeoutException``, ``ChrootMissing``, ``UsageError`` for a topic that does not exist,
-        ``AuthenticationException`` where a broker refuses us, ``GroupNotExclusive``.
+        ``AuthenticationException`` where a broker rejects the login, ``GroupNotExclusive``.
         """
         self.membership.start(self.config.zookeeper_connection_timeout_ms)
         self.is_started = True
@@ -131,14 +131,15 @@ class ZooKeeperMembershipSetup:
         self.membership.join(self.settings.subscription(self.threads))
 
     def _check_rebalance_budget(self) -> None:
-        """An original member that cannot claim its share so many times stays in the group and owns nothing."""
+        """A Scala consumer that fails to acquire its assignment so many times stays in the group and owns nothing."""
         budget_ms = self.config.rebalance_max_retries * self.config.rebalance_backoff_ms
         session_ms, drain_ms = self.membership.negotiated_timeout_ms, self.config.rebalance_drain_timeout_ms
         if max(session_ms, drain_ms) >= budget_ms:
             log.warning(
-                "rebalance-budget-small budget_ms=%d session_timeout_ms=%d drain_timeout_ms=%d: an original member "
-                "with these settings gives up before our partitions are free; lower zookeeper.session.timeout.ms and "
-                "rebalance.drain.timeout.ms, or raise rebalance.max.retries at every member",
+                "rebalance-budget-small budget_ms=%d session_timeout_ms=%d drain_timeout_ms=%d: a Scala consumer "
+                "with these settings stops rebalancing before our partitions are free; lower "
+                "zookeeper.session.timeout.ms and rebalance.drain.timeout.ms, or raise rebalance.max.retries at every "
+                "member",
                 budget_ms, session_ms, drain_ms,
             )  # fmt: skip
 
@@ -147,11 +148,11 @@ class ZooKeeperMembershipSetup:
         self.membership.run_procedure(procedure, session_id, then)
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where the brokers are now; raises ``UnavailableError``."""
+        """The current addresses of the brokers; raises ``UnavailableError``."""
         return list(self._brokers.find_brokers())
 
     def _partition_counts(self) -> dict[str, int]:
-        """The partitions of each topic that is subscribed to; raises ``UsageError`` for a name without a topic."""
+        """The partitions of each subscribed topic; raises ``UsageError`` for a name without a topic."""
         [listed] = submit_and_wait(self.store, [Children(paths.BROKER_TOPICS)], LOOKUP_TIMEOUT_MS)
         if not isinstance(listed, ChildNames | NoNode):
             raise UnavailableError(f"{paths.BROKER_TOPICS} cannot be listed: {listed}")
@@ -164,7 +165,7 @@ class ZooKeeperMembershipSetup:
         if not wanted:
             return {}
         [nodes] = submit_and_wait(self.store, [GetMany(tuple(map(paths.topic, wanted)))], LOOKUP_TIMEOUT_MS)
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "a read of many nodes returns a list"
         found = zip(wanted, nodes, strict=True)
         return {topic: len(_partitions(node.data)) for topic, node in found if isinstance(node, ZnodeData)}
 
@@ -173,8 +174,8 @@ class ZooKeeperMembershipSetup:
         if not missing:
             return
         raise UsageError(
-            f"there is no topic {missing[0]!r} in ZooKeeper {self.config.zookeeper_connect}"
-            f"{did_you_mean(missing[0], known)}: correct the topics that are subscribed to, or the chroot of "
+            f"topic {missing[0]!r} does not exist in ZooKeeper {self.config.zookeeper_connect}"
+            f"{did_you_mean(missing[0], known)}: correct the topics that the query subscribes to, or the chroot of "
             "zookeeper.connect, or create the topic"
         )
 

@@ -5,7 +5,7 @@
     REGISTRY.register(LagCollector(listener))
     start_http_server(8000)
 
-The values are those of each query's latest batch; nothing is computed before somebody scrapes.
+The values are those of each query's latest batch; they are computed when they are scraped.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ QUERY_LABELS = ("query",)
 PARTITION_LABELS = ("query", "source", "topic", "partition")
 
 GAUGES = {
-    "minOffsetsBehindLatest": ("min_offsets_behind_latest", "Records between the query and the end, least of all."),
-    "avgOffsetsBehindLatest": ("avg_offsets_behind_latest", "Records between the query and the end, in the mean."),
-    "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, most of all."),
+    "minOffsetsBehindLatest": ("min_offsets_behind_latest", "Records between the query and the end, the minimum."),
+    "avgOffsetsBehindLatest": ("avg_offsets_behind_latest", "Records between the query and the end, the mean."),
+    "maxOffsetsBehindLatest": ("max_offsets_behind_latest", "Records between the query and the end, the maximum."),
     "groupLag": ("group_lag", "Records between the query and the end of the logs of all partitions that it owns."),
     "ownedPartitions": ("owned_partitions", "Partitions that the query owns."),
     "waitingForMigration": (
         "waiting_for_migration",
-        "1 while the query has nothing because its group is being migrated.",
+        "1 while the query owns no partition because its group is being migrated.",
     ),
     "pythonDecoder": ("python_decoder", "1 where the compiled decoder is missing, so that records are decoded slowly."),
 }
 COUNTERS = {
-    "rebalances": ("rebalances", "How often the query's share of its group changed."),
-    "lostOffsets": ("lost_offsets", "Records that were gone before they were read (failOnDataLoss=false)."),
+    "rebalances": ("rebalances", "How often the query's assignment in its group changed."),
+    "lostOffsets": ("lost_offsets", "Records that were deleted before they were read (failOnDataLoss=false)."),
     "skippedOffsets": ("skipped_offsets", "Offsets that were not read because of skipOffsets."),
 }
-"""Key of ``Lag.metrics`` -> name behind the prefix, and what it is."""
+"""Key of ``Lag.metrics`` -> name after the prefix, and its description."""
 
 
 class LagSource(Protocol):
-    """What is asked of a ``ZkConsumerListener``."""
+    """The part of ``ZkConsumerListener`` that is used."""
 
     @property
     def latest(self) -> Mapping[str, Lag]: ...
 
 
 class LagCollector:
-    """Shows what the listeners know, a label ``query`` for each query's name, or id."""
+    """Exports the values of the listeners, with a label ``query`` for each query's name, or id."""
 
     def __init__(self, *listeners: LagSource) -> None:
         self._listeners = listeners
 
     def describe(self) -> Iterable[Metric]:
-        """Which names there are, before there is any value."""
+        """The names of the metrics, also before there is a value."""
         return [*self._whole().values(), _partitions(), _batch()]
 
     def collect(self) -> Iterator[Metric]:
-        """Everything as it is now."""
+        """All current values."""
         whole, partitions, batch = self._whole(), _partitions(), _batch()
         for listener in self._listeners:
             for name, lag in listener.latest.items():

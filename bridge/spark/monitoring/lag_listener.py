@@ -1,4 +1,4 @@
-"""``ZkConsumerListener``: how far each query of a session is behind, kept, logged and shown.
+"""``ZkConsumerListener``: the lag of each query of a session, kept, logged and exported.
 
     listener = ZkConsumerListener()
     spark.streams.addListener(listener)
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("zkconsumer.spark")
 
 LOG_INTERVAL_MS = 10_000
-"""A query's lag is logged so often at most."""
+"""The minimum time between two log lines of a query's lag."""
 
 QUERIES_MAX = 1_000
-"""Queries that are remembered; the one that was heard of least recently is forgotten."""
+"""The maximum number of queries that are kept; the one without events for the longest time is removed."""
 
 
 class ZkConsumerListener(TrackingQueryListener):
-    """Keeps the latest lag of each query that reads Kafka; those that do not are passed over.
+    """Keeps the latest lag of each query that reads Kafka; others are ignored.
 
-    ``on_lag(lag)`` is called after every batch of theirs, in Spark's listener thread: it must be quick, and what it
-    raises is logged once and harms nobody.  ``log_interval_ms``: a line a query at INFO, so often at most; None: never.
+    ``on_lag(lag)`` is called after every batch of theirs, in Spark's listener thread: it must be fast.  An exception of
+    it is logged once and has no other effect.  ``log_interval_ms``: one INFO line a query, at most once in this time;
+    None: never.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class ZkConsumerListener(TrackingQueryListener):
 
     @property
     def latest(self) -> Mapping[str, Lag]:
-        """Query -> its lag after its latest batch; a query goes by its name, else by its id.  A copy.
+        """Query -> its lag after its latest batch; a query is identified by its name, else by its id.  A copy.
 
-        A query that ended stays until it runs again, so that a daily run can be looked at afterwards.
+        A query that ended stays until it runs again, so that the lag of a daily run is visible afterwards.
         """
         with self._changed:
             return MappingProxyType(dict(self._latest))
 
     def on_progress(self, event: QueryProgressEvent) -> None:
-        """Keep it, log it, tell it."""
+        """Keep it, log it, call ``on_lag``."""
         try:
             found = lag(event.progress)
         except UsageError as error:
@@ -84,12 +85,12 @@ class ZkConsumerListener(TrackingQueryListener):
         if self._on_lag is not None:
             try:
                 self._on_lag(found)
-            except Exception as error:  # noqa: BLE001 (a caller's code ends here)
+            except Exception as error:  # noqa: BLE001 (code of the caller may raise anything)
                 if self._is_new("on_lag"):
-                    log.warning("lag-callback-failed error=%r: it is called again", error)
+                    log.warning("lag-callback-failed error=%r: it is called again after the next batch", error)
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
-        """The next run's first line is not held back."""
+        """The next run's first line is logged without a delay."""
         with self._changed:
             ended = [name for name, found in self._latest.items() if found.run_id == str(event.runId)]
             for name in ended:
@@ -118,7 +119,7 @@ class ZkConsumerListener(TrackingQueryListener):
         )
 
     def _is_new(self, fault: str) -> bool:
-        """Whether it was not told yet: the same fault comes with every batch."""
+        """Whether it was not logged before: the same fault occurs in every batch."""
         if fault in self._logged_faults:
             return False
         self._logged_faults.add(fault)

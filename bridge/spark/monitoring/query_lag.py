@@ -1,4 +1,4 @@
-"""How far a query is behind, from what Spark tells of it: for Spark's own kafka source and for ours.  Pure.
+"""The lag of a query, from Spark's progress: for Spark's own Kafka source and for ours.  Pure.
 
     {"sources": [{"endOffset": {"t": {"0": 9}}, "latestOffset": {"t": {"0": 12}}}]}             format("kafka")
     {"sources": [{"endOffset": {"v": 1, "to": …, "claims": …}, "latestOffset": {"t": …}}]}      format("zkconsumer")
@@ -23,20 +23,20 @@ from zkconsumer.types import TopicPartition
 Format: TypeAlias = Literal["kafka", "zkconsumer"]
 
 TOPICS_SHOWN_MAX = 5
-"""So many topics are in a description."""
+"""The maximum number of topics in a description."""
 
 PROGRESS_CHARS_MAX = 64_000_000
-"""A text longer than this is no progress (it would name a million partitions)."""
+"""A longer text is not parsed (it would name a million partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
     """One source of a query that reads Kafka, after a batch.
 
-    ``description``: that of Spark; of ``format("zkconsumer")`` its group and topics, as in ``zkconsumer[etl: clicks]``.
-    ``end``: the next offset of each partition, where the batch ended; ``latest``: where the log ended when the batch
-    was planned, empty when Spark was not told (with ``Trigger.AvailableNow``: where this run will end).
-    ``owned``: what the query held; of ``format("kafka")`` all that it reads.  ``group`` is empty there.
+    ``description``: Spark's; for ``format("zkconsumer")`` its group and topics, as in ``zkconsumer[etl: clicks]``.
+    ``end``: the next offset of each partition, at the end of the batch; ``latest``: the end of the log when the batch
+    was planned, empty when Spark does not have it (with ``Trigger.AvailableNow``: the end of this run).
+    ``owned``: the partitions of the query; for ``format("kafka")`` all that it reads.  ``group`` is empty there.
     """
 
     number: int
@@ -50,19 +50,19 @@ class SourceProgress:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Of what it has read."""
+        """The topics that it has read."""
         return frozenset(tp.topic for tp in self.end)
 
     @property
     def offsets_behind_latest(self) -> dict[TopicPartition, int]:
-        """Records between the query and the end of the log; below zero when the log was cut since."""
+        """Records between the query and the end of the log; below zero when the log was truncated since."""
         known = sorted(self.owned & self.end.keys() & self.latest.keys())
         return {tp: self.latest[tp] - self.end[tp] for tp in known}
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a query was behind after a batch.  ``name`` is None for a query without one.
+    """The lag of a query after a batch.  ``name`` is None for a query without one.
 
     ``sources`` are those that read Kafka; a query may have none.
     """
@@ -76,19 +76,19 @@ class Lag:
 
     @property
     def offsets_behind_latest(self) -> list[tuple[SourceProgress, TopicPartition, int]]:
-        """Every partition of every source whose lag is known."""
+        """Every partition of every source with a known lag."""
         return [(source, tp, behind) for source in self.sources for tp, behind in source.offsets_behind_latest.items()]
 
     @property
     def metrics(self) -> dict[str, int | float]:
-        """The JVM's names and ours; those of which nothing is known are left out.
+        """The JVM's names and ours; unknown values are missing.
 
-        ``groupLag``: the sum over what this query owns (other members' partitions are not in it: ``zkconsumer lag``).
+        ``groupLag``: the sum over the partitions of this query (without those of other members: ``zkconsumer lag``).
         ``rebalances``, ``lostOffsets`` and ``skippedOffsets`` are counted by ``format("zkconsumer")`` since the query
         began, the last one up to the batch before;
-        ``waitingForMigration``: how many of its sources have nothing because their group is being migrated;
-        ``pythonDecoder``: of how many the planning process has no compiled decoder, so that their records are decoded
-        slowly in Python.
+        ``waitingForMigration``: the number of its sources that own no partition because their group is being migrated;
+        ``pythonDecoder``: the number of its sources whose planning process has no compiled decoder, so that their
+        records are decoded slowly in Python.
         """
         found: dict[str, int | float] = {}
         numbers = [behind for _, _, behind in self.offsets_behind_latest]
@@ -110,10 +110,10 @@ class Lag:
 
 
 def lag(progress: Mapping[str, Any] | str | bytes | None) -> Lag:
-    """How far the query was behind after the batch that this progress is of.
+    """The lag of the query after the batch of this progress.
 
     ``progress``: a ``StreamingQueryProgress`` (``query.lastProgress``, ``event.progress``), a dict, or its JSON.
-    Raises ``UsageError`` for what is no progress, and for None: ``query.lastProgress`` is None before the first batch.
+    Raises ``UsageError`` for other values, and for None: ``query.lastProgress`` is None before the first batch.
     """
     read = _mapping(progress)
     try:
@@ -158,13 +158,13 @@ def _sources(sources: list[Any] | tuple[Any, ...]) -> Iterator[SourceProgress]:
 
 
 def _offset(value: Any) -> Any:
-    """An offset as Spark gives it: JSON in a text, or what it stands for.  None when there is none."""
+    """An offset as Spark reports it: JSON as text, or as values.  None without one."""
     if not isinstance(value, str):
         return value
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        return None  # "None" is what pyspark makes of an offset that is not there.
+        return None  # pyspark converts a missing offset to "None".
 
 
 def is_ours(offset: Any) -> bool:
@@ -175,8 +175,8 @@ def is_ours(offset: Any) -> bool:
 def _ours(number: int, offset: Mapping[str, Any], latest: Mapping[TopicPartition, int]) -> SourceProgress:
     if offset["v"] != VERSION:
         raise UsageError(
-            f"source {number} was written by another release (version {offset['v']!r} of its offsets, known is "
-            f"{VERSION}): look at it with the release that runs the query"
+            f"source {number} was written by another release (version {offset['v']!r} of its offsets, this release "
+            f"reads {VERSION}): read it with the release that runs the query"
         )
     told = offset.get("s")
     stats = told if isinstance(told, Mapping) else {}
@@ -202,7 +202,7 @@ def _described(group: str, topics: Collection[str]) -> str:
 
 
 def kafka_offsets(offset: Any) -> dict[TopicPartition, int] | None:
-    """``{"t": {"0": 9}}`` as values; None for whatever else a source may have as its offset."""
+    """``{"t": {"0": 9}}`` as values; None for the offset of another source."""
     if not isinstance(offset, Mapping) or not offset:
         return None
     found: dict[TopicPartition, int] = {}

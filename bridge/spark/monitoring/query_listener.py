@@ -1,8 +1,8 @@
-"""What our listeners share: a query's end is an event like any other, and it can be waited for.
+"""The common part of our listeners: they handle a query's end as an event, and a program can wait for it.
 
-Spark tells listeners from a queue of its own: a batch is over, ``awaitTermination()`` has returned, and its event is
-still on its way.  The events of one run come in their order and ``onQueryTerminated`` is the last of them, so who has
-seen it has seen everything.  With Spark Connect all of this happens in the client.
+Spark calls listeners from a queue of its own: when a batch has ended and ``awaitTermination()`` has returned, its event
+may still be in the queue.  The events of one run are in order and ``onQueryTerminated`` is the last of them, so a
+listener that has received it has received all.  With Spark Connect all of this happens in the client.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     )
 
 ENDED_RUNS_MAX = 1_000
-"""Runs whose end is remembered, the youngest."""
+"""The maximum number of runs whose end is remembered, the latest ones."""
 
 
 class TrackingQueryListener(StreamingQueryListener):  # type: ignore[misc]
-    """Remembers which runs are over.  Subclasses override ``on_progress`` and ``on_terminated``."""
+    """Remembers which runs have ended.  Subclasses override ``on_progress`` and ``on_terminated``."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._ended: deque[str] = deque(maxlen=ENDED_RUNS_MAX)
 
     def on_progress(self, event: QueryProgressEvent) -> None:
-        """A batch is over, and in the commit log."""
+        """A batch has ended, and is in the commit log."""
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """The last event of a run."""
 
     def flush(self, timeout_ms: int) -> None:
-        """Finish what events have begun; raises when that was not possible.  Here: nothing was begun."""
+        """Finish the work that events have started; raises when that was not possible.  Here: there is none."""
 
     def await_end(self, run_id: str, timeout_ms: int) -> bool:
         """Wait until the last event of this run was handled; False: not within the time."""
@@ -61,17 +61,17 @@ class TrackingQueryListener(StreamingQueryListener):  # type: ignore[misc]
     # --- called by Spark ----------------------------------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing: the query waits meanwhile."""
+        """Does nothing: the query waits meanwhile."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch is over."""
+        """A batch has ended."""
         self.on_progress(event)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing: there was no batch."""
+        """Does nothing: there was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The run is over."""
+        """The run has ended."""
         try:
             self.on_terminated(event)
         finally:

@@ -1,4 +1,4 @@
-"""How much of what there is goes into one batch of a stream.  Pure."""
+"""Limits the size of one batch of a stream.  Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from zkconsumer.types import TopicPartition
 
 INITIAL_BYTES_PER_OFFSET = 1024
-"""What an offset is taken to have before a record of its topic was seen."""
+"""The assumed bytes of one offset of a topic before a record of it was sampled."""
 
 NEW_SAMPLE_WEIGHT = 0.5
-"""How much the latest sample of a topic counts in its running mean."""
+"""The weight of the latest sample of a topic in its running mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one batch may have; None: as much as there is.  ``min_offsets`` None as well once it has waited enough."""
+    """The limits of one batch; None: no limit.  ``min_offsets`` is None as well once the batch has waited long
+    enough."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -25,7 +26,7 @@ class BatchLimits:
 
 
 def apply_limits(available: Mapping[TopicPartition, int], limits: BatchLimits) -> dict[TopicPartition, int]:
-    """How much of what each partition has goes into the batch.
+    """How many of the available offsets of each partition the batch contains.
 
     As ``KafkaMicroBatchStream.rateLimit`` of Spark (2.4 to 4.1): in proportion, rounded down, but at least one, so that
     small partitions are not starved.
@@ -41,7 +42,7 @@ def apply_limits(available: Mapping[TopicPartition, int], limits: BatchLimits) -
 
 
 def _in_proportion(available: Mapping[TopicPartition, int], limit: int, total: float) -> dict[TopicPartition, int]:
-    """``limit`` / ``total`` of each, exactly where both are whole numbers."""
+    """``limit`` / ``total`` of each partition's offsets; the computation is exact where both are whole numbers."""
     if total <= limit:
         return dict(available)
     if isinstance(total, int):
@@ -52,5 +53,5 @@ def _in_proportion(available: Mapping[TopicPartition, int], limit: int, total: f
 
 
 def mean_bytes(before: float | None, sampled: float) -> float:
-    """The running mean of a topic's bytes an offset."""
+    """The running mean of the bytes that one offset of a topic takes."""
     return sampled if before is None else before + (sampled - before) * NEW_SAMPLE_WEIGHT

@@ -1,10 +1,10 @@
-"""From where to where a batch reads each partition: what the options say, held against the logs.  Pure.
+"""Computes the range that a batch reads of each partition, from the options and the log bounds.  Pure.
 
-    stated      an offset, -2 (where the log begins) or -1 (where it ends), of every partition, for both ends
-    resolve_ranges   stated, logs ---> ranges inside the logs, and what of the stated ones is not there any more
+    stated           an offset, -2 (the start of the log) or -1 (its end), of every partition, for both ends
+    resolve_ranges   stated, logs ---> ranges inside the logs, and the stated offsets that the logs no longer contain
 
-With ``failOnDataLoss`` (the default) a range that the log does not hold whole is refused; without it is cut to what
-there is, and what is missing is told.
+With ``failOnDataLoss`` (the default) a range that the log does not contain completely is an error.  Without it the
+range is reduced to the offsets that exist, and ``lost`` reports the missing ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROBLEMS_SHOWN_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class BatchRanges:
-    """What is to be read; ``lost``: what was stated and is not in the log."""
+    """The ranges to read; ``lost``: stated offsets that are not in the log."""
 
     ranges: Mapping[TopicPartition, OffsetRange]
     lost: tuple[OffsetRange, ...]
@@ -44,9 +44,10 @@ def resolve_ranges(
     logs: Mapping[TopicPartition, LogRange],
     fail_on_data_loss: bool,
 ) -> BatchRanges:
-    """The ranges of all partitions, empty ones among them.
+    """The ranges of all partitions, also empty ones.
 
-    Raises ``UsageError`` for a beginning behind the end, and ``PreconditionFailed`` for what the logs do not hold.
+    Raises ``UsageError`` for a range that starts after its end, and ``PreconditionFailed`` for offsets that the logs do
+    not contain.
     """
     ranges: dict[TopicPartition, OffsetRange] = {}
     lost: list[OffsetRange] = []
@@ -56,26 +57,28 @@ def resolve_ranges(
         first = _in_log(starting[tp], log)
         end = _in_log(ending[tp], log)
         if first > end and ending[tp] == LATEST_TIME:
-            missing.append(f"{tp}: begins at {first}, and the log ends at {end} (was the topic made anew, or cut off?)")
+            missing.append(
+                f"{tp}: starts at {first}, but the log ends at {end} (was the topic created again, or truncated?)"
+            )
             ranges[tp] = OffsetRange(tp, end, end)
             continue
         if first > end:
-            crossed.append(f"{tp} begins at {first} and ends before {end}")
+            crossed.append(f"{tp} starts at {first} and ends before {end}")
             continue
         low, high = min(max(first, log.earliest), end), max(min(end, log.latest), first)
         if (low, high) != (first, end):
-            missing.append(f"{tp}: {first} to {end - 1} is asked for, and the log holds {_words(log)}")
+            missing.append(f"{tp}: {first} to {end - 1} is requested, but the log contains {_words(log)}")
             lost += [OffsetRange(tp, a, b) for a, b in ((first, low), (high, end)) if a < b and low < high]
             lost += [OffsetRange(tp, first, end)] if low >= high else []
         ranges[tp] = OffsetRange(tp, low, max(low, high))
     if crossed:
         raise UsageError(
-            f"ranges are the wrong way round: {_some(crossed)}. Correct startingOffsets or endingOffsets, or the times"
+            f"ranges start after their end: {_some(crossed)}. Correct startingOffsets or endingOffsets, or the times"
         )
     if missing and fail_on_data_loss:
         raise PreconditionFailed(
-            f"the logs do not hold what is to be read: {_some(missing)}. Correct startingOffsets or endingOffsets, or "
-            "set failOnDataLoss=false to read what there is"
+            f"the logs do not contain the requested offsets: {_some(missing)}. Correct startingOffsets or "
+            "endingOffsets, or set failOnDataLoss=false to read the offsets that exist"
         )
     return BatchRanges(ranges, tuple(lost))
 
@@ -93,19 +96,19 @@ def _some(problems: list[str]) -> str:
     return "; ".join(problems[:PROBLEMS_SHOWN_MAX]) + more
 
 
-# --- what is stated -----------------------------------------------------------------------------------------------
+# --- stated limits ------------------------------------------------------------------------------------------------
 
 
 FetchLogsAtTimes = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, LogRange]]
-"""Partition -> ms since 1970, in; the log with the offset of that time (``at``) out."""
+"""Input: partition -> ms since 1970.  Output: the log bounds with the offset of that time (``at``)."""
 
 
 def configured_start(
     starting: StartingLimit, partitions: Collection[TopicPartition], ask: FetchLogsAtTimes, is_late_an_error: bool
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins; not for ``GroupOffsetRangeLimit``.
+    """The starting offset of each partition; not for ``GroupOffsetRangeLimit``.
 
-    A time: the first record at or after it.  Where there is none: ``UsageError``, or the end of the log
+    For a time: the first record at or after it.  Without such a record: ``UsageError``, or the end of the log
     (``startingOffsetsByTimestampStrategy=latest``).
     """
     times = _times(starting, "startingOffsets", partitions)
@@ -121,9 +124,9 @@ def configured_start(
 def configured_end(
     ending: EndingLimit, partitions: Collection[TopicPartition], ask: FetchLogsAtTimes
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends.  A time: before the first record at or after it, or at the end of the log.
+    """The ending offset of each partition.  For a time: before the first record at or after it, or the end of the log.
 
-    Raises ``UsageError`` for a time on a log without times: where to stop cannot be told there.
+    Raises ``UsageError`` for a time on a log without times: the ending offset cannot be found there.
     """
     times = _times(ending, "endingOffsets", partitions)
     if times is None:
@@ -133,8 +136,7 @@ def configured_end(
     if vague:
         raise UsageError(
             f"{format_partition_list(vague)}: the log has no times (message format 0, or a broker before 0.10.1), so "
-            "it cannot be "
-            "told where an ending time is; set endingOffsets"
+            "the offset of an ending time cannot be found; set endingOffsets instead"
         )
     return {tp: log.for_time.offset for tp, log in found.items() if log.for_time is not None}
 

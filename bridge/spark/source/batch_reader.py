@@ -1,9 +1,9 @@
-"""``spark.read.format("zkconsumer")``: a range of each partition, read once; no member of any group.
+"""``spark.read.format("zkconsumer")``: reads one range of each partition once, without a member in a group.
 
-    partitions()   options ---> topics, where the group stands, where logs begin and end ---> ranges ---> tasks
+    partitions()   options ---> topics, group offsets, log bounds ---> ranges ---> tasks
     read()         a task ----> record batches; in executors (``bridge.spark.decode.range_partition``)
 
-Nothing is written, to ZooKeeper or to Kafka: the group does not notice.
+It writes nothing to ZooKeeper or Kafka, so it does not affect the group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger("zkconsumer.spark")
 
 
 class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ignore[misc]
-    """The driver's half: made where Spark plans; opens nothing before ``partitions``."""
+    """The part of the reader on the driver: created when Spark plans; opens no connection before ``partitions``."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -48,7 +48,7 @@ class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ign
 
     @sentence_before_traceback
     def partitions(self) -> list[RangePartition]:
-        """The tasks of the batch; an empty list when there is nothing to read.
+        """The tasks of the batch; an empty list when no records are to be read.
 
         Raises what ``plan_batch`` raises.
         """
@@ -60,11 +60,11 @@ class ZkConsumerBatchReader(ExecutorReaderMixin, DataSourceReader):  # type: ign
 def plan_batch(
     options: SourceOptions, columns: tuple[str, ...], dependencies: AdminDependencies | None = None
 ) -> list[RangePartition]:
-    """What is to be read, as tasks.
+    """The tasks that read the ranges.
 
-    Raises ``UsageError`` for a topic that there is not and for ranges that cannot be; ``PreconditionFailed`` for a
-    group without offsets and for ranges that the logs do not hold; ``UnavailableError`` when ZooKeeper or the brokers
-    do not tell; ``AuthenticationException``.
+    Raises ``UsageError`` for a topic that does not exist and for impossible ranges; ``PreconditionFailed`` for a group
+    without offsets and for ranges that the logs do not contain; ``UnavailableError`` when ZooKeeper or the brokers do
+    not answer; ``AuthenticationException``.
     """
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s reason=%s", option, why)
@@ -100,7 +100,7 @@ def plan_batch(
 
 @contextmanager
 def _session(options: SourceOptions, dependencies: AdminDependencies | None) -> Iterator[AdminSession]:
-    """A session with the brokers, and with ZooKeeper if it was given."""
+    """A session with the brokers, and with ZooKeeper if ``zookeeper.connect`` is set."""
     session = AdminSession(options.config, dependencies)
     if options.has_zookeeper:
         session.start(options.config.zookeeper_connection_timeout_ms)
@@ -110,11 +110,11 @@ def _session(options: SourceOptions, dependencies: AdminDependencies | None) -> 
         session.close()
 
 
-# --- what is asked of the world ----------------------------------------------------------------------------------
+# --- requests to ZooKeeper and the brokers -----------------------------------------------------------------------
 
 
 def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
-    """Every partition that is subscribed to, or assigned."""
+    """Every subscribed or assigned partition."""
     subscribed = options.topic_selection
     names: Collection[str] | None = None
     if isinstance(subscribed, SubscribedTopics):
@@ -127,22 +127,24 @@ def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPart
         ways = ("subscribe", "topics", "assign")
         option = next((name for name, _ in options.given if name in ways), "subscribe")
         hint = did_you_mean(gone[0], read_topics(session, None))
-        raise UsageError(f"there is no topic {', '.join(gone)} at {where}{hint}: correct {option}, or create the topic")
+        raise UsageError(
+            f"topic {', '.join(gone)} does not exist at {where}{hint}: correct {option}, or create the topic"
+        )
     broken = {name: topic.problem for name, topic in topics.items() if topic.problem}
     if broken and names is not None:
         name, problem = next(iter(broken.items()))
-        raise UnavailableError(f"the znode of topic {name} cannot be read ({problem}): look who wrote it")
+        raise UnavailableError(f"the znode of topic {name} cannot be read ({problem}): find out which program wrote it")
     found = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
     if isinstance(subscribed, SubscribedTopics):
         return sorted(found)
     if isinstance(subscribed, AssignedPartitions):
         if foreign := sorted(set(subscribed.partitions) - set(found)):
-            raise UsageError(f"there is no partition {format_partition_list(foreign)} at {where}: correct assign")
+            raise UsageError(f"partition {format_partition_list(foreign)} does not exist at {where}: correct assign")
         return sorted(subscribed.partitions)
     hides = options.config.exclude_internal_topics
     chosen = sorted(tp for tp in found if subscribed.is_topic_allowed(tp.topic, hides))
     if not chosen:
-        raise UsageError(f"no topic at {where} is chosen by {subscribed}: correct the pattern, or create the topics")
+        raise UsageError(f"no topic at {where} matches {subscribed}: correct the pattern, or create the topics")
     return chosen
 
 
@@ -155,14 +157,14 @@ def _place(options: SourceOptions) -> str:
 def _group_start(
     options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where the group stands; elsewhere what ``auto.offset.reset`` says.  The group may be alive: it is only read."""
+    """The group's committed offsets; elsewhere the position of ``auto.offset.reset``.  The group may have members."""
     group = options.config.group_id
     storage = configured_storage(session)
     in_kafka = storage in ("kafka", "dual")
     stores = GroupOffsetStores(session, group)
     seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], include_kafka=storage == "unknown")
     if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
-        seen = stores.read(["kafka"])  # it has moved there since the options were written
+        seen = stores.read(["kafka"])  # the group has migrated to Kafka since the options were written
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
@@ -176,8 +178,8 @@ def _group_start(
     )
     if all(start.offset < 0 for start in starts.partitions.values()):
         raise PreconditionFailed(
-            f"group {group} has no offset of any partition of {', '.join(topics)}: is it the right group, and where do "
-            "its members keep their offsets (offsets.storage)? Or say where to begin: startingOffsets=earliest"
+            f"group {group} has no offset of any partition of {', '.join(topics)}. Check that group.id is correct, "
+            "and in which store the members commit (offsets.storage); or set startingOffsets=earliest"
         )
     for remark in starts.remarks:
         log.warning("starting-offsets group=%s remark=%r", group, remark)
@@ -190,7 +192,7 @@ def _logs(
     found = {}
     for tp, log in log_ranges(session.brokers, partitions, time_ms).items():
         if isinstance(log, str):
-            raise BrokerUnreachable(f"{tp}: it is not known where its log begins and ends: {log}")
+            raise BrokerUnreachable(f"{tp}: the start and the end of its log are not known: {log}")
         found[tp] = log
     return found
 

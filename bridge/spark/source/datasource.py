@@ -1,6 +1,6 @@
-"""``format("zkconsumer")``: what Spark makes of it, and which columns there are.
+"""``format("zkconsumer")``: the data source class that Spark loads, and its columns.
 
-ctor, schema          in a process that plans, again and again: nothing is opened, nothing is kept but the options
+ctor, schema          run in a planning process, many times: they open no connection and keep only the options
 reader                a batch: bridge.spark.source.batch_reader
 streamReader          a stream: bridge.spark.source.stream_reader
 """
@@ -62,11 +62,11 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
     def schema(self) -> StructType:
         """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
 
-        Raises ``InvalidConfigException`` for wrong options: see ``check_options_at_load`` about which of a stream and a
-        batch it is.  The reader raises the rest.  With ``.schema(…)`` Spark does not call this, and the reader raises
-        all of it.
+        Raises ``InvalidConfigException`` for wrong options: ``check_options_at_load`` explains which problems of a
+        stream and of a batch it finds.  The reader raises the others.  With ``.schema(…)`` Spark does not call this
+        method, and the reader raises all of them.
         """
-        from bridge.spark.options import (  # executors load this file, not what options need
+        from bridge.spark.options import (  # executors load this file without the packages that options need
             check_options_at_load,
             wants_headers,
         )
@@ -80,7 +80,7 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
     def reader(self, schema: StructType) -> Any:
         """A batch; see ``bridge.spark.source.batch_reader``.
 
-        Raises ``InvalidConfigException`` for options that are none of a batch, and for columns that there are not.
+        Raises ``InvalidConfigException`` for options that do not apply to a batch, and for columns that do not exist.
         """
         from bridge.spark.source.batch_reader import ZkConsumerBatchReader
 
@@ -89,8 +89,8 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
         """A stream; see ``bridge.spark.source.stream_reader``.
 
-        Options that are none of a stream, and columns that there are not, are told by the first call of the reader:
-        when this method raises, Spark (4.2, 4.3) says ``UnboundLocalError: … 'reader'`` behind it.
+        For options that do not apply to a stream, and columns that do not exist, the first call of the reader raises:
+        when this method itself raises, Spark (4.2, 4.3) adds ``UnboundLocalError: … 'reader'`` after the error.
         """
         from bridge.spark.source.stream_reader import ZkConsumerStreamReader
 
@@ -100,7 +100,7 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
             return InvalidOptionsStreamReader(error)
 
     def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
-        """Options and columns; what is wrong with either is told together."""
+        """Options and columns; one error reports the problems of both."""
         from bridge.spark.options import read_options
 
         options, why_options = _tried(lambda: read_options(self.options, is_stream=is_stream))
@@ -116,7 +116,7 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
 
 
 class InvalidOptionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """A stream that cannot be: whatever it is asked, it says why."""
+    """A stream with invalid options: each call raises the error about them."""
 
     def __init__(self, why: InvalidConfigException) -> None:
         self._why = why
@@ -143,7 +143,7 @@ class InvalidOptionsStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 def _tried(read: Callable[[], T]) -> tuple[T | None, InvalidConfigException | None]:
-    """What was read, or why it could not be."""
+    """The value that was read, or the error."""
     try:
         return read(), None
     except InvalidConfigException as error:
@@ -151,9 +151,9 @@ def _tried(read: Callable[[], T]) -> tuple[T | None, InvalidConfigException | No
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a query asks for, in its order: those of ``schema()``, or what ``.schema(…)`` was given.
+    """The columns that a query reads, in its order: those of ``schema()``, or those passed to ``.schema(…)``.
 
-    Raises ``InvalidConfigException`` with a line for each column that there is not, or not of that type.
+    Raises ``InvalidConfigException`` with a line for each column that does not exist, or has another type.
     """
     problems = []
     for field in schema.fields:
@@ -161,12 +161,12 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         if problem:
             problems.append(problem)
     if len(set(schema.fieldNames())) < len(schema.fields):
-        problems.append("a column occurs in it twice")
+        problems.append("a column occurs twice; name each column once")
     if not schema.fields:
-        problems.append("it has no column; leave it out for all columns")
+        problems.append("it has no column; omit .schema(…) for all columns")
     if problems:
         there = ", ".join(f"{name} {made.simpleString()}" for name, made in COLUMNS.items())
-        head = f'.schema(…) can narrow the columns of format("zkconsumer"), not change them; there are {there}:'
+        head = f'.schema(…) can select columns of format("zkconsumer"), but not change them; the columns are {there}:'
         raise InvalidConfigException("\n  ".join([head, *problems]))
     return tuple(schema.fieldNames())
 
@@ -176,7 +176,7 @@ def _wrong(field: Any) -> str:
     if known is None:
         by_lower = {name.lower(): name for name in COLUMNS}
         nearest = by_lower.get(field.name.lower())
-        return f"{field.name}: there is no such column{f'; did you mean {nearest}?' if nearest else ''}"
+        return f"{field.name}: this column does not exist{f'; did you mean {nearest}?' if nearest else ''}"
     if field.dataType.simpleString() != known.simpleString():
         return f"{field.name}: is {known.simpleString()}, not {field.dataType.simpleString()}; cast it in the query"
     return ""

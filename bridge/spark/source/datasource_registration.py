@@ -1,7 +1,8 @@
-"""How Spark comes to know ``format("zkconsumer")``.
+"""Registers ``format("zkconsumer")`` with Spark.
 
-Spark looks for modules named ``pyspark_*`` and registers their ``DefaultSource`` by itself, where they are installed;
-what came by ``addPyFile`` or ``addArtifacts``, and who wants to be told early what is wrong, calls ``register``.
+Spark looks for installed modules named ``pyspark_*`` and registers their ``DefaultSource``.  A program calls
+``register`` for a package that was added by ``addPyFile`` or ``addArtifacts``, or to receive errors of the environment
+early.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ NAME = "zkconsumer"
 
 
 def register(spark: Any) -> None:
-    """Registers ``format("zkconsumer")`` with this session, classic or Connect; doing it again does no harm.
+    """Registers ``format("zkconsumer")`` with this session, classic or Connect; a repeated call is harmless.
 
-    Raises ``UsageError`` when this session cannot plan queries of ours: Spark before 4.2, or a ``PYSPARK_PYTHON``
-    that lacks this package, pyarrow or the driver's version of Python.
+    Raises ``UsageError`` when this session cannot plan queries of this source: Spark before 4.2, or a
+    ``PYSPARK_PYTHON`` that lacks this package, pyarrow or the driver's version of Python.
     """
     check_release(pyspark_version, "pyspark")
     check_session(spark)
@@ -36,9 +37,9 @@ def register(spark: Any) -> None:
 
 
 class UnavailableDataSource(DataSource):  # type: ignore[misc]
-    """Stands in for the source where it cannot be loaded, and says why when it is used.
+    """Replaces the source where it cannot be loaded, and raises the reason when a query uses it.
 
-    An error while Spark looks for sources would hide everybody's sources, with a warning that nobody reads.
+    An error while Spark looks for sources would hide all Python sources, and Spark only logs a warning.
     """
 
     @classmethod
@@ -58,7 +59,7 @@ class UnavailableDataSource(DataSource):  # type: ignore[misc]
 
 
 def default_source() -> type[DataSource]:
-    """What Spark registers by itself."""
+    """The class that Spark registers when it finds this package."""
     try:
         from bridge.spark.source.datasource import ZkConsumerDataSource
     except ImportError:

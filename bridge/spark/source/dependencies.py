@@ -1,4 +1,4 @@
-"""The ways out of a stream's planning: its membership of the group, the brokers, time.  Tests give others."""
+"""What stream planning uses from outside: the membership of the group, the brokers, the clock.  Tests replace them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from zkconsumer.types import BrokerAddress
 
 
 def open_membership_process(options: SourceOptions) -> GroupMembership:
-    """A member of the group, in a process of its own."""
+    """A member of the group in a separate process."""
     return MembershipProcessClient(membership_process_settings(options))
 
 
 def membership_process_settings(options: SourceOptions) -> MembershipProcessSettings:
-    """What the keeper is told."""
+    """The settings that the membership process receives."""
     config, subscribed = options.config, options.topic_selection
     assert not isinstance(subscribed, AssignedPartitions), "in a batch only"
     given = {key: config.values[key] for key in config.given}
@@ -43,13 +43,13 @@ def membership_process_settings(options: SourceOptions) -> MembershipProcessSett
 
 
 def open_logs(options: SourceOptions, find: Callable[[], Sequence[BrokerAddress]]) -> LogReader:
-    """The brokers."""
+    """A reader of logs that sends requests to the brokers."""
     return BrokerLogReader(options.config, find)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDependencies:
-    """The ways out of the source; tests give others."""
+    """The external dependencies of the source; tests replace them."""
 
     membership: Callable[[SourceOptions], GroupMembership] = open_membership_process
     logs: Callable[[SourceOptions, Callable[[], Sequence[BrokerAddress]]], LogReader] = open_logs

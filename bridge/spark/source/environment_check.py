@@ -1,9 +1,9 @@
-"""Whether Spark can run us here: its release, the Python that plans queries, the Pythons of the executors.
+"""Checks the environment: the release of Spark, the Python that plans queries, the Pythons of the executors.
 
     register           before it registers: release, and the Python that plans (no Spark job)
-    check_environment  a small job that asks the executors, too
+    check_environment  a small job that checks the executors, too
 
-Each problem is one sentence that says who must do what.
+Each problem is one sentence that names who must do what.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SPARK_MIN = (4, 2)
 """The first release whose Python sources have admission control (SPARK-55304)."""
 
 EXECUTOR_MODULES = ("pyarrow", "google_crc32c", "cramjam", "zkconsumer", "bridge.spark")
-"""What reading needs."""
+"""The modules that reading needs."""
 
 DRIVER_MODULES = (*EXECUTOR_MODULES, "kazoo", "re2", "six", "pyspark_zkconsumer")
-"""What planning and the membership of the group need as well."""
+"""The modules that planning and the membership of the group also need."""
 
 PROBE_TIMEOUT_S = 60
 TASKS_MAX = 64
-"""So many executors are asked at most."""
+"""The maximum number of tasks in the job that checks the executors."""
 
 PAGE = "migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md"
 SPEED_PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
@@ -43,9 +43,10 @@ log = logging.getLogger("zkconsumer.spark")
 
 @dataclass(frozen=True, slots=True)
 class PythonWorker:
-    """One Python that runs Spark's workers, as it described itself.
+    """One Python that runs Spark's workers, as ``describe_interpreter`` reports it.
 
-    ``missing``: module -> why it cannot be loaded.  ``decoder``: why it has no compiled decoder; empty where it has.
+    ``missing``: module -> why it cannot be loaded.  ``decoder``: why the compiled decoder is missing; empty where it is
+    not.
     """
 
     host: str
@@ -59,25 +60,25 @@ class PythonWorker:
 
 
 def check_release(version: str, whose: str) -> None:
-    """Raises ``UsageError`` if Spark ``version`` is too old; ``whose``: the beginning of the sentence."""
+    """Raises ``UsageError`` if Spark ``version`` is too old; ``whose``: the start of the sentence."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is not None and (int(found[1]), int(found[2])) < SPARK_MIN:
         raise UsageError(
-            f'{whose} is {version}, and format("zkconsumer") needs 4.2 or later, whose Python sources can limit a '
-            "batch: pip install 'pyspark>=4.2', on a cluster of that release"
+            f'{whose} is {version}, and format("zkconsumer") needs 4.2 or later, because only these releases can limit '
+            "a batch of a Python source: pip install 'pyspark>=4.2', on a cluster of that release"
         )
 
 
 def is_connect(spark: Any) -> bool:
-    """Whether the session is a client of Spark Connect, whose driver is elsewhere."""
+    """Whether the session is a client of Spark Connect, with the driver in another process."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def check_session(spark: Any) -> None:
-    """Raises ``UsageError`` if this session cannot plan a query of ours; runs no job.
+    """Raises ``UsageError`` if this session cannot plan a query of this source; runs no job.
 
     Spark plans Python data sources with ``PYSPARK_PYTHON`` (else ``python3`` of ``PATH``) *on the driver's machine*,
-    in a process of its own.  A Connect server's Python is not asked here: ``check_environment`` does.
+    in a separate process.  This function does not check the Python of a Connect server: ``check_environment`` does.
     """
     check_release(spark.version, "the Spark of this session")
     if is_connect(spark):
@@ -86,19 +87,19 @@ def check_session(spark: Any) -> None:
     found = shutil.which(python)
     if found is None:
         raise UsageError(
-            f"PYSPARK_PYTHON is {python}, and there is no such program on the driver, where Spark plans Python data "
-            f"sources with it: make it a path that holds on the driver and on the executors; see {PAGE}"
+            f"PYSPARK_PYTHON is {python}, and this program does not exist on the driver, where Spark plans Python data "
+            f"sources with it: set it to a path that exists on the driver and on the executors; see {PAGE}"
         )
     if os.path.abspath(found) != os.path.abspath(sys.executable):
         _check_workers([_ask(found, _added_files())], DRIVER_MODULES, "the Python with which Spark plans queries")
 
 
 def check_environment(spark: Any) -> list[PythonWorker]:
-    """Asks the driver's and the executors' Pythons whether they can read; gives back those of the executors.
+    """Checks whether the driver's and the executors' Pythons can read; returns those of the executors.
 
-    It starts a job with as many tasks as the cluster runs at a time (at most ``TASKS_MAX``); executors that start
-    later, or were not given a task, were not asked.  Raises ``UsageError`` that says which Python lacks what; a missing
-    compiled decoder, without which reading is slow, is logged for each Python that lacks it.
+    It starts a job with as many tasks as the cluster runs at a time (at most ``TASKS_MAX``).  It does not check
+    executors that start later or did not receive a task.  Raises ``UsageError`` that names the Python and what it
+    lacks.  For each Python without the compiled decoder, with which reading is slow, it logs a warning.
     """
     check_session(spark)
     workers = _ask_executors(spark)
@@ -111,7 +112,7 @@ def check_environment(spark: Any) -> list[PythonWorker]:
 
 
 def _ask(python: str, path: list[str]) -> PythonWorker:
-    """Another interpreter, as a process; it needs nothing of ours."""
+    """Runs another interpreter as a process; that interpreter does not need this package."""
     source = "\n".join(
         (
             "from __future__ import annotations",
@@ -136,19 +137,21 @@ def _ask(python: str, path: list[str]) -> PythonWorker:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"PYSPARK_PYTHON is {python}, which cannot be run: {error}") from error
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+        last = done.stderr.strip().splitlines()[-1:] or ["it printed no error"]
         raise UsageError(
-            f"PYSPARK_PYTHON is {python}, which ended with exit code {done.returncode}: {last[0]}. Is it a Python "
-            f"{sys.version_info[0]}.{sys.version_info[1]}, as the driver is?"
+            f"PYSPARK_PYTHON is {python}, which ended with exit code {done.returncode}: {last[0]}. Set it to a Python "
+            f"{sys.version_info[0]}.{sys.version_info[1]}, the version of the driver"
         )
     try:
         return _worker(json.loads(done.stdout.splitlines()[-1]))
     except (IndexError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"PYSPARK_PYTHON is {python}, which does not answer as a Python does") from error
+        raise UsageError(
+            f"PYSPARK_PYTHON is {python}, which does not answer as a Python does: set it to a Python interpreter"
+        ) from error
 
 
 def _added_files() -> list[str]:
-    """Where ``addPyFile`` put things: Spark gives those to its Pythons itself."""
+    """The folders with the files of ``addPyFile``: Spark adds them to the path of its own Pythons."""
     from pyspark import SparkFiles
 
     root = SparkFiles.getRootDirectory()
@@ -163,7 +166,7 @@ def _ask_executors(spark: Any) -> list[PythonWorker]:
     def answer(_: int) -> str:
         return json.dumps(describe_interpreter(wanted))
 
-    # Plain pickle: a worker without pyarrow must be able to say so.
+    # Plain pickle: a worker without pyarrow must be able to report that pyarrow is missing.
     asked = functions.udf(answer, "string", useArrow=False)
     tasks = 2 if is_connect(spark) else min(max(spark.sparkContext.defaultParallelism, 1), TASKS_MAX)
     try:
@@ -175,7 +178,7 @@ def _ask_executors(spark: Any) -> list[PythonWorker]:
             raise
         raise UsageError(
             f"the executors run Python {mismatch[1]} and the driver {mismatch[2]}; their minor versions must be equal: "
-            f"point PYSPARK_PYTHON to a Python {mismatch[2]} that every executor has; see {PAGE}"
+            f"set PYSPARK_PYTHON to a Python {mismatch[2]} that every executor has; see {PAGE}"
         ) from error
     return [_worker(json.loads(said)) for said in sorted({row.said for row in rows})]
 
@@ -186,7 +189,7 @@ def _worker(said: dict[str, Any]) -> PythonWorker:
 
 
 def _check_workers(workers: list[PythonWorker], wanted: tuple[str, ...], whose: str) -> None:
-    """Raises ``UsageError`` for the first that lacks something, or is of another minor version than the driver."""
+    """Raises ``UsageError`` for the first that lacks a module, or has another minor version than the driver."""
     for worker in workers:
         lacking = [_lack(module, why) for module, why in worker.missing if module in wanted]
         if lacking:
@@ -197,12 +200,13 @@ def _check_workers(workers: list[PythonWorker], wanted: tuple[str, ...], whose: 
             )
         if worker.python.split(".")[:2] != [str(number) for number in sys.version_info[:2]]:
             raise UsageError(
-                f"{whose}, {worker}, is not of the driver's minor version, "
-                f"{sys.version_info[0]}.{sys.version_info[1]}: set PYSPARK_PYTHON to one that is; see {PAGE}"
+                f"{whose}, {worker}, has another minor version than the driver, "
+                f"{sys.version_info[0]}.{sys.version_info[1]}: set PYSPARK_PYTHON to a Python of that "
+                f"version; see {PAGE}"
             )
 
 
 def _lack(module: str, why: str) -> str:
-    """A module that is not there needs no more words; one that is broken does."""
+    """The name of a module that is not installed; the name and the error of a module that cannot be imported."""
     is_absent = why.startswith(f"ModuleNotFoundError: No module named '{module.partition('.')[0]}")
     return module if is_absent else f"{module} ({why})"

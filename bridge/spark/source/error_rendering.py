@@ -1,18 +1,19 @@
-"""What a person reads of ours in Spark: the sentence of an error before its stack trace, and log lines with a head.
+"""Renders this package's errors and log lines in Spark: the sentence of an error before its stack trace, and log lines
+with a prefix.
 
-A sentence of a shared part names a setting of the brokers as a consumer's file has it (``bootstrap.servers``).  What
-the driver raises names the option in its place (``kafka.bootstrap.servers``).
+A sentence from a shared module names a broker setting as in a consumer's file (``bootstrap.servers``).  An error that
+the driver raises names the Spark option instead (``kafka.bootstrap.servers``).
 
-Spark makes a text of a Python source's exception as Python prints it: frames first, the sentence last.  Behind it
-Spark puts its own lines, so the sentence is in the middle of what ``str(exception)`` gives, and a page or an alert that
-cuts a long text off does not show it.
+Spark converts an exception of a Python source to text as Python prints it: frames first, the sentence last.  After it
+Spark adds its own lines.  So the sentence is in the middle of ``str(exception)``, and a page or an alert that truncates
+a long text does not show it.
 
-In what a stream does for each batch Python's order is made use of: it prints the deepest cause of an exception first,
-so the error gets its own sentence as a cause without frames, and nothing of the trace is lost.  When a batch is planned
-and in a task Spark throws causes away, with the frames of its own
-(``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled``, 4.2 and 4.3), but not notes, which Python prints
-behind the sentence: there the error goes on without its frames, and has them as a note.  For wrong options, whose
-frames tell nobody anything, they are left out.
+In what a stream does for each batch this module uses Python's order: Python prints the deepest cause of an exception
+first.  So the error gets its own sentence as a cause without frames, and the trace stays complete.  When Spark plans a
+batch, and in a task, Spark removes causes together with the frames of its own code
+(``spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled``, 4.2 and 4.3), but not notes, which Python prints after
+the sentence: there the error is raised without its frames, and a note contains them.  For wrong options the frames
+contain no information, so they are omitted.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from typing import ParamSpec, TypeVar
 from zkconsumer.errors import InvalidConfigException, ZkConsumerError
 
 CHAIN_MAX = 50
-"""So many causes of causes are looked at."""
+"""The maximum depth of causes that are searched."""
 
 TRACE_HEAD = "Where it was raised:"
 
 NO_TRACES = "SPARK_HIDE_TRACEBACK"
-"""Spark sets it for its workers where nobody wants to see frames."""
+"""Spark sets it for its workers when tracebacks shall be short."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def sentence_first(call: Callable[P, R]) -> Callable[P, R]:
-    """A function whose every ``ZkConsumerError`` is told with its sentence first; other exceptions are left alone."""
+    """A function whose every ``ZkConsumerError`` is printed with its sentence first; others stay unchanged."""
 
     @wraps(call)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,7 +59,7 @@ def sentence_first(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
-    """The same where Spark throws causes away."""
+    """As ``sentence_first``, for calls where Spark removes causes."""
 
     @wraps(call)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -73,7 +74,7 @@ def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:
-    """The pieces; an error among them as ``sentence_before_traceback`` tells it."""
+    """The pieces; an error among them is rendered as in ``sentence_before_traceback``."""
     try:
         yield from pieces
     except ZkConsumerError as error:
@@ -82,8 +83,9 @@ def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:
 
 
 def configure_log_prefix(group: str) -> None:
-    """What is logged in this process, where nobody set logging up, begins with time, level and group, as the keeper's
-    lines do.  Spark starts the processes that plan, and sets nothing up there: Python prints bare messages then."""
+    """Log lines of this process begin with time, level and group, as those of the membership process do, unless logging
+    is already configured.  Spark starts the planning processes without a logging configuration: Python then prints bare
+    messages."""
     if logging.lastResort is not None:
         head = f"%(asctime)s %(levelname)s query[{group}] %(name)s: %(message)s"
         logging.lastResort.setFormatter(logging.Formatter(head))
@@ -117,4 +119,4 @@ def _frames_behind(error: ZkConsumerError) -> None:
 
 
 class _Sentence(Exception):
-    """Printed under the name of the error that it says."""
+    """Printed under the name of the error whose sentence it contains."""

@@ -1,14 +1,15 @@
-"""Stop at a chosen point of a chosen batch, so that a test can kill the query there.  Off unless both are set:
+"""Stops at a chosen point of a chosen batch, so that a test can kill the query there.  Off unless both are set:
 
     ZKC_SPARK_FAULT        POINT:BATCH      after_wal, after_claim or after_commitlog; the source's number of the batch.
-                           GROUP=POINT:BATCH,...   each for the queries of one group alone
-    ZKC_SPARK_FAULT_FILE   FILE             made when the point is reached; a folder: a file in it, named as the group
+                           GROUP=POINT:BATCH,...   each applies only to the queries of one group
+    ZKC_SPARK_FAULT_FILE   FILE             created when the point is reached; for a folder: a file in it, named as the
+                           group
 
-    after_wal        the batch is in Spark's offset log, nothing is claimed
-    after_claim      its ranges are claimed, nothing is read
-    after_commitlog  it is in Spark's commit log, and the group does not know
+    after_wal        the batch is in Spark's offset log; none of its ranges is claimed
+    after_claim      its ranges are claimed; none is read
+    after_commitlog  it is in Spark's commit log; the group's offsets are not committed yet
 
-Then the query waits to be killed, for at most ``WAIT_MS``, and goes on as if nothing had been when the file is deleted.
+Then the query waits to be killed, for at most ``WAIT_MS``.  It continues normally when the file is deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ POINTS = (AFTER_WAL, AFTER_CLAIM, AFTER_COMMIT_LOG)
 
 WAIT_MS = 120_000
 FILE_POLL_MS = 50
-"""How often it looks whether the file is still there."""
+"""How often it checks whether the file still exists."""
 
 log = logging.getLogger("zkconsumer.spark")
 
@@ -46,7 +47,7 @@ class FaultPoint:
     file: Path = Path()
 
     def reached(self, point: str, batch: int, pause: Callable[[int], object] | None = None) -> None:
-        """Tell that a batch is at a point; waits if that is the one."""
+        """Report that a batch is at a point; wait if that is the chosen one."""
         if (point, batch) != (self.point, self.batch):
             return
         log.warning("spark-fault-injected point=%s batch=%d file=%s", point, batch, self.file)
@@ -59,7 +60,7 @@ class FaultPoint:
 
 
 def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> FaultPoint:
-    """What the environment says.  Raises ``UsageError`` for a text that means nothing."""
+    """The fault point that the environment configures.  Raises ``UsageError`` for a text that cannot be parsed."""
     fault, file = environment.get(FAULT), environment.get(FAULT_FILE)
     if not fault or not file:
         return FaultPoint()
@@ -69,8 +70,8 @@ def fault_point_of(group: str, environment: Mapping[str, str] = os.environ) -> F
         point, _, batch = place.partition(":")
         if point not in POINTS or not batch.isdecimal():
             raise UsageError(
-                f"{FAULT}={fault}: set it to POINT:BATCH, a point of {', '.join(POINTS)}, with GROUP= in front for one "
-                "group alone, and commas between several; or unset it"
+                f"{FAULT}={fault}: set it to POINT:BATCH with a point of {', '.join(POINTS)}; put GROUP= before it for "
+                "one group only, and separate several with commas; or unset it"
             )
         if not equals or of == group:
             path = Path(file)

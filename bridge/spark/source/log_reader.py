@@ -1,9 +1,9 @@
-"""What a stream asks brokers when it plans a batch: where logs begin and end, and how large records are.
+"""Requests to brokers while a batch of a stream is planned: log bounds, and the size of records.
 
-    Logs ---> zkconsumer.admin.log_ranges ---> the leaders, each asked once for all that it leads
+    Logs ---> zkconsumer.admin.log_ranges ---> the leaders; each receives one request for all partitions that it leads
 
-Leaders are remembered from batch to batch and asked for anew when one has moved, after ``LEADERS_AGE_MAX_MS``, and when
-topics change or grow.  Every wait has its limit in ``zkconsumer.admin.broker_client`` and ``log_ranges``.
+The leaders are cached from batch to batch.  They are requested again when one has moved, after ``LEADERS_AGE_MAX_MS``,
+and when topics change or grow.  ``zkconsumer.admin.broker_client`` and ``log_ranges`` limit every wait.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LEADERS_AGE_MAX_MS = 60_000
-"""How long leaders are believed without being asked for."""
+"""The maximum age of cached leaders."""
 
 CACHED_TOPIC_SETS_MAX = 64
-"""Sets of topics whose leaders are remembered; a query asks for the same set again and again."""
+"""The maximum number of topic sets whose leaders are cached; a query asks for the same set again and again."""
 
 SAMPLE_BYTES = 256 * 1024
-"""How much of a topic is fetched to see how large its records are."""
+"""How many bytes of a topic are fetched to measure its records."""
 
 MAGIC_OF_BATCHES = 2
-"""From this format on an entry says where it begins, before where it ends (0.11)."""
+"""From this format on an entry contains its first offset, before its last one (0.11)."""
 
 SAMPLE_WAIT_MS = 50
-"""How long the broker may wait for a sample: there is something to read, so it does not wait."""
+"""How long the broker may wait for a sample: records are available, so it does not wait."""
 
 log = logging.getLogger("zkconsumer.spark")
 
 
 class LogReader(Protocol):
-    """What planning needs to know of logs."""
+    """The information about logs that planning needs."""
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, LogBounds | str]:
-        """Where logs begin and end, with the offset at a time where one is asked for; or why that is unknown."""
+        """The bounds of logs, with the offset at a time where one is requested; or why they are unknown."""
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
-        """About how many bytes an offset of this topic takes, seen from ``offset`` on; None when that is not seen."""
+        """The approximate bytes of one offset of this topic, measured from ``offset`` on; None when unknown."""
 
     def unreachable_reason(self) -> str:
         """Why no broker answers; empty when one does."""
@@ -66,7 +66,7 @@ class LogReader(Protocol):
 
 
 class BrokerLogReader:
-    """Asks real brokers.  One thread."""
+    """Sends requests to real brokers.  One thread."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class BrokerLogReader:
         return found
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
-        """See ``LogReader``; trouble of a broker is no error here, the next batch samples again."""
+        """See ``LogReader``; a failure of a broker is not an error here, the next batch samples again."""
         leader = self._brokers.leaders([tp.topic]).with_leader.get(tp)
         if leader is None:
             return None
@@ -109,7 +109,7 @@ class BrokerLogReader:
             return None
 
     def unreachable_reason(self) -> str:
-        """See ``LogReader``: each is asked which brokers there are."""
+        """See ``LogReader``: sends a metadata request to each broker."""
         try:
             self._brokers.execute_on_any(lambda on, ranges, timeout_ms: fetch_leaders(on, ranges, [], timeout_ms))
         except UnavailableError as error:
@@ -122,7 +122,8 @@ class BrokerLogReader:
 
 
 class _LeaderCachingBrokers(BrokerClient):
-    """Brokers whose leaders are remembered: given once from memory for each ``may_remember``, and then asked for."""
+    """A broker client that caches leaders: it returns them once from the cache for each ``may_remember``, and then
+    requests them."""
 
     def __init__(self, find: Callable[[], Sequence[BrokerAddress]], *args: object, **more: object) -> None:
         super().__init__(find, *args, **more)  # type: ignore[arg-type]
@@ -130,7 +131,7 @@ class _LeaderCachingBrokers(BrokerClient):
         self._leaders: dict[frozenset[str], tuple[LeaderMetadata, int]] = {}
 
     def has_cached(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether all of these were there when leaders were asked for; a topic may have grown since."""
+        """Whether all of these existed when the leaders were last requested; a topic may have grown since."""
         known = self._leaders.get(frozenset(tp.topic for tp in partitions))
         return known is not None and all(tp in known[0].partitions for tp in partitions)
 

@@ -1,27 +1,28 @@
-"""The next batch of a stream: where each partition goes on, and how far.  Pure.
+"""Plans the next batch of a stream: the first offset of each partition, and the last one.  Pure.
 
-    positions    start, holding, stands ------> where each held partition goes on; some wait for a starting rule
-    resolve      those, log ranges, times ----> every position, inside the log; or what is lost
-    next_batch   positions, ends, limits -----> the offset of the next batch, or None: there is nothing new
+    start_positions     start, holding, group offsets -> the position of each owned partition; some need a starting rule
+    resolve_positions   those, log bounds -------------> every position, inside the log; or the lost records
+    next_batch          positions, ends, limits -------> the offset of the next batch, or None: no new records
 
-Where a partition goes on, the first row that holds:
+The position of a partition is that of the first row that applies:
 
-    the query has no checkpoint                  the starting rule; ``group``: where the group stands, if it does
-    one ownership since the last batch           the end of that batch, if it was read
-    ``claim``                                    where the group stands *now*, or behind our own claim
+    the query has no checkpoint                  the starting rule; ``group``: the group's offset, if it has one
+    owned without interruption since the batch   the end of that batch, if it was read
+    ``claim``                                    the group's offset *now*, or the end of our own claim
     ``afterBatch``, read before                  the larger of the end of our last batch and the group's offset
     ``none``, read before                        the end of our last batch
-    never read before                            where the group stands
-    the group has no offset                      the starting rule; the beginning for what came since the query began
+    never read before                            the group's offset
+    the group has no offset                      the starting rule; the start of the log for partitions that were
+                                                 created after the query began
 
-In ``claim`` the planned end of a batch says nothing once the ownership was interrupted: a claim that was refused was
-never read, so neither its end nor the larger of two may be gone on from.
+In ``claim`` the planned end of a batch has no meaning once the ownership was interrupted: a range whose claim was
+refused was never read, so the query must continue neither from its end nor from the larger of the two.
 
-A position that nobody could find again is *fixed*: it makes a batch, if need be an empty one, so that it stands in the
-checkpoint.  Else a query that begins at the end of a log would begin at another end at every trigger.
+A position that no later run could compute again is *fixed*: it causes a batch, also an empty one, so that the
+checkpoint contains it.  Otherwise a query that starts at the end of a log would start at another end at every trigger.
 
-The larger of two is right only as long as the group does not stand before records that neither it nor the query has
-seen to: so with ``afterBatch`` the group is set back where the query goes on before it.
+The larger of the two is correct only while the group's offset is not before records that neither the group nor the
+query has processed.  So with ``afterBatch`` the group's offset is set back when the query continues before it.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PositionRules:
-    """What the options say about positions.
+    """The options about positions.
 
-    ``resets_to_earliest``: ``auto.offset.reset``.  ``fail_on_late_timestamp``: a starting time behind every record
-    fails. ``new_from_beginning``: ``new.partitions.from.beginning``.
+    ``resets_to_earliest``: ``auto.offset.reset``.  ``fail_on_late_timestamp``: a starting time later than every record
+    is an error.  ``new_from_beginning``: ``new.partitions.from.beginning``.
     """
 
     starting_limit: StartingLimit
@@ -65,7 +66,7 @@ class PositionRules:
 
 @dataclass(frozen=True, slots=True)
 class PositionByTimestamp:
-    """A partition whose position the log must tell: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
+    """A partition whose position depends on the log: ``EARLIEST_TIME``, ``LATEST_TIME`` or ms since 1970."""
 
     timestamp: int
     is_starting_time: bool = False
@@ -73,9 +74,10 @@ class PositionByTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """A position.  ``is_fixed``: nobody could find it again; ``differs_from_group``: the group does not stand there.
+    """A position.  ``is_fixed``: no later run could compute it again; ``differs_from_group``: it is not the group's
+    offset.
 
-    ``instead``: the end of our last batch, for a group that stands beyond the end of the log.
+    ``instead``: the end of our last batch, for a group whose offset is beyond the end of the log.
     """
 
     offset: int
@@ -86,7 +88,7 @@ class OffsetPosition:
 
 @dataclass(frozen=True, slots=True)
 class StartPositions:
-    """Where held partitions go on.  ``rewound``: those of which ``onGroupRewind=fail`` stops the query."""
+    """The positions of owned partitions.  ``rewound``: those for which ``onGroupRewind=fail`` stops the query."""
 
     known: Mapping[TopicPartition, OffsetPosition | PositionByTimestamp]
     rewound: Mapping[TopicPartition, RewoundBelowClaim]
@@ -95,7 +97,7 @@ class StartPositions:
 def needs_group_offsets(
     start: BatchOffsets | None, holding: BatchAssignment, rules: PositionRules, refused: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions of which it must be read where the group stands now."""
+    """The partitions whose group offset must be read now."""
     if rules.mode is not CommitMode.CLAIM or start is None:
         return []
     return [tp for tp, held in holding.partitions.items() if tp in refused or start.claims.get(tp) != held.epoch]
@@ -108,7 +110,8 @@ def start_positions(
     group_offsets: Mapping[TopicPartition, GroupOffset],
     refused: Collection[TopicPartition] = (),
 ) -> StartPositions:
-    """Where each held partition goes on.  ``refused``: whose claim of the last batch was refused or narrowed away."""
+    """The position of each owned partition.  ``refused``: those whose claim of the last batch was refused or narrowed
+    to an empty range."""
     known: dict[TopicPartition, OffsetPosition | PositionByTimestamp] = {}
     rewound: dict[TopicPartition, RewoundBelowClaim] = {}
     for tp, held in holding.partitions.items():
@@ -128,7 +131,7 @@ def start_positions(
 
 
 def _beginning(tp: TopicPartition, held: LeasedPartition, rules: PositionRules) -> OffsetPosition | PositionByTimestamp:
-    """Of a query without a checkpoint."""
+    """The position for a query without a checkpoint."""
     match rules.starting_limit:
         case GroupOffsetRangeLimit():
             if held.offset < 0:
@@ -143,13 +146,13 @@ def _beginning(tp: TopicPartition, held: LeasedPartition, rules: PositionRules) 
 def _interrupted(
     tp: TopicPartition, held: LeasedPartition, start: BatchOffsets, rules: PositionRules
 ) -> OffsetPosition | PositionByTimestamp:
-    """Of a query that writes its offsets afterwards or never."""
+    """The position for a query that commits its offsets after the batch, or never."""
     ended = start.end.get(tp)
     if ended is None:
         return OffsetPosition(held.offset) if held.offset >= 0 else _without_offset(tp, held, start, rules)
     if rules.mode is CommitMode.NONE:
         return OffsetPosition(ended)
-    # The batch was over when the ownership was: the group hears of it under the new one, from the next batch.
+    # The batch ended together with the ownership: the next batch commits it to the group under the new ownership.
     return (
         OffsetPosition(ended, must_be_checkpointed=True)
         if ended > held.offset
@@ -200,8 +203,8 @@ def _by_rule(tp: TopicPartition, rules: PositionRules) -> PositionByTimestamp | 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """A log holds ``first`` <= offset < ``end``.  ``at_time``: the offset of the time that was asked for; None when
-    every record is older."""
+    """A log contains ``first`` <= offset < ``end``.  ``at_time``: the offset of the requested time; None when every
+    record is older."""
 
     first: int
     end: int
@@ -218,7 +221,7 @@ class LostRecords:
 
     @property
     def offsets(self) -> int:
-        """How many were passed over; 0 when that cannot be known."""
+        """How many offsets were skipped; 0 when the number cannot be known."""
         return max(0, self.log.first - self.wanted)
 
     @property
@@ -230,9 +233,9 @@ class LostRecords:
 class ResolvedPositions:
     """Every position, inside its log.
 
-    ``seeks``: what is first to be written into the group.  ``lost``: of which ``failOnDataLoss`` decides;
-    with ``false`` the position is behind it already.  ``late``: whose starting time is behind every record.
-    ``waiting``: behind the end of their logs, not read now.
+    ``seeks``: offsets to commit to the group before the batch.  ``lost``: lost records, for which ``failOnDataLoss``
+    decides; with ``false`` the position is already after them.  ``late``: partitions whose starting time is later than
+    every record.  ``waiting``: positions beyond the end of their logs; they are not read now.
     """
 
     positions: Mapping[TopicPartition, OffsetPosition]
@@ -245,7 +248,7 @@ class ResolvedPositions:
 def resolve_positions(
     found: StartPositions, logs: Mapping[TopicPartition, LogBounds], holding: BatchAssignment, rules: PositionRules
 ) -> ResolvedPositions:
-    """The positions of the partitions whose logs are known; the others are left out of the next batch."""
+    """The positions of the partitions with known log bounds; the next batch does not contain the others."""
     made: dict[TopicPartition, OffsetPosition] = {}
     late: dict[TopicPartition, int] = {}
     lost: list[LostRecords] = []
@@ -271,7 +274,7 @@ def resolve_positions(
 
 
 def beyond_end(found: StartPositions, logs: Mapping[TopicPartition, LogBounds]) -> list[TopicPartition]:
-    """Those whose place is behind the end of the log, as it was told: a new leader can know less for a moment."""
+    """Those with a position beyond the reported end of the log: a new leader can report a smaller end for a moment."""
     return [tp for tp, log in logs.items() if isinstance(at := found.known[tp], OffsetPosition) and at.offset > log.end]
 
 
@@ -284,9 +287,10 @@ def _offset_of(time: int, log: LogBounds) -> int:
 def _inside(
     tp: TopicPartition, at: OffsetPosition, log: LogBounds, rules: PositionRules
 ) -> tuple[OffsetPosition, LostRecords | None]:
-    """A position that the log does not have goes to its beginning, or, when it is beyond the end, to the end.
+    """Moves a position that is not in the log to the start of the log, or, when it is beyond the end, to the end.
 
-    Beyond the end with ``claim``: nothing before our own claim is read again, so the log must reach it first.
+    Beyond the end with ``claim``: records before the end of our own claim are not read again, so the partition waits
+    until the log reaches that offset.
     """
     if log.first <= at.offset <= log.end:
         return at, None
@@ -305,7 +309,7 @@ def _inside(
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """Whose batch it is; the query's name is made once, for its first batch."""
+    """Identifies the batch; the query's name is created once, for its first batch."""
 
     group: str
     query: str
@@ -321,12 +325,12 @@ def next_batch(
     limits: BatchLimits,
     stats: Stats,
 ) -> BatchOffsets | None:
-    """The offset of the next batch; None when nothing is new.  ``ends``: how far each partition may be read."""
+    """The offset of the next batch; None without new records.  ``ends``: the limit of each partition."""
     first = {tp: at.offset for tp, at in resolved.positions.items()}
     available = {tp: max(0, ends[tp] - offset) for tp, offset in first.items()}
     has_fixed = any(at.must_be_checkpointed for at in resolved.positions.values())
     if start is not None and first:
-        # An empty batch says that the query waits no more, and how much was skipped in the batch before.
+        # An empty batch reports that the query no longer waits, and how many offsets the batch before skipped.
         has_fixed = (
             has_fixed or start.stats.waiting_for_migration or stats.skipped_offsets > start.stats.skipped_offsets
         )

@@ -1,9 +1,9 @@
-"""Where a query of Spark's own kafka source begins, when it is to go on where a group stopped.  Pure.
+"""Selects the starting offsets of a query of Spark's own Kafka source that continues from a group.  Pure.
 
-    what both stores hold -> one offset a partition (``choose``) -> held against the log (``settle``) -> JSON
+    offsets of both stores -> one offset a partition (``select_offsets``) -> checked (``check_against_logs``) -> JSON
 
-Spark wants every partition of every topic that it reads in ``startingOffsets``, and knows two offsets that are words:
--2, the start of the log, and -1, its end.  It takes ``startingOffsets`` for a *new* checkpoint only.
+Spark requires every partition of every topic in ``startingOffsets``, and has two special offsets: -2, the start of the
+log, and -1, its end.  It uses ``startingOffsets`` for a *new* checkpoint only.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ EARLIEST = -2
 LATEST = -1
 
 OffsetStore: TypeAlias = Literal["auto", "zookeeper", "kafka", "both"]
-"""Where the group's offsets are: ``both`` takes the larger one of each partition, as members with dual commit do (0.8.2
-to 1.1); ``auto`` is what the control znode or ``offsets.storage`` of the configuration file says, else whichever store
-has one, provided that they agree."""
+"""The store of the group's offsets: ``both`` takes the larger one of each partition, as members with dual commit do
+(0.8.2 to 1.1).  ``auto`` uses the control znode or ``offsets.storage`` of the configuration file; without either, the
+store that has offsets, provided that the two do not differ."""
 
 StoredOffsetConvention: TypeAlias = Literal["next", "last-consumed"]
-"""What a number in ZooKeeper means: the offset to be read next (every consumer of Kafka's), or the last one that was
+"""The meaning of a number in ZooKeeper: the next offset to read (every consumer of Kafka's), or the last one that was
 read (ReliableKafkaReceiver of spark-streaming-kafka 0-8, with ``spark.streaming.receiver.writeAheadLog.enable``)."""
 
 MissingOffsetPolicy: TypeAlias = Literal["earliest", "latest", "refuse"]
@@ -43,9 +43,9 @@ OutOfRangePolicy: TypeAlias = Literal["refuse", "earliest", "latest", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionStartingOffset:
-    """Where one partition begins, or ``EARLIEST``, ``LATEST``.
+    """The starting offset of one partition, or ``EARLIEST``, ``LATEST``.
 
-    ``store``: which one said so, empty when none did; ``remark``: what a person should know, empty mostly.
+    ``store``: the store of the offset, empty when neither has one; ``remark``: a note for the operator, mostly empty.
     """
 
     offset: int
@@ -55,19 +55,19 @@ class PartitionStartingOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupStartingOffsets:
-    """Every partition of the topics, sorted; ``remarks``: what a person should know, a sentence each."""
+    """Every partition of the topics, sorted; ``remarks``: notes for the operator, one sentence each."""
 
     group: str
     partitions: Mapping[TopicPartition, PartitionStartingOffset]
 
     @property
     def topics(self) -> list[str]:
-        """What ``subscribe`` must name, all of it and nothing else."""
+        """The topics that ``subscribe`` must name, all of them and no others."""
         return sorted({tp.topic for tp in self.partitions})
 
     @property
     def remarks(self) -> list[str]:
-        """A sentence for each remark, with the partitions that it holds for."""
+        """One sentence for each remark, with the partitions to which it applies."""
         by_remark: dict[str, list[TopicPartition]] = {}
         for tp, start in self.partitions.items():
             if start.remark:
@@ -80,35 +80,35 @@ class GroupStartingOffsets:
 
 
 def topic_names(topics: str | Iterable[str] | None) -> list[str] | None:
-    """The topics, sorted and each once; a text is taken as ``subscribe`` takes it, with commas.
+    """The topics, sorted, without duplicates; a text is parsed as in ``subscribe``, with commas.
 
-    Raises ``UsageError`` when none is left.
+    Raises ``UsageError`` when no topic remains.
     """
     if topics is None:
         return None
     given = topics.split(",") if isinstance(topics, str) else list(topics)
     names = sorted({topic.strip() for topic in given} - {""})
     if not names:
-        raise UsageError("topics is empty: name what Spark is to read, or leave it out for all that the group has")
+        raise UsageError("topics is empty: name the topics that Spark reads, or omit it for all topics of the group")
     return names
 
 
 def resolve_storage(store: OffsetStore, of_file: OffsetStorageMode, seen: GroupOffsetsSnapshot) -> OffsetStorageMode:
-    """Which store is to be believed.
+    """The store whose offsets are valid.
 
-    Raises ``PreconditionFailed`` when that cannot be told, and when the store was moved; ``UnavailableError`` when
-    Kafka would have to tell.
+    Raises ``PreconditionFailed`` when that cannot be determined, and when the group has migrated to the other store;
+    ``UnavailableError`` when the answer depends on Kafka, and Kafka did not answer.
     """
     if seen.control_problem:
         raise PreconditionFailed(
             f"the control znode of group {seen.group} cannot be read ({seen.control_problem}), so it is not known "
-            "which store counts: repair the znode first"
+            "which store is valid: repair the znode first"
         )
     in_kafka = seen.control is not None and seen.control.authority == "kafka"
     if in_kafka and store in ("zookeeper", "both"):
         raise PreconditionFailed(
-            f"the offsets of group {seen.group} are kept in Kafka now, and those in ZooKeeper are of before: "
-            "use store='kafka'"
+            f"group {seen.group} has migrated: its offsets are in Kafka, and those in ZooKeeper are from before the "
+            "migration: use store='kafka'"
         )
     if store != "auto":
         return "dual" if store == "both" else store
@@ -117,15 +117,14 @@ def resolve_storage(store: OffsetStore, of_file: OffsetStorageMode, seen: GroupO
     if seen.kafka_problem:
         raise UnavailableError(
             f"it is not known whether group {seen.group} has offsets in Kafka: {seen.kafka_problem}. If it has none, "
-            "say store='zookeeper'"
+            "set store='zookeeper'"
         )
     apart = _apart(seen)
     if apart:
         raise PreconditionFailed(
-            f"group {seen.group} has other offsets in Kafka than in ZooKeeper ({partitions_text(apart)}), and no file "
-            "says where "
-            "its members keep them: choose store='zookeeper', 'kafka' or 'both' (the larger one, as members with dual "
-            "commit do), or give the members' file as config_file"
+            f"group {seen.group} has different offsets in Kafka and in ZooKeeper ({partitions_text(apart)}), and no "
+            "file names the store in which its members commit: set store='zookeeper', 'kafka' or 'both' (the larger "
+            "one, as members with dual commit do), or give the members' file as config_file"
         )
     return "unknown"
 
@@ -144,10 +143,10 @@ def select_offsets(
     convention: StoredOffsetConvention,
     missing: MissingOffsetPolicy,
 ) -> GroupStartingOffsets:
-    """One offset a partition, not yet held against the log.
+    """One offset a partition, not yet checked against the log.
 
-    ``topics``: topic → the partitions that it has.  Raises ``PreconditionFailed`` for an offset that cannot be read,
-    and, with ``missing="refuse"``, for one that there is none of.
+    ``topics``: topic → its partitions.  Raises ``PreconditionFailed`` for an offset that cannot be read, and, with
+    ``missing="refuse"``, for a partition without an offset.
     """
     wanted = [TopicPartition(topic, number) for topic in sorted(topics) for number in sorted(topics[topic])]
     _refuse_unreadable(seen, wanted, storage)
@@ -170,9 +169,8 @@ def select_offsets(
             )
     if nowhere and missing == "refuse":
         raise PreconditionFailed(
-            f"group {seen.group} has no offset of {partitions_text(nowhere)}: say with missing='earliest' or 'latest' "
-            "where "
-            "Spark is to begin there"
+            f"group {seen.group} has no offset of {partitions_text(nowhere)}: set missing='earliest' or 'latest' "
+            "to choose where Spark starts there"
         )
     return GroupStartingOffsets(seen.group, found)
 
@@ -185,7 +183,7 @@ def _refuse_unreadable(
     bad = [node for node in seen.unreadable if node.tp in set(wanted)]
     if bad:
         raise PreconditionFailed(
-            f"the offset znode of {partitions_text(node.tp for node in bad)} in group {seen.group} holds no number "
+            f"the offset znode of {partitions_text(node.tp for node in bad)} in group {seen.group} contains no number "
             f"({bad[0].problem}): repair it ('zkconsumer offsets set'), or delete it"
         )
 
@@ -193,10 +191,10 @@ def _refuse_unreadable(
 def check_against_logs(
     starts: GroupStartingOffsets, logs: Mapping[TopicPartition, LogRange | str], out_of_range: OutOfRangePolicy
 ) -> GroupStartingOffsets:
-    """Held against the log: what lies outside is refused, or moved, or kept, and said.
+    """Checks the offsets against the log: an offset outside is refused, moved or kept; a remark reports it.
 
-    ``logs``: of every partition that has an offset; a text says why nothing is known, and is refused unless kept.
-    Raises ``PreconditionFailed``.
+    ``logs``: of every partition that has an offset; a text is the reason why its bounds are unknown, and causes a
+    refusal unless offsets are kept.  Raises ``PreconditionFailed``.
     """
     found = dict(starts.partitions)
     refused: dict[str, list[TopicPartition]] = {}
@@ -207,7 +205,7 @@ def check_against_logs(
         if out_of_range == "refuse" or (isinstance(logs.get(tp), str) and out_of_range != "keep"):
             refused.setdefault(problem, []).append(tp)
         elif out_of_range == "keep":
-            found[tp] = replace(start, remark=f"{problem}; it is kept, and the query will fail or skip there")
+            found[tp] = replace(start, remark=f"{problem}; it is kept, and the query will fail or skip records there")
         else:
             where = EARLIEST if out_of_range == "earliest" else LATEST
             found[tp] = PartitionStartingOffset(
@@ -216,20 +214,20 @@ def check_against_logs(
     if refused:
         reasons = "; ".join(f"{partitions_text(tps)}: {why}" for why, tps in refused.items())
         raise PreconditionFailed(
-            f"Spark cannot begin where group {starts.group} stands. {reasons}. Say with out_of_range='earliest' or "
-            "'latest' where to begin instead; records that were deleted meanwhile are lost"
+            f"Spark cannot start from the offsets of group {starts.group}. {reasons}. Set out_of_range='earliest' or "
+            "'latest' to choose another start; records that were deleted meanwhile are lost"
         )
     return GroupStartingOffsets(starts.group, found)
 
 
 def _problem(offset: int, log: LogRange | str | None) -> str:
     if log is None or isinstance(log, str):
-        return f"its log cannot be looked at ({log or 'nobody was asked'})"
+        return f"the bounds of its log are not known ({log or 'no request was sent'})"
     if log.contains(offset):
         return ""
     if offset < log.earliest:
-        return f"{offset} is before the start of the log ({log.earliest}), {log.earliest - offset} records are gone"
-    return f"{offset} is beyond the end of the log ({log.latest}): was the topic made anew?"
+        return f"{offset} is before the start of the log ({log.earliest}), {log.earliest - offset} records are deleted"
+    return f"{offset} is beyond the end of the log ({log.latest}): was the topic created again?"
 
 
 def log_boundary_name(offset: int) -> str:

@@ -1,7 +1,7 @@
-"""Functions that Spark's workers get with their code, because they tell what a worker lacks.
+"""Functions that are sent to Spark's workers with their code, because they report what a worker lacks.
 
-Whoever pickles them with Spark's cloudpickle sends their code, not their names (``register_pickle_by_value``).  So they
-may use Python alone, imported inside, and nothing else of this file.
+Spark's cloudpickle sends the code of these functions, not their names (``register_pickle_by_value``).  So they may use
+only Python's standard library, imported inside the function, and no other name of this file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark import cloudpickle
 def load_in_worker(module: str, name: str, version: str, archive: str = "") -> Any:
     """The class ``name`` of ``module`` in this process, which must have ``version`` of the package.
 
-    ``archive``: the zip out of which the sender had it.  Spark plans a stream on the sender's machine, but looks for
-    what ``addPyFile`` and ``addArtifacts`` sent in a folder that there is not (4.3.0: ``streaming_job`` for the id of
-    the session); so the zip is taken from where it is.
+    ``archive``: the zip from which the sender loaded it.  Spark plans a stream on the sender's machine, but looks for
+    the files of ``addPyFile`` and ``addArtifacts`` in a folder that does not exist (4.3.0: ``streaming_job`` instead of
+    the id of the session); so the zip is loaded from its own path.
 
-    Raises ``ImportError`` with a sentence for the owner of the cluster.
+    Raises ``ImportError`` with a sentence for the operator of the cluster.
     """
     import importlib.util
     import os
@@ -43,15 +43,16 @@ def load_in_worker(module: str, name: str, version: str, archive: str = "") -> A
         found = "another version"
     if found != version:
         raise ImportError(
-            f"{here} has zkconsumer {found}, and the driver has {version}. Install the same on both{page}"
+            f"{here} has zkconsumer {found}, and the driver has {version}. Install the same version on both{page}"
         )
     return loaded
 
 
 def describe_interpreter(modules: list[str]) -> dict[str, Any]:
-    """What this process is, which of ``modules`` it cannot load, and why, and why it decodes records in Python.
+    """Describes this process: its interpreter, which of ``modules`` it cannot load and why, and why it decodes records
+    in Python.
 
-    ``decoder`` is empty where the compiled decoder is in use, and where something is missing.
+    ``decoder`` is empty where the compiled decoder is in use, and where a module is missing.
     """
     import importlib
     import platform
@@ -61,7 +62,7 @@ def describe_interpreter(modules: list[str]) -> dict[str, Any]:
     for module in modules:
         try:
             importlib.import_module(module)
-        except Exception as error:  # noqa: BLE001  (a broken package may raise anything; all of it is an answer)
+        except Exception as error:  # noqa: BLE001  (a broken package may raise anything; the answer contains it)
             missing[module] = f"{type(error).__name__}: {error}"
     decoder = ""
     if "bridge.spark" in modules and not missing:

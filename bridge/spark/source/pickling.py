@@ -1,12 +1,12 @@
-"""What Spark sends to its Python workers says who it is, before it fails to load there.
+"""Pickles the source's classes so that a Spark worker that cannot load them reports the reason.
 
-Spark pickles the data source's class and its readers by name: a worker that lacks this package meets a name that it
-does not know, deep in a stack trace.  Classes with the metaclass ``LoaderPickledMeta`` travel as a call of
-``load_in_worker``, which travels with its code (``pickled_by_value``), and names the interpreter, the machine and the
-cure.
+Spark pickles the data source's class and its readers by name: a worker without this package fails on an unknown name,
+deep in a stack trace.  Classes with the metaclass ``LoaderPickledMeta`` are pickled as a call of ``load_in_worker``.
+That function is sent with its code (``pickled_by_value``), and its error names the interpreter, the machine and the
+remedy.
 
-A reader travels to executors alone, and all that it does there is to read: ``ExecutorReaderMixin`` leaves the rest
-(options, plans, the membership, and every package that those need) on the driver.
+Executors only call ``read`` of a reader: ``ExecutorReaderMixin`` keeps the rest (options, plans, the membership, and
+every package that those need) on the driver.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from zkconsumer.kafka.version_negotiation import CLIENT_SOFTWARE_VERSION
 
 
 class LoaderPickledMeta(ABCMeta):
-    """The metaclass of what Spark sends to workers: see the head of this file."""
+    """The metaclass of the classes that Spark sends to workers: see the head of this file."""
 
 
 class ExecutorReaderMixin(metaclass=LoaderPickledMeta):
-    """The executors' half of a reader, to be named before Spark's own class; pickled, nothing else of it is left."""
+    """The executor part of a reader; must precede Spark's class in the bases.  Only this part is pickled."""
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The record batches of a ``RangePartition``; raises, and begins, as ``bridge.spark.decode.range_partition``
-        says.
-        """
+        """The record batches of a ``RangePartition``; errors and start as in
+        ``bridge.spark.decode.range_partition``."""
         from bridge.spark.decode.range_partition import read_partition
         from bridge.spark.source.error_rendering import iterate_sentence_before_traceback
 
@@ -46,7 +45,7 @@ def _by_load_here(shipped: type) -> tuple[Callable[..., Any], tuple[str, str, st
 
 
 def _archive() -> str:
-    """The zip that holds this package here, or nothing."""
+    """The path of the zip that contains this package in this process; empty without a zip."""
     home = Path(__file__).parents[3]
     return str(home) if home.is_file() else ""
 

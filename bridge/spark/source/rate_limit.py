@@ -1,4 +1,4 @@
-"""How much the next batch of a query may have: what the options say, how long it has waited, how large records are."""
+"""Computes the limits of a query's next batch from the options, the time it has waited and the size of records."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zkconsumer.base.clock import Clock
 from zkconsumer.types import TopicPartition
 
 SampleBytes = Callable[[TopicPartition, int], float | None]
-"""The bytes an offset has in a partition behind an offset, by one look there; None when nobody tells."""
+"""The bytes of one offset of a partition after an offset, from one sample; None when unknown."""
 
 
 class RateLimiter:
-    """Of one query; one thread."""
+    """The limits of one query; one thread."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:
         self._options = options
@@ -23,7 +23,7 @@ class RateLimiter:
         self._last_batch_ms: int | None = None
 
     def batch_started(self) -> None:
-        """A batch begins now: the next one may wait for ``minOffsetsPerTrigger`` from here on."""
+        """A batch begins now: the wait of the next one for ``minOffsetsPerTrigger`` starts here."""
         self._last_batch_ms = self._clock.now_ms()
 
     def limits(
@@ -34,7 +34,8 @@ class RateLimiter:
         *,
         may_wait: bool,
     ) -> BatchLimits:
-        """Those of a batch that can have [first, end) of each partition; not ``may_wait``: it takes what there is."""
+        """The limits of a batch that can read [first, end) of each partition; without ``may_wait`` it does not wait for
+        ``minOffsetsPerTrigger``."""
         options = self._options
         waited = self._last_batch_ms is None or self._clock.now_ms() - self._last_batch_ms >= options.max_delay_ms
         if options.max_bytes is not None:
@@ -45,7 +46,7 @@ class RateLimiter:
     def _sample(
         self, first: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], sample: SampleBytes
     ) -> None:
-        """One look at each topic that has something new, where most is to be read."""
+        """Take one sample of each topic with new records, from the partition with the most of them."""
         most: dict[str, tuple[int, TopicPartition]] = {}
         for tp, offset in first.items():
             if ends[tp] > offset:

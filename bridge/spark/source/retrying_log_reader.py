@@ -1,7 +1,8 @@
-"""Asking brokers on behalf of a query that can wait: their silence for a while is not its end.
+"""Requests log bounds for a query and tolerates brokers that do not answer for a while.
 
-A running query leaves out what nobody tells of, and asks again at its next trigger.  A run of Trigger.AvailableNow,
-which would end without those records, waits.  Either gives up when nothing was told for ``UNREACHABLE_MAX_MS``.
+A running query omits the partitions with unknown bounds and asks again at its next trigger.  A run of
+Trigger.AvailableNow waits, because it would end without those records.  Both fail after ``UNREACHABLE_MAX_MS`` without
+an answer.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition
 
 UNREACHABLE_MAX_MS = GIVE_UP_MS
-"""How long brokers may be silent before the query ends; as long as a task waits for a leader."""
+"""How long brokers may not answer before the query ends; as long as a task waits for a leader."""
 
 RETRY_BACKOFF_MS = 1_000
-"""Before a run of Trigger.AvailableNow asks again."""
+"""The pause before a run of Trigger.AvailableNow asks again."""
 
 log = logging.getLogger("zkconsumer.spark")
 
@@ -38,7 +39,7 @@ class RetryingLogReader:
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int], *, needs_all: bool
     ) -> dict[TopicPartition, LogBounds]:
-        """What is known of these; with ``needs_all`` of all of them.
+        """The known bounds of these; with ``needs_all`` of all of them.
 
         Raises ``BrokerUnreachable`` when no broker answers, or with ``needs_all`` some partition has no leader, for
         ``UNREACHABLE_MAX_MS``.
@@ -54,13 +55,12 @@ class RetryingLogReader:
                 tp, why = next(iter(unknown.items()))
                 raise BrokerUnreachable(
                     f"{tp}: {why}, for {UNREACHABLE_MAX_MS} ms. Trigger.AvailableNow would end without its records: "
-                    "start "
-                    "the brokers that hold its replicas, and start the query again"
+                    "start the brokers with its replicas, and start the query again"
                 )
             self._pause(RETRY_BACKOFF_MS)
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
-        """See ``LogReader``: a guess that is not waited for."""
+        """See ``LogReader``: an estimate; the query does not wait for it."""
         return self._logs.sample_bytes_per_offset(tp, offset)
 
     def unreachable_reason(self) -> str:
@@ -74,7 +74,7 @@ class RetryingLogReader:
     def _read_once(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-        """What is known, and why the rest is not: told once for each reason, and not at every trigger."""
+        """The known bounds, and why the others are unknown: each reason is logged once, and not at every trigger."""
         try:
             answers = self._logs.read_bounds(partitions, times)
         except BrokerUnreachable as error:
@@ -90,13 +90,13 @@ class RetryingLogReader:
         return known, unknown
 
     def _unreachable_reason_or_raise(self, error: BrokerUnreachable) -> str:
-        """No broker answers: the words of that, or the error itself when it has lasted for too long."""
+        """No broker answers: the text of the error, or the error itself when it has lasted too long."""
         now_ms = self._clock.now_ms()
         if self._silent_since_ms is None:
             self._silent_since_ms = now_ms
         if now_ms - self._silent_since_ms >= UNREACHABLE_MAX_MS:
             raise BrokerUnreachable(
-                f"no broker has answered for {UNREACHABLE_MAX_MS} ms: {error}. Then start the query again: it goes on "
-                "from its checkpoint"
+                f"no broker has answered for {UNREACHABLE_MAX_MS} ms: {error}. Then start the query again: it "
+                "continues from its checkpoint"
             ) from error
         return str(error)

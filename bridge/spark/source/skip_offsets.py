@@ -1,4 +1,4 @@
-"""What a query reads of the ranges that were planned: without those of ``skipOffsets``, each of which is logged."""
+"""Removes the offsets of ``skipOffsets`` from the planned ranges, and logs each range that it removes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger("zkconsumer.spark")
 
 
 def ranges_to_read(planned: Iterable[OffsetRange], skips: SkipOffsets) -> tuple[list[OffsetRange], int]:
-    """The ranges that remain, and how many offsets were taken out."""
+    """The remaining ranges, and how many offsets were removed."""
     wanted: list[OffsetRange] = []
     count = 0
     for each in planned:

@@ -1,19 +1,19 @@
-"""The offset of a stream, as it stands in Spark's checkpoint: it describes its batch by itself.  Pure.
+"""The offset of a stream, as Spark's checkpoint stores it: it describes its batch completely.  Pure.
 
     {"v": 1, "g": group, "q": query, "n": batch, "m": "claim", "topics": {"t": 1},
      "from": {"t": {"0": 5}}, "to": {"t": {"0": 9}}, "claims": {"t": {"0": czxid}},
      "s": {"rebalances": 1, "lostOffsets": 0, "skippedOffsets": 5, "waits": true, "pythonDecoder": true}}
 
-Spark asks for ``initialOffset`` again when it replays the first batch, and plans a batch again after a crash before it
-asks for anything else.  So the beginning is a constant, and whatever a batch needs is in its *end*: where it begins
-(``from``), where it ends (``to``), and under which ownership it was planned (``claims``).  ``to`` holds every partition
-that the query ever read, ``from`` and ``claims`` those of this batch's ownership.  ``topics`` has the partitions of
-each topic when the query began: what has come since is read from its beginning.  ``m`` is ``group.offsets.commit``:
-with ``claim`` a planned end says nothing, else it was read, so a checkpoint of the one is none of the other.  ``s`` is
-for whoever looks at the query's progress (``progress.lag``): Spark shows nothing else of a Python source.  Nothing is
-decided by it.
+Spark asks for ``initialOffset`` again when it replays the first batch, and plans a batch again after a crash before any
+other call.  So the initial offset is a constant, and the *end* of a batch contains everything about it: its start
+(``from``), its end (``to``), and the ownership under which it was planned (``claims``).  ``to`` has every partition
+that the query ever read, ``from`` and ``claims`` those of this batch's ownership.  ``topics`` has the number of
+partitions of each topic when the query began: later partitions are read from their beginning.  ``m`` is
+``group.offsets.commit``: with ``claim`` a planned end has no meaning, otherwise the batch was read up to it; so a query
+cannot continue from a checkpoint of the other mode.  ``s`` is for monitoring (``progress.lag``): Spark shows nothing
+else of a Python source.  No decision depends on it.
 
-The text is read strictly: what this file did not write is refused, with what to do.
+The parser is strict: it refuses a text that this file did not write, and the error names the remedy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkconsumer.types import TopicPartition
 
 VERSION = 1
 INITIAL_OFFSET: dict[str, Any] = {"v": VERSION, "n": -1}
-"""What ``initialOffset`` gives: nothing was planned yet."""
+"""The value of ``initialOffset``: no batch is planned yet."""
 
 QUERY_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 """The name of a query: it becomes a part of paths in ZooKeeper."""
@@ -43,17 +43,17 @@ _WAITS = "waits"
 _PYTHON_DECODER = "pythonDecoder"
 _FLAGS = frozenset((_WAITS, _PYTHON_DECODER))
 _OPTIONAL = _FLAGS | {_SKIPPED}
-"""Left out where they are 0 and false, so that an offset without them is the same as ever."""
+"""Omitted where they are 0 and false, so that an offset without them has the same text in all releases."""
 _SHOWN_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What was counted since the query began: changes of its share, and records that were gone before they were read
-    (``failOnDataLoss=false``).  ``waits``: the query has nothing, and waits for the end of its group's migration.
+    """Counters since the query began: changes of its assignment, and records that were deleted before they were read
+    (``failOnDataLoss=false``).  ``waits``: the query owns nothing, and waits for the end of its group's migration.
 
-    ``skipped_offsets``: what ``skipOffsets`` took out of the batches before this one; of a batch it is known when the
-    batch is read, and its end is written before that.
+    ``skipped_offsets``: the offsets that ``skipOffsets`` removed from the batches before this one; the number for a
+    batch is known when the batch is read, and its end is written before that.
 
     ``python_decoder``: the compiled decoder was missing where the batch was planned
     (``bridge.spark.decode.arrow_decoder``).
@@ -85,11 +85,12 @@ class BatchOffsets:
 
 
 class ForeignCheckpoint(UsageError):
-    """This query cannot go on from its checkpoint; give it a checkpointLocation of its own, or what the text names."""
+    """This query cannot continue from its checkpoint; the operator must give it another checkpointLocation, or do what
+    the error text names."""
 
 
 def encode(offsets: BatchOffsets) -> dict[str, Any]:
-    """As it goes to Spark, which writes it as JSON."""
+    """The JSON object that Spark writes to the checkpoint."""
     counts: dict[str, Any] = {"rebalances": offsets.stats.rebalances, "lostOffsets": offsets.stats.lost_offsets}
     if offsets.stats.skipped_offsets:
         counts[_SKIPPED] = offsets.stats.skipped_offsets
@@ -112,80 +113,80 @@ def encode(offsets: BatchOffsets) -> dict[str, Any]:
 
 
 def decode(found: Any, group: str) -> BatchOffsets | None:
-    """What Spark gives back; None for the beginning.  Raises ``ForeignCheckpoint``."""
+    """Parses an offset that Spark returns; None for the initial offset.  Raises ``ForeignCheckpoint``."""
     if found == INITIAL_OFFSET:
         return None
     if not isinstance(found, dict) or "v" not in found:
         raise ForeignCheckpoint(
             f"the checkpoint of this query was not written by zkconsumer: its offset is {_shown(found)}. "
-            "Positions of another source cannot be taken over: give this query a checkpointLocation of its own, and "
-            "say with startingOffsets where it begins ('zkconsumer spark reconcile' puts what a checkpoint of "
-            'format("kafka") has finished into the group)'
+            "Offsets of another source cannot be used: give this query a checkpointLocation of its own, and set "
+            "startingOffsets ('zkconsumer spark reconcile' commits to the group what a checkpoint of "
+            'format("kafka") has finished)'
         )
     version = found["v"]
     if type(version) is int and version > VERSION:
         raise ForeignCheckpoint(
             f"the checkpoint of this query was written by a later release of zkconsumer (version {version} of the "
-            f"offsets; this one knows {VERSION}): install that release again"
+            f"offsets; this release reads {VERSION}): install that release again"
         )
     offsets = _strict(found)
     if offsets.group != group:
         raise ForeignCheckpoint(
             f"the checkpoint of this query belongs to the group {offsets.group!r}, but group.id is {group!r}: set "
-            f"group.id={offsets.group}, or give the query a checkpointLocation of its own, with which it begins where "
-            "startingOffsets says"
+            f"group.id={offsets.group}, or give the query a checkpointLocation of its own, with which it starts from "
+            "startingOffsets"
         )
     return offsets
 
 
 def check_mode(began: BatchOffsets, mode: CommitMode) -> None:
-    """Claims are neither begun nor given up on a checkpoint.  Raises ``ForeignCheckpoint``.
+    """A query can neither start nor stop claiming on an existing checkpoint.  Raises ``ForeignCheckpoint``.
 
-    What a refused claim left unread lies before the planned end of its batch, and the group of a query that does not
-    claim may stand a batch behind what is in the sink.
+    Records that a refused claim left unread are before the planned end of its batch, and the committed offset of a
+    query that does not claim may be one batch before what is in the sink.
     """
     if (began.mode is CommitMode.CLAIM) is (mode is CommitMode.CLAIM):
         return
     raise ForeignCheckpoint(
-        f"the checkpoint of this query was written with group.offsets.commit={began.mode.value}, and what it says of a "
-        f"batch means something else with {mode.value}: records would be lost, or read twice. Set "
-        f"group.offsets.commit={began.mode.value} again; or bring the group to where the query ended "
+        f"the checkpoint of this query was written with group.offsets.commit={began.mode.value}, and its offsets "
+        f"have another meaning with {mode.value}: records would be lost, or read twice. Set "
+        f"group.offsets.commit={began.mode.value} again; or commit to the group where the query ended "
         "('zkconsumer spark reconcile'), and give the query a checkpointLocation and a sink of its own, with which it "
-        "begins where the group stands"
+        "starts from the group's offsets"
     )
 
 
 def _strict(found: dict[str, Any]) -> BatchOffsets:
     try:
         if found["v"] != VERSION or set(found) != _KEYS:
-            raise ValueError("the names in it are not those of an offset")
+            raise ValueError("its keys are not those of an offset")
         query = found["q"]
         if not isinstance(found["g"], str) or not isinstance(query, str) or not QUERY_ID_PATTERN.fullmatch(query):
-            raise ValueError("g or q is no name")
+            raise ValueError("g or q is not a valid name")
         mode, topics = CommitMode(found["m"]), found["topics"]
         if not isinstance(topics, dict):
             raise ValueError("topics is not a JSON object")
         stats = found["s"]
         if not isinstance(stats, dict) or set(stats) - _OPTIONAL != _STATS:
-            raise ValueError("s has not the counts of an offset")
+            raise ValueError("s does not have the counts of an offset")
         if any(stats.get(flag, True) is not True for flag in _FLAGS):
-            raise ValueError("s has not the counts of an offset")
+            raise ValueError("s does not have the counts of an offset")
         counted = [(name, stats[name]) for name in sorted(set(stats) - _FLAGS)]
         for key, count in [("n", found["n"]), *counted, *topics.items()]:
             if type(count) is not int or count < 0:
-                raise ValueError(f"{key} is no count")
+                raise ValueError(f"{key} is not a count")
         first, end = unnested(found["from"], "an offset"), unnested(found["to"], "an offset")
         claims = unnested(found["claims"], "a number of a transaction")
         if first.keys() != claims.keys():
             raise ValueError("from and claims name different partitions")
         for tp, offset in first.items():
             if not 0 <= offset <= end.get(tp, -1):
-                raise ValueError(f"{tp} begins at {offset} and ends at {end.get(tp)}")
+                raise ValueError(f"{tp} starts at {offset} and ends at {end.get(tp)}")
     except (KeyError, ValueError) as error:
         raise ForeignCheckpoint(
             f"an offset in the checkpoint of this query is damaged, or was edited: {error}. It is {_shown(found)}. "
-            "Restore the checkpoint's folder, or give the query another checkpointLocation, with which it begins where "
-            "startingOffsets says (where the group stands, unless another is set)"
+            "Restore the checkpoint's folder, or give the query another checkpointLocation, with which it starts from "
+            "startingOffsets (the group's offsets, unless another value is set)"
         ) from None
     counts = Stats(
         stats["rebalances"], stats["lostOffsets"], _WAITS in stats, stats.get(_SKIPPED, 0), _PYTHON_DECODER in stats

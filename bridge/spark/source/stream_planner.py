@@ -1,11 +1,10 @@
-"""What a stream does between Spark and the group when it plans a batch, and when it claims one: the decisions of
-``bridge.spark.source.micro_batch_plan``, carried out.
+"""Plans and claims the batches of a stream: executes the decisions of ``bridge.spark.source.micro_batch_plan``.
 
-    next     begin_batch -> [stands] -> log ends -> [seek] -> planned        the next batch, or nothing
-             GroupMigratingError, from any of them                                     an empty one that says so, once
-    taken    claim                                                            the ranges of a batch that may be read
+    plan_next_batch   begin_batch -> [group offsets] -> log ends -> [seek] -> planned   the next batch, or None
+                      GroupMigratingError, from any of them                             one empty batch that reports it
+    claim_ranges      claim                                                             the ranges that may be read
 
-Nothing is opened before it is needed: Spark makes the source in several processes and plans in one of them.
+It opens no connection before it needs one: Spark creates the source in several processes and plans in one of them.
 """
 
 from __future__ import annotations
@@ -47,27 +46,28 @@ from zkconsumer.errors import GroupMigratingError, GroupRewound, UnavailableErro
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 FIRST_ASSIGNMENT_WAIT_MS = 30_000
-"""How long the first batch of a process waits for the group to give this query its whole share."""
+"""How long the first batch of a process waits for the group to give this query its complete assignment."""
 
 AVAILABLE_NOW_ASSIGNMENT_WAIT_MS = 120_000
-"""The same with Trigger.AvailableNow, which would end without what it does not get."""
+"""The same with Trigger.AvailableNow, which would end without the records of missing partitions."""
 
 MIGRATION_POLL_MS = 500
-"""Before Trigger.AvailableNow asks a group again that is on the move."""
+"""The pause before Trigger.AvailableNow asks a migrating group again."""
 
 BEYOND_END_TRIES = 3
 BEYOND_END_PAUSE_MS = 1_000
-"""How often, and after which pause, a log is asked for its end again that seems to have gone back: a new leader can
-know less for a moment (KAFKA-7703; three times and 1 s in Spark's Kafka source, too)."""
+"""How often, and after which pause, the end of a log is requested again when it seems to have decreased: a new leader
+can report a smaller end for a moment (KAFKA-7703; Spark's Kafka source also uses three times and 1 s)."""
 
 SHOWN_MAX = 10
-"""Partitions that one line names."""
+"""How many partitions one log line names."""
 
 log = logging.getLogger("zkconsumer.spark")
 
 
 class StreamPlanner:
-    """The batches of one query; one thread.  ``ends``: where the logs of the last planned batch's partitions end."""
+    """Plans the batches of one query; one thread.  ``ends``: the ends of the logs of the last planned batch's
+    partitions."""
 
     def __init__(self, options: SourceOptions, dependencies: SourceDependencies) -> None:
         self.log_ends: Mapping[TopicPartition, int] = {}
@@ -80,7 +80,7 @@ class StreamPlanner:
         self._to_freeze: frozenset[TopicPartition] = frozenset()
         self._has_begun = False
         self._refused: frozenset[TopicPartition] = frozenset()
-        # What ``skipOffsets`` took out of the last batch; 0 once the offset of a later batch counts it.
+        # The offsets that ``skipOffsets`` removed from the last batch; 0 once the offset of a later batch counts them.
         self._skipped = 0
         self._rate_limiter = RateLimiter(options, dependencies.clock)
         self._logged: set[str] = set()
@@ -92,11 +92,11 @@ class StreamPlanner:
         )  # fmt: skip
 
     def freeze_end_offsets(self) -> None:
-        """The ends that the first ``next`` finds are those of the query (Trigger.AvailableNow)."""
+        """The ends that the first ``plan_next_batch`` finds are the ends of the query (Trigger.AvailableNow)."""
         self._is_available_now = True
 
     def plan_next_batch(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
-        """The batch after ``last_batch``, which is over; None when nothing is new."""
+        """The batch after ``last_batch``, which has ended; None without new records."""
         until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         while True:
             try:
@@ -106,15 +106,15 @@ class StreamPlanner:
                     return self._paused_batch(last_batch, moves)
                 if self._dependencies.clock.now_ms() >= until_ms:
                     raise UnavailableError(
-                        f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when "
-                        f"that is over (zkconsumer migrate status {self._options.config.group_id}); it goes on where "
-                        "it stands"
+                        f"{moves}. Trigger.AvailableNow would leave records unread: start the query again when the "
+                        f"migration has ended (zkconsumer migrate status {self._options.config.group_id}); it "
+                        "continues from its checkpoint"
                     ) from moves
                 self._dependencies.pause(MIGRATION_POLL_MS)
 
     def _paused_batch(self, last_batch: BatchOffsets | None, moves: GroupMigratingError) -> BatchOffsets | None:
-        """Nothing is planned while the group is on the move.  One empty batch says so to whoever looks at the query's
-        progress, and that it owns nothing; how far the logs go on being known."""
+        """No batch is planned while the group is migrating.  One empty batch reports this in the query's progress, and
+        that the query owns no partition; the ends of the logs stay known."""
         if self._is_first_time(str(moves)):
             log.warning("query-paused reason=%r", str(moves))
         self.log_ends = {tp: known.end for tp, known in self._ask(list(self.log_ends), {}).items()}
@@ -140,9 +140,9 @@ class StreamPlanner:
         return batch
 
     def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
-        """The ranges of a batch that are to be read: with ``claim`` as they could be claimed, without ``skipOffsets``.
+        """The ranges of a batch to read: with ``claim`` those that could be claimed, without ``skipOffsets``.
 
-        Skipped offsets are claimed and committed like the others: the group goes past them.
+        Skipped offsets are claimed and committed like the others, so the group continues after them.
         """
         ranges = {tp: (first, batch.end[tp]) for tp, first in batch.first.items() if first < batch.end[tp]}
         if self._options.commit_mode is CommitMode.CLAIM:
@@ -152,7 +152,7 @@ class StreamPlanner:
         return wanted
 
     def brokers(self) -> list[BrokerAddress]:
-        """Where brokers are: as the options say, or as ZooKeeper does."""
+        """The addresses of the brokers: from the options, or from ZooKeeper."""
         return bootstrap_brokers_of(self._options) or self._member().brokers()
 
     def close(self) -> None:
@@ -167,12 +167,12 @@ class StreamPlanner:
     # --- planning -----------------------------------------------------------------------------------------------
 
     def _begin(self, member: GroupMembership, last_batch: BatchOffsets | None) -> BatchAssignment:
-        """What was read is over; what may be planned now."""
+        """The last batch has been read; returns the partitions that may be planned now."""
         ended: dict[TopicPartition, BatchEnd] = {}
         if last_batch is not None:
             ended = {tp: BatchEnd(epoch, last_batch.end[tp]) for tp, epoch in last_batch.claims.items()}
         if self._is_available_now:
-            # In the middle of a run as well: an assignment that shrinks would end it early.
+            # Also in the middle of a run: an assignment that shrinks would end it early.
             wait_ms = AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         else:
             wait_ms = 0 if self._has_begun else FIRST_ASSIGNMENT_WAIT_MS
@@ -190,29 +190,31 @@ class StreamPlanner:
         if isinstance(self._options.topic_selection, SubscribedTopics):
             servers = config.bootstrap_servers
             where = f"ZooKeeper at {config.zookeeper_connect}" if servers is None else f"the brokers at {servers}"
-            settings = "" if servers is None else ", kafka.bootstrap.servers and kafka.security.protocol with its port"
+            settings = "zookeeper.connect"
+            if servers is not None:
+                settings = "kafka.bootstrap.servers, and kafka.security.protocol with its port"
             silent = "" if servers is None else self._log_reader().unreachable_reason()
             why = f" ({silent})" if silent else ""
             raise UnavailableError(
-                f"{where} did not say within {wait_ms} ms which topics there are{why}: see that they run and can be "
-                f"reached from the driver{settings or ', and zookeeper.connect'}"
+                f"{where} did not return the list of topics within {wait_ms} ms{why}: check that the servers run and "
+                f"can be reached from the driver; check {settings}"
             )
 
     def _report_incomplete_assignment(self, holding: BatchAssignment, wait_ms: int) -> None:
         group = self._options.config.group_id
         if self._is_available_now:
             raise UnavailableError(
-                f"the group {group} did not give this query its whole share within {wait_ms} ms, so a run of "
-                "Trigger.AvailableNow would leave records unread. Another member holds on to partitions, or went "
-                f"without giving them back: zkconsumer groups doctor {group} says which"
+                f"the group {group} did not give this query its complete assignment within {wait_ms} ms, so a run of "
+                "Trigger.AvailableNow would leave records unread. Another member does not release partitions, or ended "
+                f"without releasing them: zkconsumer groups doctor {group} names it"
             )
         log.warning(
-            "assignment-wait-timeout group=%s held=%d waited_ms=%d: the query begins with what it has",
+            "assignment-wait-timeout group=%s held=%d waited_ms=%d: the query starts with the partitions that it has",
             group, len(holding.partitions), wait_ms,
         )  # fmt: skip
 
     def _check_topics(self, last_batch: BatchOffsets | None, holding: BatchAssignment) -> None:
-        """Topics that are not there, and topics that are not there any more."""
+        """Topics that do not exist, and topics that were deleted."""
         there = {topic for topic, count in holding.partition_counts.items() if count}
         subscribed = self._options.topic_selection
         missing = (
@@ -222,38 +224,37 @@ class StreamPlanner:
         )
         if missing and last_batch is None:
             raise UsageError(
-                f"there is no topic {', '.join(missing)} in the cluster of {self._options.config.zookeeper_connect}: "
-                "create it, correct the name in subscribe, or use subscribePattern for topics that come later"
+                f"topic {', '.join(missing)} does not exist in the cluster of {self._options.config.zookeeper_connect}"
+                ": create it, correct the name in subscribe, or use subscribePattern for topics that are created later"
             )
         gone = sorted({tp.topic for tp in (last_batch.claims if last_batch is not None else ())} - there)
-        # A keeper that was started again, or has lost its session, has not read yet which topics there are.
+        # A membership process that was restarted, or has lost its session, has not yet read which topics exist.
         if not gone or not holding.is_complete:
             return
         words = self._missing_topics_message(gone)
         if self._options.fail_on_data_loss:
             raise UnavailableError(words)
         if self._is_first_time(words):
-            log.warning("topic-missing topics=%s: what was not read of it is lost", ",".join(gone))
+            log.warning("topic-missing topics=%s: the query loses the records that it has not read", ",".join(gone))
 
     def _missing_topics_message(self, gone: Sequence[str]) -> str:
-        """What became of topics that the checkpoint has, and who can bring them back."""
+        """Why topics of the checkpoint are missing, and how to get them back."""
         subscribed = self._options.topic_selection
-        names, others = ", ".join(gone), "set failOnDataLoss=false to go on without it, and without what was not read"
+        names, others = ", ".join(gone), "set failOnDataLoss=false to continue without it and its unread records"
         if isinstance(subscribed, SubscribedTopics) and not set(gone) & set(subscribed.topics):
             return (
-                f"this query has read the topic {names}, which the options do not name any more: name it again, or "
-                f"{others} of it"
+                f"this query has read the topic {names}, which the options no longer name: name it again, or {others}"
             )
-        pattern = "" if isinstance(subscribed, SubscribedTopics) else ", or the pattern does not match it any more"
+        pattern = "" if isinstance(subscribed, SubscribedTopics) else ", or the pattern no longer matches it"
         return (
-            f"this query has read the topic {names}, and the topic is gone{pattern}: restore it, or give the query a "
-            f"checkpointLocation of its own, or {others} of it"
+            f"this query has read the topic {names}, and the topic was deleted{pattern}: restore it, or give the query "
+            f"a checkpointLocation of its own, or {others}"
         )
 
     def _next(
         self, member: GroupMembership, last_batch: BatchOffsets | None, holding: BatchAssignment, is_unlimited: bool
     ) -> tuple[BatchOffsets | None, list[TopicPartition]]:
-        """The next batch, or None; and what it has of the group."""
+        """The next batch, or None; and its partitions."""
         self._check_starting(last_batch, holding)
         resolved, logs = self._resolved(member, last_batch, holding)
         ends = self._ends(logs, holding)
@@ -261,8 +262,8 @@ class StreamPlanner:
         for tp, why in self._seek(member, {tp: at for tp, at in resolved.seeks.items() if tp in kept}).items():
             if self._is_available_now:
                 raise UnavailableError(
-                    f"{tp}: where this query begins cannot be written into the group: {why}. Trigger.AvailableNow "
-                    "would end without its records: start the query again"
+                    f"{tp}: the starting offset of this query cannot be committed to the group: {why}. "
+                    "Trigger.AvailableNow would end without its records: start the query again"
                 )
             log.warning("group-offset-not-set partition=%s offset=%d reason=%r", tp, resolved.seeks[tp], why)
             del kept[tp]
@@ -283,7 +284,7 @@ class StreamPlanner:
         return batch, [tp for tp, at in kept.items() if at.must_be_checkpointed or batch.end[tp] > at.offset]
 
     def _check_starting(self, last_batch: BatchOffsets | None, holding: BatchAssignment) -> None:
-        """JSON names every partition and no other, as Spark's Kafka source wants it."""
+        """JSON must name every partition and no other, as Spark's Kafka source requires."""
         starting = self._options.starting_limit
         problem = ""
         if last_batch is None and isinstance(starting, SpecificOffsetRangeLimit):
@@ -296,7 +297,7 @@ class StreamPlanner:
     def _resolved(
         self, member: GroupMembership, last_batch: BatchOffsets | None, holding: BatchAssignment
     ) -> tuple[micro_batch_plan.ResolvedPositions, dict[TopicPartition, micro_batch_plan.LogBounds]]:
-        """Where each partition goes on, and its log."""
+        """The position of each partition, and its log."""
         asked = micro_batch_plan.needs_group_offsets(last_batch, holding, self._rules, self._refused)
         query = last_batch.query if last_batch is not None else ""
         stands = member.group_offsets(asked, query) if asked else {}
@@ -326,7 +327,8 @@ class StreamPlanner:
     def _log_offset_resets(
         self, last_batch: BatchOffsets | None, found: micro_batch_plan.StartPositions, holding: BatchAssignment
     ) -> None:
-        """A new query begins where the group stands; say where it begins in partitions of which the group has none."""
+        """A new query starts from the group's offsets; log where it starts in partitions without an offset of the
+        group."""
         if last_batch is not None or not isinstance(self._options.starting_limit, GroupOffsetRangeLimit):
             return
         without = sorted(tp for tp in found.known if holding.partitions[tp].offset == NO_OFFSET)
@@ -345,7 +347,7 @@ class StreamPlanner:
     def _ask(
         self, partitions: Sequence[TopicPartition], times: Mapping[TopicPartition, int], *, are_held: bool = True
     ) -> dict[TopicPartition, micro_batch_plan.LogBounds]:
-        """The logs of these; those of which nothing is known are left out of the batch."""
+        """The logs of these; partitions with an unknown log are not in the batch."""
         return self._log_reader().read_bounds(partitions, times, needs_all=self._is_available_now and are_held)
 
     def _check_resolved(self, last_batch: BatchOffsets | None, resolved: micro_batch_plan.ResolvedPositions) -> None:
@@ -362,13 +364,14 @@ class StreamPlanner:
                 log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
             elif self._is_first_time(f"{lost}"):
                 log.warning(
-                    "log-end-decreased partition=%s wanted=%d first=%d end=%d: read on when it is past that", *told
+                    "log-end-decreased partition=%s wanted=%d first=%d end=%d: not read until the end is past wanted",
+                    *told,
                 )
 
     def _ends(
         self, logs: Mapping[TopicPartition, micro_batch_plan.LogBounds], holding: BatchAssignment
     ) -> dict[TopicPartition, int]:
-        """How far each partition may be read: to the end of its log, or to where that was when the query started."""
+        """The limit of each partition: the end of its log, or the end when the query started."""
         ends = {tp: log.end for tp, log in logs.items()}
         if not self._is_available_now:
             return ends
@@ -377,12 +380,12 @@ class StreamPlanner:
             rest = self._ask([tp for tp in every if tp not in ends], {}, are_held=False)
             self._frozen = ends | {tp: log.end for tp, log in rest.items()}
             self._to_freeze = frozenset(every) - self._frozen.keys()
-        # Nobody told where these end when the query started, and now it holds them.
+        # The ends of these were unknown when the query started, and the query owns them now.
         self._frozen |= {tp: end for tp, end in ends.items() if tp in self._to_freeze and tp not in self._frozen}
         return {tp: self._frozen[tp] for tp in ends if tp in self._frozen}
 
     def _seek(self, member: GroupMembership, seeks: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, str]:
-        """Write where a partition begins into the group: a claim must find it there, and so must the next start."""
+        """Commit the start of a partition to the group: a claim must find it there, and so must the next start."""
         if not seeks:
             return {}
         not_written = member.seek(seeks)
@@ -410,7 +413,7 @@ class StreamPlanner:
     def _claimed(
         self, member: GroupMembership, batch: BatchOffsets, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """What may be read of the ranges.  What was refused goes on, in the next batch, where the group stands."""
+        """The ranges that may be read.  The next batch continues refused ranges from the group's offset."""
         if not ranges:
             return {}
         wanted = {tp: RangeToClaim(first, end, batch.claims[tp]) for tp, (first, end) in ranges.items()}
@@ -419,7 +422,7 @@ class StreamPlanner:
         self._refused = frozenset(ranges.keys() - taken.keys())
         return taken
 
-    # --- the world ----------------------------------------------------------------------------------------------
+    # --- external dependencies ----------------------------------------------------------------------------------
 
     def _member(self) -> GroupMembership:
         if self._membership is None:
@@ -436,28 +439,28 @@ class StreamPlanner:
         return self._logs
 
     def _is_first_time(self, words: str) -> bool:
-        """Whether this was not told yet: at every trigger it would be noise."""
+        """Whether this was not logged before; it would be repeated at every trigger."""
         is_new = words not in self._logged
         self._logged.add(words)
         return is_new
 
 
 def _every(holding: BatchAssignment) -> list[TopicPartition]:
-    """Every partition that is subscribed to, this query's or not."""
+    """Every subscribed partition, also those that this query does not own."""
     return [TopicPartition(topic, n) for topic, count in holding.partition_counts.items() for n in range(count)]
 
 
 def _data_lost(lost: micro_batch_plan.LostRecords, *, is_named: bool) -> UnavailableError:
-    """``is_named``: the query is new, and the offset is that of its ``startingOffsets``."""
+    """``is_named``: the query is new, and the offset is from its ``startingOffsets``."""
     if is_named and lost.is_beyond_end:
         return UnavailableError(
             f"{lost.tp}: startingOffsets names offset {lost.wanted}, but the log ends at {lost.log.end}: correct "
-            "startingOffsets (-1 is the end of the log), or set failOnDataLoss=false to begin at the end of the log"
+            "startingOffsets (-1 is the end of the log), or set failOnDataLoss=false to start at the end of the log"
         )
     if not lost.is_beyond_end:
         return DataLost(OffsetRange(lost.tp, lost.wanted, lost.log.first), lost.log.first, lost.log.end)
     return UnavailableError(
         f"{lost.tp}: the query is at offset {lost.wanted}, but the log ends at {lost.log.end}. The topic was deleted "
-        "and made again, or a leader without all records was elected. Give the query a checkpointLocation of its own "
-        "to begin as startingOffsets says, or set failOnDataLoss=false to go on at the end of the log"
+        "and created again, or a leader without all records was elected. Give the query a checkpointLocation of its "
+        "own to start from startingOffsets, or set failOnDataLoss=false to continue at the end of the log"
     )

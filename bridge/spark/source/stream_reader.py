@@ -1,14 +1,14 @@
-"""A stream, as Spark asks for it from batch to batch.
+"""The stream reader, as Spark calls it for each batch.
 
-    latestOffset(start)    what ended at ``start`` is over for the group; plan               -> end, or start itself
-    partitions(_, end)     claim, if claims are made; cut into tasks                         -> ranges to read
+    latestOffset(start)    the batch that ended at ``start`` is finished; plan               -> end, or start itself
+    partitions(_, end)     claim, if claims are enabled; split into tasks                    -> ranges to read
     read(range)            in an executor: bridge.spark.decode.range_partition
 
-``latestOffset(start)`` is the one sign that the batch that ended at ``start`` is in Spark's commit log: it also comes
-at the end of Trigger.AvailableNow and at idle triggers.  ``commit`` comes a batch late and not for the last one, and
-``stop`` mostly not at all, so the first does nothing, and the keeper does not need the second.  After a crash Spark
-calls ``partitions`` for the batch that it repeats before it calls anything else, so whatever a batch needs is in its
-``end``.
+``latestOffset(start)`` is the only sign that the batch that ended at ``start`` is in Spark's commit log.  Spark also
+calls it at the end of Trigger.AvailableNow and at idle triggers.  Spark calls ``commit`` one batch late and not for the
+last one, and usually does not call ``stop``.  So ``commit`` does nothing, and the membership process does not need
+``stop``. After a crash Spark calls ``partitions`` for the batch that it repeats before any other call, so the ``end``
+of a batch contains everything about it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from zkconsumer.kafka.broker_security import broker_security_from_config
 
 
 class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The stream of one query.  Nothing is opened before Spark asks for something; one thread."""
+    """The stream of one query.  Opens no connection before Spark calls a method that needs one; one thread."""
 
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], dependencies: SourceDependencies | None = None
@@ -54,11 +54,13 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
     # --- what Spark calls ---------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """A constant: Spark asks again when it repeats the first batch, whose beginning is in its end."""
+        """A constant: Spark asks again when it repeats the first batch, and the end of that batch contains its
+        start."""
         return dict(INITIAL_OFFSET)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One limit that was set; the others are known here.  Python sources cannot name several (Spark 4.2, 4.3)."""
+        """One of the configured limits; the planner applies the others.  A Python source can return only one (Spark
+        4.2, 4.3)."""
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -68,14 +70,15 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
 
     @sentence_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The ends that the first ``latestOffset`` finds are those of the query."""
+        """The ends that the first ``latestOffset`` finds are the ends of the query."""
         self._planner.freeze_end_offsets()
 
     @sentence_first
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The offset of the next batch; ``start`` itself when nothing is new.
+        """The offset of the next batch; ``start`` itself without new records.
 
-        What ended at ``start`` is in Spark's commit log: the group is told, and what others wait for is given back.
+        The batch that ended at ``start`` is in Spark's commit log: its offsets are committed to the group, and
+        partitions for which other members wait are released.
         """
         began = self._decoded(start)
         if began is not None:
@@ -85,12 +88,12 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
 
     @sentence_first
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where the logs of the planned partitions end, as Spark's Kafka source has it."""
+        """The ends of the logs of the planned partitions, in the form of Spark's Kafka source."""
         return nested(self._planner.log_ends) or None
 
     @sentence_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The tasks of the batch that ends at ``end``; with ``claim``, of what could be claimed of it."""
+        """The tasks of the batch that ends at ``end``; with ``claim``, only of the claimed ranges."""
         batch = self._decoded(end)
         if batch is None or start == end:
             return []
@@ -110,14 +113,15 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         return [RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: it comes when the batch after ``end`` is planned, and never for the last one."""
+        """Does nothing: Spark calls it when the batch after ``end`` is planned, and never for the last one."""
 
     def stop(self) -> None:
-        """Leave the group.  Spark calls this when the JVM ends, and kills the process otherwise: the keeper notices."""
+        """Leave the group.  Spark calls this when the JVM ends, and otherwise kills the process: the membership process
+        detects that."""
         self._planner.close()
 
     def _decoded(self, found: dict[str, Any]) -> BatchOffsets | None:
-        """An offset of this query's checkpoint; None for the beginning.  Raises ``ForeignCheckpoint``."""
+        """Parses an offset of this query's checkpoint; None for the initial offset.  Raises ``ForeignCheckpoint``."""
         offsets = decode(found, self._options.config.group_id)
         if offsets is not None:
             check_mode(offsets, self._options.commit_mode)

@@ -1,4 +1,4 @@
-"""Ranges as tasks: as ``KafkaOffsetRangeCalculator`` of Spark (4.0) cuts them.  Pure."""
+"""Splits ranges into tasks as ``KafkaOffsetRangeCalculator`` of Spark (4.0) does.  Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bridge.spark.decode.offset_ranges import OffsetRange
 def cut_into_tasks(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """First no task has more than ``max_records``; then, while there are fewer than ``min_partitions``, the large ones
-    are cut in proportion to their sizes, so that there are about so many.  Empty ranges are no task."""
+    """First, no task has more than ``max_records``.  Then, while there are fewer than ``min_partitions`` tasks, the
+    large ones are split in proportion to their sizes, to reach about that number.  Empty ranges give no task."""
     whole = [each for each in ranges if each.first < each.end]
     if max_records is not None:
         whole = [part for each in whole for part in _cut(each, -(-_size(each) // max_records))]
@@ -33,7 +33,7 @@ def _parts(each: OffsetRange, total: int, parts: int) -> int:
 
 
 def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Parts of nearly one size, the smaller ones first."""
+    """Parts of almost equal size, the smaller ones first."""
     made = []
     first = each.first
     for left in range(parts, 0, -1):
