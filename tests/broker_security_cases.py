@@ -72,7 +72,7 @@ CASES = [
     Case("a certificate of ours", "MUTUAL", "SSL", None, {"ssl.keystore.location": "CLIENT"}),
     Case(
         "no certificate of ours", "MUTUAL", "SSL", None, {}, SslAuthenticationException,
-        "the broker refuses our certificate, or wants one that we do not give",
+        "the broker rejects our certificate, or requires one that we do not send",
     ),
     Case(
         "no certificate of ours in TLS 1.2", "MUTUAL", "SSL", None, {"ssl.enabled.protocols": "TLSv1.2"},
@@ -80,11 +80,11 @@ CASES = [
     ),
     Case(
         "another authority", "SSL", "SSL", None, {"ssl.truststore.location": "OTHER-CA"}, SslAuthenticationException,
-        "from an authority that is not known here",
+        "from an unknown authority",
     ),
     Case(
         "the system's authorities", "SSL", "SSL", None, {"ssl.truststore.location": "LEFT-OUT"},
-        SslAuthenticationException, "from an authority that is not known here",
+        SslAuthenticationException, "from an unknown authority",
     ),
     *_logins(),
     Case(

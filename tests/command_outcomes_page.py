@@ -1,4 +1,4 @@
-"""The page ``migration_docs/reference/command-outcomes.md``, from what ``tests.commands.record_outcomes`` recorded."""
+"""The page ``migration_docs/reference/command-outcomes.md``, from the file of ``tests.commands.record_outcomes``."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ HEAD = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-Every command that reaches a cluster, in seven situations; recorded with `python -m tests.commands.record_outcomes` on
-servers in memory, and held by `tests/commands`. *No right*: ZooKeeper does not let us read the nodes of the group. A
-cell is the exit code; `-`: the situation means nothing for the command. *Brokers alone*: called with
-`--bootstrap-server`, else with `--zookeeper`. Commands that change something are called without `--execute`.
+The exit code and the error of every command that connects to a cluster, in seven situations. `python -m
+tests.commands.record_outcomes` records them with servers in memory, and `tests/commands` compares them.
 
-What is not known is never shown as empty, zero or absent. Where a server that is needed does not answer, a command
-ends with an error, and what it shows of the rest has `?` (null in JSON, with `not_known` or `error`) in the place of
-what is not known. With `-o json` a command that ends with an error before it has shown anything prints a document with
-`schema` zkconsumer/error/1, `error`, `exit_code` and `next_steps`.
+A cell is the exit code; `-`: the situation is not possible for the command. *No right*: ZooKeeper does not let us read
+the nodes of the group. *Brokers alone*: called with `--bootstrap-server`, else with `--zookeeper`. Commands that change
+something are called without `--execute`.
 
-| code | what it says |
+A command never shows an unknown value as empty, zero or absent. If a required server does not answer, the command
+ends with an error, and shows `?` for each unknown value (null in JSON, with `not_known` or `error`). With `-o json` a
+command that ends with an error before it has shown anything prints a document with `schema` zkconsumer/error/1,
+`error`, `exit_code` and `next_steps`.
+
+| code | meaning |
 |---|---|
 | 0 | done, shown, or nothing to do |
-| 1 | a server does not answer, there is no such group or topic, or not everything could be learnt |
-| 2 | the call is wrong |
+| 1 | a server does not answer, the group or topic does not exist, or something could not be read |
+| 2 | the options or arguments are wrong |
 | 3 | something was found, differs, or would be changed with `--execute` |
-| 4 | refused: what must hold does not hold, or the right is missing; nothing was changed |
+| 4 | refused: a precondition is not met, or the right is missing; nothing was changed |
 
-Commands that reach no cluster are not here: `assign`, `check`, `demo`, `health` (4: no member answers), `sandbox` (1:
-a part does not answer, 3: none is up), and `broker`. `migrate restore` asks ZooKeeper alone: 1 where it is away.
+This page does not contain commands that connect to no cluster: `assign`, `check`, `demo`, `health` (4: no member
+answers), `sandbox` (1: a part does not answer, 3: none is running), and `broker`. `migrate restore` reads only
+ZooKeeper: 1 if it is not available.
 """
 
 
@@ -46,7 +49,7 @@ def render() -> str:
     for name, row in recorded.items():
         codes = " | ".join(_cell(row.get(situation)) for situation in situations)
         lines.append(f"| {_named(name)} | {codes} |")
-    lines += ["", "## What they say", "", "The first error of each cell; ports and folders have names here.", ""]
+    lines += ["", "## Error texts", "", "The first error of each cell; ports and folders are replaced by names.", ""]
     lines += ["| command | situation | shows something | error |", "|---|---|---|---|"]
     for name, row in recorded.items():
         for situation, cell in row.items():

@@ -1,10 +1,10 @@
-"""What the reference pages must say, read from the sources; and the pages that follow from the sources alone.
+"""Reads from the sources what the reference pages must contain, and generates the pages that need nothing else.
 
-    python tests/generate_docs.py            says which generated pages are not up to date; exit code 1 if one is not
+    python tests/generate_docs.py            names the generated pages that are outdated; exit code 1 if there is one
     python tests/generate_docs.py --write    writes them
 
-The sources are parsed and not imported, so that a page never hangs on what happens to be installed.
-``tests/unit/test_docs.py`` holds every page to what is found here.
+The sources are parsed and not imported, so a page does not depend on the installed packages.
+``tests/unit/test_docs.py`` compares every page with the results of this module.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ BASE = "ZkConsumerError"
 ERRORS = "zkconsumer/errors.py"
 WHO_ACTS = {
     "UsageError": "you",
-    "PeerError": "whoever runs the other side",
-    "UnavailableError": "whoever runs the servers",
-    "MigrationError": "whoever moves the group",
-    "InternalError": "us",
+    "PeerError": "the operator of the other side",
+    "UnavailableError": "the operator of the servers",
+    "MigrationError": "the operator of the migration",
+    "InternalError": "the maintainers of this library",
 }
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR",
           "critical": "CRITICAL"}  # fmt: skip
@@ -59,9 +59,9 @@ def sources(packages: Iterable[str] = ("zkconsumer", "bridge")) -> dict[str, str
 
 
 def sources_that_log() -> dict[str, str]:
-    """``zkconsumer``, the members of a coordinator's group, and what plans, reads and keeps memberships for Spark.
+    """The sources whose log lines and counters have pages.
 
-    Their lines and counters have pages.
+    ``zkconsumer``, the members of coordinator groups, the migrating members, and the Spark source.
     """
     bridge = ROOT / "bridge"
     folders = (bridge / "spark", bridge / "client", bridge / "migration" / "dual" / "connector")
@@ -74,7 +74,7 @@ def sources_that_log() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ErrorClass:
-    """One class as it stands in the source."""
+    """One class of the source."""
 
     name: str
     path: str
@@ -85,7 +85,7 @@ class ErrorClass:
 def error_classes(files: Sources) -> list[ErrorClass]:
     """Every public class that descends from ``ZkConsumerError``; ``errors.py`` first, each file in its own order.
 
-    Two classes of one name, or one without a sentence, would leave whoever reads the page with the wrong advice.
+    Fails for two classes of one name, and for one without a sentence: the page would give wrong advice.
     """
     classes = [
         ErrorClass(node.name, path, tuple(map(_last_name, node.bases)), _first_paragraph(ast.get_docstring(node) or ""))
@@ -102,7 +102,7 @@ def error_classes(files: Sources) -> list[ErrorClass]:
     found = [each for each in classes if each.name in known and not each.name.startswith("_")]
     assert len({each.name for each in found}) == len(found), "two errors have one name"
     for each in found:
-        assert each.sentence.endswith("."), f"{each.path}: {each.name} does not say what is wrong and what to do"
+        assert each.sentence.endswith("."), f"{each.path}: {each.name} a sentence must state the problem and the action"
     return found
 
 
@@ -120,13 +120,14 @@ def render_errors(files: Sources) -> str:
         "",
         "<!-- Generated: python tests/generate_docs.py --write -->",
         "",
-        f"Every error of `zkconsumer` and of `bridge` is a `{BASE}`, and stands in one family. The family answers",
-        "one question: *who must act?* The sentence is the docstring of the class; the text of an error that you",
-        "caught says the same with names and numbers.",
+        f"Every error class of `zkconsumer` and of `bridge`, who must act, and what to do. Each is a `{BASE}` and",
+        "belongs to one family. The sentence is the docstring of the class; the text of a caught error adds names and",
+        "numbers.",
         "",
-        "Names that the original had are the original's names. What stands under *is also* may be caught as that, too.",
-        "The command line ends with exit code 2 after a `UsageError` (`PreconditionFailed`: 4), with 1 after any other",
-        "but `VerificationError` (5), `PartiallyDoneError` (6) and `WaitTimeoutError` (7).",
+        "Errors of the Scala consumer have their names there. You can also catch an error as a class under *is also*.",
+        "The command line ends with exit code 2 after a `UsageError` (`PreconditionFailed`: 4), with 5 after a",
+        "`VerificationError`, with 6 after a `PartiallyDoneError`, with 7 after a `WaitTimeoutError`, and with 1",
+        "after any other error.",
         "",
         "| family | who must act | the sentence |",
         "|---|---|---|",
@@ -160,7 +161,7 @@ def _last_name(node: ast.expr) -> str:
 
 @dataclass(frozen=True, order=True)
 class LogLine:
-    """One place that tells an event: its name, its level, and the file."""
+    """One place that logs an event: its name, its level, and the file."""
 
     name: str
     level: str
@@ -168,7 +169,7 @@ class LogLine:
 
 
 def told_lines(files: Sources) -> set[LogLine]:
-    """What the core tells: ``Tell(level, name, words)``, its shorthands, and pairs (level, name) for one of them."""
+    """Events of the pure code: ``LogEvent(level, name, text)``, its shorthands, and pairs (level, name) for them."""
     found: set[LogLine] = set()
     for path, text in files.items():
         for node in ast.walk(ast.parse(text)):
@@ -186,7 +187,7 @@ def told_lines(files: Sources) -> set[LogLine]:
 
 
 def logged_lines(files: Sources) -> set[LogLine]:
-    """What is logged at once: ``log.warning("event-name key=value", …)``; the name is the first word."""
+    """The lines that are logged directly: ``log.warning("event-name key=value", …)``; the name is the first word."""
     found: set[LogLine] = set()
     for path, call in _calls(files):
         level = LEVELS.get(_last_name(call.func))
@@ -198,15 +199,16 @@ def logged_lines(files: Sources) -> set[LogLine]:
 
 
 def noted_lines(files: Sources) -> set[LogLine]:
-    """What the machine of a coordinator's member notes: ``pending_commands.log_event("event-name", key=value)``; it is
-    counted too.
+    """The events of the state machine of a coordinator group's member, which are also counters.
+
+    ``pending_commands.log_event("event-name", key=value)``.
     """
     levels = dict.fromkeys(INFO_EVENTS, "INFO") | dict.fromkeys(WARNING_EVENTS, "WARNING")
     notes = [
         (path, call) for path, call in _calls(files) if ast.unparse(call.func).endswith("pending_commands.log_event")
     ]
     found = {(_text(call.args[0]), path) for path, call in notes}
-    assert levels.keys() <= {name for name, _ in found}, "a level for what nobody notes"
+    assert levels.keys() <= {name for name, _ in found}, "a level for an event that is not logged"
     return {LogLine(name, levels.get(name, "DEBUG"), path) for name, path in found}
 
 
@@ -223,7 +225,7 @@ def loggers(files: Sources) -> dict[str, str]:
 
 
 def counted_names(files: Sources) -> dict[str, set[str]]:
-    """Counter -> the files that count it.
+    """Counter -> the files that increment it.
 
     ``IncrementCounter("commits", n)``, or ``IncrementCounter(name, n) for name, n in (("commits", n), …)`` in one
     function.
@@ -267,56 +269,59 @@ METRICS_INTRODUCTION = """\
 
 <!-- Generated: python tests/generate_docs.py --write -->
 
-`connector.metrics()` gives everything that is measured, for `json.dumps`; `connector.dump_metrics(path)` writes it to a
-file in one piece, and `zkconsumer consume --metrics FILE` does so every 10 s and at the end. The names are those of the
-original's MBeans from 0.8.2 on, the attributes those that Yammer's library gave them. For Prometheus:
-[watch a member with Prometheus](../how-to/watch-a-member-with-prometheus.md). What is only counted:
+The metrics of a member with their names for JSON and for Prometheus, and the hooks that your program can implement.
+[Watch a member with Prometheus](../how-to/watch-a-member-with-prometheus.md) has the setup. See also:
 [counters](counters.md).
 
-Each connector has metrics of its own: connectors with one client id do not touch each other's, and a connector that is
-forgotten takes its own along. Nothing is measured by the record; rates are brought up to date every 5 s.
+`connector.metrics()` returns all metrics, for `json.dumps`. `connector.dump_metrics(path)` replaces a file with them,
+and `zkconsumer consume --metrics FILE` does so every 10 s and at the end. The names are those of the MBeans of the
+Scala consumer from 0.8.2 on, and the attributes those of Yammer's library.
 
-The metrics of a broker (`brokerHost`, `brokerPort`) are there while the member reads from it. They go when its last
-fetcher thread ends: the broker is gone or has another address, or it leads none of the partitions that the member holds
-(seen after 10 s at most). So the original removes its `FetcherStats`. If the broker comes back, they begin at 0. The
-totals of all brokers only grow.
+Each connector has its own metrics: connectors with one client id do not change each other's metrics, and the metrics
+of a connector are deleted with it. No metric is updated for each record; rates are updated every 5 s.
+
+The metrics of a broker (`brokerHost`, `brokerPort`) exist while the member reads from it. They are deleted when its
+last fetcher thread ends: the broker stopped or has another address, or it leads none of the partitions that the
+member owns (noticed after 10 s at most). The Scala consumer removes its `FetcherStats` in the same way. If the member
+reads from the broker again, they begin at 0. The totals of all brokers only grow.
 
 ## Metrics
 
-| MBean of the original | kind | in Prometheus | what it says |
+| MBean of the Scala consumer | kind | in Prometheus | meaning |
 |---|---|---|---|
 """
 
 METRICS_AFTER = """
-A row without a name in Prometheus holds all of the next one together. There, each metric also has the labels `member`,
+A row without a name in Prometheus is the total of the next row. In Prometheus each metric also has the labels `member`,
 `group` and `client_id`; times are in seconds, timers and histograms are summaries with quantiles, and every counter of
 [counters](counters.md) is `zkconsumer_count_<name>_total`.
 
 | kind | attributes |
 |---|---|
-| meter | `Count`, `MeanRate`, `OneMinuteRate`, `FiveMinuteRate`, `FifteenMinuteRate`, all rates a second |
-| timer | those, and the attributes of a histogram, in ms |
+| meter | `Count`, `MeanRate`, `OneMinuteRate`, `FiveMinuteRate`, `FifteenMinuteRate`, all rates per second |
+| timer | the attributes of a meter, and those of a histogram, in ms |
 | histogram | `Count`, `Min`, `Max`, `Mean`, `StdDev`; of the last 1024 values (Yammer weighs by age) the percentiles |
 | | `50thPercentile`, `75thPercentile`, `95thPercentile`, `98thPercentile`, `99thPercentile`, `999thPercentile` |
 | gauge | `Value` |
 
-What is not here: `ProducerRequestMetrics` (the original's metadata requests went through a producer's class), and the
-attributes `EventType`, `RateUnit` and `LatencyUnit`, which are words.
+Not available: `ProducerRequestMetrics` (the Scala consumer sends its metadata requests with a producer's class), and
+the attributes `EventType`, `RateUnit` and `LatencyUnit`, which are texts.
 
 ## Hooks
 
-Give the connector an object of a class of yours that derives from `zkconsumer.Hooks`:
-`ZookeeperConsumerConnector(config, hooks=...)`. The calls come in their order on a thread of their own. At most 1000
-may wait for a slow one; what comes then is dropped and counted (`hooks_dropped`). What one raises is logged once a hook
-(`hook-raised`) and counted (`hooks_failed`). A close takes no more calls, and waits a moment for those that wait.
+Pass the connector an object of your own class that derives from `zkconsumer.Hooks`:
+`ZookeeperConsumerConnector(config, hooks=...)`. One thread calls the hooks, in the order of the events. At most 1000
+calls wait for a slow hook; further calls are dropped and counted (`hooks_dropped`). An error of a hook is logged once
+for each hook (`hook-raised`) and counted (`hooks_failed`). A close accepts no more calls, and waits a short time for
+the waiting ones.
 
-| hook | gets | when |
+| hook | arguments | when |
 |---|---|---|
 """
 
 
 def render_metrics(_: Sources) -> str:
-    """The page ``metrics.md``; the two modules that it shows import nothing, so they can be looked at themselves."""
+    """The page ``metrics.md``; the two modules that it shows import nothing, so they are imported here."""
     rows = [
         f"| `{row.pattern}` | {row.kind.value} | {f'`{row.prometheus}`' if row.prometheus else '-'} | {row.sentence} |"
         for row in ROWS
@@ -333,7 +338,7 @@ def render_metrics(_: Sources) -> str:
 
 
 def kafkas_keys() -> dict[str, str]:
-    """The keys of Kafka's own consumer, each with a value that a program may give it."""
+    """The keys of Kafka's own consumer, each with a valid value."""
     return _keys_of(KAFKAS_KEYS)
 
 

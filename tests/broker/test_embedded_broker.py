@@ -25,8 +25,8 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda b: b.create_topic("a b"), "'a b': a topic's name has 1 to 249 of the characters"),
     (lambda b: b.create_topic("a", partitions=0), "0 partitions; a topic has 1 to 10000"),
     (lambda b: b.create_topic("a", config={"retention.ms": "1"}), "retention.ms cannot be set here"),
-    (lambda b: b.append("clicks", 0, ["a"]), r"'a' is no record: append takes a list of bytes"),
-    (lambda b: b.append("clicks", 0, b"abc"), r"97 is no record: append takes a list of bytes"),
+    (lambda b: b.append("clicks", 0, ["a"]), r"'a' is not a record: append takes a list of bytes"),
+    (lambda b: b.append("clicks", 0, b"abc"), r"97 is not a record: append takes a list of bytes"),
     (lambda b: b.move_leader("clicks", 4, 1), "there is no partition clicks/4"),
     (lambda b: b.move_leader("clicks", 0, 9), "there is no node 9; there are 0, 1"),
     (lambda b: b.start(), "the broker runs already"),
@@ -35,7 +35,7 @@ CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda b: EmbeddedBroker(properties={"num.partitions": 3}).start(), "num.partitions is 3: properties are text"),  # type: ignore[dict-item]
     (lambda b: b.create_topic("t", config={"retention.bytes": 1000}), "retention.bytes is 1000: settings are text"),
     (lambda b: b.create_topic("t", config={"retention.ms": "1"}), "retention.ms cannot be set here"),
-    (lambda b: EmbeddedBroker(users={"ann": "x"}).start(), "there are users, and no listener asks for a login"),
+    (lambda b: EmbeddedBroker(users={"ann": "x"}).start(), "users are given, but no listener requires a login"),
 ]
 
 

@@ -128,7 +128,7 @@ def test_what_a_broker_does_not_tell_is_said_and_the_rest_is_exported() -> None:
         result = CliRunner().invoke(main, words, obj=AdminDependencies(connect=connect))
     assert (result.exit_code, result.stdout) == (1, "clicks,0,1\n")
     assert result.stderr == (
-        f"zkconsumer: modern groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
+        f"zkconsumer: coordinator groups of the broker 127.0.0.1:{silent} are not known: nobody is at home\n"
     )
 
 
@@ -223,11 +223,11 @@ def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> N
     ("words", "said"),
     [
         (("offsets", "diff", "g"), "offsets diff without FILE compares what is in ZooKeeper"),
-        (("groups", "doctor", "g"), "groups doctor looks into ZooKeeper"),
-        (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper is about offsets in ZooKeeper"),
+        (("groups", "doctor", "g"), "groups doctor examines groups in ZooKeeper"),
+        (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper needs the offsets in ZooKeeper"),
         (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
-        (("groups", "delete", "--stale"), "--stale deletes what console consumers left in ZooKeeper"),
-        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: say where that is"),
+        (("groups", "delete", "--stale"), "--stale deletes the remains of console consumers in ZooKeeper"),
+        (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: give"),
     ],
 )
 def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> None:

@@ -93,7 +93,7 @@ def test_what_an_original_member_reads_and_writes_late(query: SessionOf, scala: 
     run_claim(query, 0, dict.fromkeys((P0, P1), (100, 150)))
     write(scala, P0, 40)
     write(scala, P1, 155)
-    with pytest.raises(GroupRewound, match="stands at 40"):
+    with pytest.raises(GroupRewound, match="has the offset 40"):
         run_claim(query, 1, dict.fromkeys((P0, P1), (150, 160)), OnRewind.FAIL).result()
     report = run_claim(query, 1, dict.fromkeys((P0, P1), (150, 160)))
     assert (report.result(), report.rewound) == (
@@ -103,7 +103,7 @@ def test_what_an_original_member_reads_and_writes_late(query: SessionOf, scala: 
     write(scala, P0, 40)
     assert run_stands(query, P0).result() == {P0: GroupOffset(40, 160)}
     refused = run_claim(query, 2, {P0: (160, 170)}, OnRewind.FOLLOW).result()[P0]
-    assert refused == ClaimRefused("the group stands at 40, before the range: the next batch begins there")
+    assert refused == ClaimRefused("the group's offset is 40, before the range: the next batch begins there")
     assert run_claim(query, 3, {P0: (40, 60)}, OnRewind.FOLLOW).result() == {P0: ClaimedRange(40, 60)}
     assert run_stands(query, P0, P2).result() == {P0: GroupOffset(60, 60), P2: GroupOffset(NO_OFFSET, None)}
 
@@ -114,7 +114,7 @@ def test_of_two_lives_of_one_query_the_one_that_began_last_claims(query: Session
     copy.claim(P1)
     assert run_claim(query, 0, {P0: (100, 150)}, run="a").result() == {P0: ClaimedRange(100, 150)}
     assert run_claim(copy, 1, {P1: (100, 150)}, run="b").result() == {P1: ClaimedRange(100, 150)}
-    with pytest.raises(QueryAlreadyRunning, match="the run that began last goes on"):
+    with pytest.raises(QueryAlreadyRunning, match="the later run continues"):
         run_claim(query, 1, {P0: (150, 160)}, run="a").result()
     assert offset(query) == 150
     assert run_claim(copy, 2, {P1: (150, 160)}, run="b").result() == {P1: ClaimedRange(150, 160)}

@@ -289,7 +289,7 @@ def test_a_query_may_begin_before_the_group(bench: Bench, mode: CommitMode) -> N
     member = bench.first(mode)
     held = member.begin_batch({}, WAIT_MS).partitions
     assert member.seek({A: 3, B: 4, TopicPartition("t", 9): 1}) == {
-        TopicPartition("t", 9): "this query does not hold the partition"
+        TopicPartition("t", 9): "this query does not own the partition"
     }
     assert bench.offsets == {A: 3, B: 4}
     if mode is CommitMode.AFTER_BATCH:

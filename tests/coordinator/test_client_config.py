@@ -52,7 +52,7 @@ def test_values_are_taken_as_text_too() -> None:
         ({"group.id": "g", "max.poll.interval.ms": 0}, "max.poll.interval.ms=0"),
         ({"group.id": "g", "group.instance.id": ".."}, "group.instance.id=.."),
         ({"group.id": "g", "group.instance.id": "a b"}, "group.instance.id=a b"),
-        ({"group.id": "g", "group.instance.id": "a" * 250}, "249 are the most"),
+        ({"group.id": "g", "group.instance.id": "a" * 250}, "the maximum is 249"),
         ({"group.id": "g", "zookeeper.connect": "x"}, "zookeeper.connect is not known"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_zookeeper_that_stands_there_is_read_as_ever() -> None:
 def test_a_member_that_zookeeper_keeps_needs_it_as_ever() -> None:
     with pytest.raises(InvalidConfigException, match=r"zookeeper\.connect is missing"):
         ConsumerConfig.from_properties(NEEDED)
-    with pytest.raises(InvalidConfigException, match="make a ConsumerConfig for a member that ZooKeeper keeps"):
+    with pytest.raises(InvalidConfigException, match="create a ConsumerConfig for a member of a ZooKeeper group"):
         ZookeeperConsumerConnector(CoordinatorConsumerConfig.from_properties(NEEDED))
 
 
@@ -125,7 +125,7 @@ def test_a_member_that_zookeeper_keeps_names_what_only_a_coordinators_group_has(
     assert lines.keys() == {"key=session.timeout.ms", "key=max.poll.records"}
     assert "ZooKeeper keeps this group" in lines["key=session.timeout.ms"]
     strategy = config.with_overrides({"partition.assignment.strategy": "sticky"})
-    with pytest.raises(InvalidConfigException, match="divided by range or by roundrobin"):
+    with pytest.raises(InvalidConfigException, match="a ZooKeeper group has only range and roundrobin"):
         ZookeeperConsumerConnector(strategy, store=NoAnswer)
 
 
@@ -138,4 +138,4 @@ def test_what_is_set_in_vain_is_named_but_not_how_zookeeper_is_reached() -> None
     given |= {"zookeeper.session.timeout.ms": 6000, "auto.offset.reset": "smallest"}
     named = settings_without_effect(ConsumerConfig.from_properties(given))
     assert named.keys() == {"release.settle.ms", "zookeeper.session.timeout.ms"}
-    assert "session.timeout.ms of the group stands in its place" in named["zookeeper.session.timeout.ms"]
+    assert "session.timeout.ms of the group replaces it" in named["zookeeper.session.timeout.ms"]

@@ -583,7 +583,7 @@ def test_a_share_with_a_topic_that_no_stream_reads_is_not_taken_and_in_the_end_a
     member.joined(3)
     error = only(member.synced([T[0], U[0]]), do.Raise).error
     assert isinstance(error, AssignorFailed)
-    assert "the topics ['u'], to which it does not subscribe, 3 times in a row" in str(error)
+    assert "the topics ['u'] to this member, which does not subscribe to them, 3 times in a row" in str(error)
     assert member.machine.assigned == frozenset()
 
 

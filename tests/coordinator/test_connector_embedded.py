@@ -603,7 +603,7 @@ def test_a_file_of_zookeepers_member_has_its_warnings_in_the_words_of_a_coordina
     assert named.keys() == old.keys() - {"group.id", "zookeeper.connect", "bootstrap.servers"}
     assert "the offsets of such a group are in Kafka" in named["dual.commit.enabled"]
     assert "queued.max.message.chunks" in named["max.poll.records"]
-    with pytest.raises(InvalidConfigException, match=r"enable\.auto\.commit: ConsumerConfig has set aside"):
+    with pytest.raises(InvalidConfigException, match=r"enable\.auto\.commit: ConsumerConfig has ignored"):
         CoordinatorConsumerConnector(ConsumerConfig({**old, "enable.auto.commit": "false"}), QUICK)
 
 

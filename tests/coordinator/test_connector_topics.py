@@ -191,7 +191,7 @@ def test_a_missing_topic_is_logged_again_and_again_until_it_is_there(
     connector = make()
     streams = connector.create_message_streams({"t": 1, "late": 1})
     wait_until(lambda: caplog.text.count("topic-missing") >= 3, "it is logged again")
-    assert "topic=late: there is no topic of this name" in caplog.text
+    assert "topic=late: no topic of this name exists" in caplog.text
     obstacles = ["the topic late does not exist: create it, or correct its name or the chroot"]
     wait_until(lambda: connector.reading_problems(10_000) == obstacles, "all but the topic is there")
     assert read_until(streams["t"][0], 1) == [(0, 0)], "the other topic is read meanwhile"
@@ -237,7 +237,9 @@ class Generous(RangeAssignor):
 def test_what_no_stream_reads_is_never_held(by_filter: bool, broker: EmbeddedBroker) -> None:
     """A leader gives a member what it does not subscribe to: before, one with a filter held it, and read nothing."""
     with CoordinatorConsumerConnector(config_of(broker), QUICK, assignors=[Generous()]) as connector:
-        with pytest.raises(AssignorFailed, match=r"\['u'\], to which it does not subscribe, 3 times in a row"):
+        with pytest.raises(
+            AssignorFailed, match=r"\['u'\] to this member, which does not subscribe to them, 3 times in a row"
+        ):
             if by_filter:
                 connector.create_message_streams_by_filter(Whitelist("t"))
             else:

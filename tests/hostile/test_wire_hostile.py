@@ -554,7 +554,7 @@ def test_a_port_of_another_protocol_is_guessed(greeting: bytes, guess: str) -> N
 def test_a_port_that_closes_on_everything_is_no_broker() -> None:
     with (
         broker_that(lambda client: client.recv(1000) and None) as connection,
-        pytest.raises(BrokerUnreachable, match="closes the connection on every question; is this port a TLS or SASL"),
+        pytest.raises(BrokerUnreachable, match="closes the connection on every request; is this port a TLS or SASL"),
     ):
         negotiate(connection, TIMEOUT_MS)
 

@@ -157,7 +157,7 @@ def test_brokers_that_are_not_there_are_an_error_and_no_empty_list() -> None:
     where = ["--bootstrap-server", "127.0.0.1:1"]
     result = CliRunner().invoke(main, ["groups", "list", *where])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("zkconsumer: modern groups are not known: none of 1 brokers answers")
+    assert result.stderr.startswith("zkconsumer: coordinator groups are not known: none of 1 brokers answers")
     told = json.loads(CliRunner().invoke(main, ["groups", "list", "-o", "json", *where]).stdout)
     assert (told["groups"], told["exit_code"]) == (None, 1)
     assert told["not_known"]
@@ -167,7 +167,7 @@ def test_brokers_that_are_not_there_are_an_error_and_no_empty_list() -> None:
         assert result.stderr.startswith("zkconsumer: whether there is a group g is not known: ")
     result = CliRunner().invoke(main, ["offsets", "export", "--all", *where])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("zkconsumer: modern groups are not known: ")
+    assert result.stderr.startswith("zkconsumer: coordinator groups are not known: ")
 
 
 # --- beside groups of ZooKeeper ---------------------------------------------------------------------------------

@@ -438,7 +438,7 @@ def back_while_there_is_a_way(ground: KillScenario, session: AdminSession, plan:
     control = ground.control(GROUP)
     assert control is not None, "it was switched"
     if control.phase == "completed":
-        with pytest.raises(PreconditionFailed, match="is completed: there is no way back"):
+        with pytest.raises(PreconditionFailed, match="is completed and cannot be rolled back"):
             ground.back(session, plan)
         ground.complete(session, remove_fences=True)
     else:

@@ -220,8 +220,8 @@ def test_nodes_that_are_anothers_are_all_named_before_anything_is_changed() -> N
     before = group.state()
     with group.process() as authority, pytest.raises(PreconditionFailed) as caught:
         carry_out(authority, [CheckAclPermissions(authority.session, GROUP, TOPICS)])
-    assert str(caught.value).startswith("the access lists of 3 nodes are not ours to change:\n  /consumers/g1/ids\n")
-    assert f"\n  {OFFSET_0}\nLog in as whoever made them (--zookeeper-auth), or" in str(caught.value)
+    assert str(caught.value).startswith("this login may not change the access lists of 3 nodes:\n  /consumers/g1/ids\n")
+    assert f"\n  {OFFSET_0}\nGive the login that created them (--zookeeper-auth), or" in str(caught.value)
     assert group.state() == before
     assert all(node.aversion <= 1 for node in group.zookeeper.tree._nodes.values()), "asked without a change"
 
@@ -391,7 +391,7 @@ def test_rights_that_are_lost_after_the_look_are_named() -> None:
         group.zookeeper.set_acl(OFFSET_0, (READABLE,))
         with pytest.raises(PartiallyDoneError, match=f"refused to change {OFFSET_0}: NoAuth"):
             step.do()
-        with pytest.raises(PartiallyDoneError, match=f"not ours to change:\n  {OFFSET_0}"):
+        with pytest.raises(PartiallyDoneError, match=f"may not change the access lists of 1 nodes:\n  {OFFSET_0}"):
             carry_out(authority, [step])
 
 
@@ -459,7 +459,7 @@ def test_a_fence_that_the_plan_saw_already_is_refused() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         left = {OFFSET_0: (Acl(PERM_ALL, "digest", "x:y"), READ_ONLY)}
-        with pytest.raises(PreconditionFailed, match=r"clicks/0 and 0 more nodes had the lists of a fence"):
+        with pytest.raises(PreconditionFailed, match=r"clicks/0 and 0 more nodes already had the lists of a fence"):
             carry_out(authority, [acls(authority, left)])
 
 
@@ -590,7 +590,7 @@ def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
     with group.process() as authority:
         carry_out(authority, [AcquireLock(authority, WHO), to(authority, Phase.UNDOING)])
         before = group.state()
-        with pytest.raises(VerificationError, match=r"acls-0000 was damaged.*by hand"):
+        with pytest.raises(VerificationError, match=r"acls-0000 is damaged.*manually"):
             carry_out(authority, [RestoreAcls(authority, TOPICS, PLAIN)])
     assert group.state() == before
 
@@ -675,7 +675,7 @@ def test_behind_fenced_no_list_is_set_and_behind_undone_none_is_put_back() -> No
     group = fenced()
     with group.process() as authority:
         step = RestoreAcls(authority, TOPICS, PLAIN)
-        assert step.describe() == ["put the access lists of 9 nodes back as they were"]
+        assert step.describe() == ["restore the access lists of 9 nodes"]
         with pytest.raises(PartiallyDoneError, match="in phase fencing"):
             carry_out(authority, [AcquireLock(authority, WHO), step])
 

@@ -461,7 +461,7 @@ def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: KillScena
         assert not moving.control_znode.is_abort_requested()
     log_in(ground, None, ground.folder)
     with ground.process() as session:
-        with pytest.raises(PreconditionFailed, match="no run is at work on group"):
+        with pytest.raises(PreconditionFailed, match="no run is active on group"):
             request_abort(session, GROUP, "anybody")
         assert read_migration_status(session, GROUP).has_stored_plan, "anybody may look at the status"
 
@@ -540,7 +540,7 @@ def test_a_run_with_the_login_of_the_members_says_so_and_waits_for_the_longest_s
     with ground.process() as session:
         authority = ground.moving(session, plan).control_znode
         [_, words] = SetFenceAcls(authority, ("t",), plan.snapshot.acls, members_may_delete=True).describe()
-        assert "members of the group log in as this run does (digest user 'alice')" in words
+        assert "members of the group have the same login as this run (digest user 'alice')" in words
         began_ms = ground.clock.now_ms()
         ground.apply(session, plan, stop_after=Phase.FENCED)
     assert ground.clock.now_ms() - began_ms >= ground.zookeeper.timeout_range_ms[1]

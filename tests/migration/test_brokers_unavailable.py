@@ -121,7 +121,7 @@ CASES = {
         0,
         searches=4,
     ),
-    "abort": Case(held, lambda group, file: ["abort", group], 4, 4, "no run is at work"),
+    "abort": Case(held, lambda group, file: ["abort", group], 4, 4, "no run is active"),
     "restore": Case(over, lambda group, file: ["restore", archive(file)], 0, 0, "0 znodes"),
 }
 
@@ -158,8 +158,8 @@ def test_a_plan_says_within_one_search_that_no_broker_answers(shell: Shell, net:
     with net.gone(others, all_of_them=True):
         done, took_ms = case.run(shell, group, file)
     assert took_ms <= SEARCH_TIMEOUT_MS
-    assert "Refused: what these brokers speak is not known: " in done.stderr
-    assert "; start them, or take them out" in done.stderr
+    assert "Refused: the releases of these brokers are not known: " in done.stderr
+    assert "; start them, or remove them" in done.stderr
     brokers = "1 broker" if not others else f"{others + 1} brokers"
     assert f"its log cannot be looked at: none of {brokers} answers; the first one: " in done.stderr
 

@@ -216,8 +216,8 @@ def test_the_command_says_that_the_fences_stay_and_lifts_them_later(lab: Lab, sh
     group, file = shell.planned()
     assert shell("apply", file, "--execute").exit_code == 0
     first = shell("complete", group, "--archive", tmp_path / "archive", "--execute", typed=f"{group}\n")
-    assert "There is no way back. Type the group's name" in first.stderr
-    assert "Fences that are there stay, and no old member can claim a partition." in first.stderr
+    assert "After that, no rollback is possible. Type the group's name" in first.stderr
+    assert "The fences remain, and no old member can acquire a partition." in first.stderr
     assert claims(lab, group) == (False, False)
     assert shell("complete", group, "--execute", "--confirm", group).exit_code == 0
     assert claims(lab, group) == (False, False)
@@ -226,7 +226,7 @@ def test_the_command_says_that_the_fences_stay_and_lifts_them_later(lab: Lab, sh
     assert shell(*lift.split()[2:]).exit_code == 3, "without --execute nothing is changed"
     refused = shell(*lift.split()[2:], "--execute", typed="another\n")
     assert (refused.exit_code, claims(lab, group)) == (2, (False, False))
-    assert "Old members that start then read again from the offsets of the cut-over." in refused.stderr
+    assert "Old members that start after that read again from the offsets of the cut-over." in refused.stderr
     assert shell(*lift.split()[2:], "--execute", "--confirm", group).exit_code == 0
     assert claims(lab, group) == (True, True)
     last = json.loads(shell("status", group, "-o", "json").stdout)

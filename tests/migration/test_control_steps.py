@@ -177,7 +177,7 @@ def test_of_two_that_begin_at_once_one_wins() -> None:
         assert isinstance(CreateControlZnode(ours, "copy").check(), StepPending)
         assert isinstance(CreateControlZnode(theirs, "copy").check(), StepPending)
         CreateControlZnode(theirs, "copy").do()
-        with pytest.raises(PreconditionFailed, match="m2 of group g1 is under way"):
+        with pytest.raises(PreconditionFailed, match="m2 of group g1 is active"):
             CreateControlZnode(ours, "copy").do()
     assert control_of(group).migration_id == "m2"
 
@@ -219,7 +219,7 @@ def test_a_stale_run_cannot_write() -> None:
             store_child(stale, "journal", b"x", Phase.FENCING)
         group.zookeeper.remove(paths.control_child(GROUP, "run"))
         group.zookeeper.remove(CONTROL)
-        with pytest.raises(PartiallyDoneError, match="is gone"):
+        with pytest.raises(PartiallyDoneError, match="does not exist"):
             stale.require_phase(Phase.UNDOING)
 
 
@@ -364,7 +364,7 @@ def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that(
         told = request_abort(other.session, GROUP, "bob")
         assert told == "the run of alice@host, process 1 stops before its next step"
         request_abort(other.session, GROUP, "bob")
-        with pytest.raises(PartiallyDoneError, match="somebody aborted it"):
+        with pytest.raises(PartiallyDoneError, match="by 'zkconsumer migrate abort'"):
             carry_out(first, [AdvancePhase(first, Phase.FENCING)])
     with group.process() as again:
         carry_out(again, [AcquireLock(again, WHO), AdvancePhase(again, Phase.FENCING)])
@@ -373,7 +373,7 @@ def test_an_abort_stops_the_run_before_its_next_step_and_not_the_run_after_that(
 
 def test_without_a_run_there_is_nothing_to_abort() -> None:
     group = begun()
-    with group.process() as authority, pytest.raises(PreconditionFailed, match="no run is at work on group"):
+    with group.process() as authority, pytest.raises(PreconditionFailed, match="no run is active on group"):
         request_abort(authority.session, GROUP, "bob")
     assert group.zookeeper.data(paths.control_child(GROUP, ctl.ABORT_CHILD)) is None
 
@@ -450,12 +450,12 @@ def test_a_plan_that_was_damaged_after_the_fence_is_told_and_not_written_again()
     with group.process() as authority:
         carry_out(authority, [StorePlan(authority, PLAN), AdvancePhase(authority, Phase.FENCING)])
         group.zookeeper.remove(paths.control_child(GROUP, ctl.plan_piece_name(0)))
-        with pytest.raises(VerificationError, match="somebody else writes there"):
+        with pytest.raises(VerificationError, match="another client writes there"):
             carry_out(authority, [StorePlan(authority, PLAN)])
-        with pytest.raises(PreconditionFailed, match="keeps no plan"):
+        with pytest.raises(PreconditionFailed, match="has no plan"):
             read_plan_text(authority.session, GROUP)
         group.zookeeper.ensure(paths.control_child(GROUP, ctl.plan_piece_name(0)), b"x")
-        with pytest.raises(PreconditionFailed, match="go on with the plan's file"):
+        with pytest.raises(PreconditionFailed, match="continue with the plan's file"):
             read_plan_text(authority.session, GROUP)
 
 

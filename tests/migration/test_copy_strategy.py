@@ -77,23 +77,23 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
     planned = [one.name for one in performer.steps if one.status == "to do"]
     assert planned == [
         "control znode: planned",
-        "nobody else runs",
-        "keep the plan",
+        "acquire the lock",
+        "store the plan",
         "journal: apply",
         "control znode: fencing",
         "access lists",
         "access lists: nobody deletes claims any more",
         "owner fences 1 of 1",
         "owner fences of what came later",
-        "take the seat in the modern group",
+        "join the placeholder member",
         "control znode: fenced",
-        "the fences stand",
+        "all fences exist",
         "the offsets are what the plan saw",
         "commit the offsets to Kafka",
         "control znode: copied",
         "read the offsets back from Kafka, and compare",
         "control znode: verified",
-        "the fences stand",
+        "all fences exist",
         "control znode: switched",
         "confirm switched",
     ]
@@ -106,7 +106,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         told = lab.apply(session, plan)
     done = [line.removesuffix(" …") for line in told]
     looks = {"owner fences of what came later", "the offsets are what the plan saw"}
-    looks |= {"the fences stand", "read the offsets back from Kafka, and compare"}
+    looks |= {"all fences exist", "read the offsets back from Kafka, and compare"}
     assert [name for name in done if name in planned] == [name for name in planned if name not in looks], (
         "what is done is what was said, in its order"
     )
@@ -116,8 +116,8 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         "the control znode belongs to this run's login": "done",
         "these are the servers of the plan": "done",
         "control znode: planned": "done",
-        "nobody else runs": "to do",
-        "leave the seat in the modern group": "done",
+        "acquire the lock": "to do",
+        "remove the placeholder member": "done",
     }
 
 
@@ -128,7 +128,7 @@ def test_members_are_waited_for_and_the_run_goes_on_when_they_have_left(lab: Lab
     with lab.process() as session:
         moving = lab.moving(session, plan)
         steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan)))
-        with pytest.raises(PartiallyDoneError, match="waited long enough for c1 to leave"):
+        with pytest.raises(PartiallyDoneError, match="the --timeout ended, waiting for c1 to leave"):
             lab.carry_out(moving, steps, 5_000)
     assert lab.stands(group) == ("fencing", "zookeeper")
     pauses: list[int] = []
@@ -146,7 +146,7 @@ def test_members_are_waited_for_and_the_run_goes_on_when_they_have_left(lab: Lab
         lab.on_pause = lambda: None
     assert lab.stands(group) == ("switched", "kafka")
     assert any(line.startswith("every old member has left: waiting for c1 to leave") for line in told)
-    assert "every old member has left: so it is" in told
+    assert "every old member has left: already done" in told
 
 
 def test_a_plan_that_is_stale_before_anything_was_changed_is_refused(lab: Lab) -> None:
@@ -218,7 +218,8 @@ def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: La
     with lab.process() as session, lab.process() as elsewhere:
         moving = lab.moving(session, plan)
         with pytest.raises(
-            PartiallyDoneError, match=r"the seat in group .* was lost .* every offset is compared before"
+            PartiallyDoneError,
+            match=r"the placeholder member of group .* was removed .* the run compares every offset before",
         ) as it:
             for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
                 if isinstance(step, CheckFences) and moving.phase is Phase.VERIFIED:
@@ -239,11 +240,11 @@ def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_o
     for path in sorted(lab.zookeeper.tree.dump(), reverse=True):
         if path == paths.group_root(group) or path.startswith(f"{paths.group_root(group)}/"):
             lab.zookeeper.remove(path)
-    with lab.process() as session, pytest.raises(VerificationError, match="is gone: somebody deleted it") as it:
+    with lab.process() as session, pytest.raises(VerificationError, match="was deleted, as old tools do") as it:
         lab.apply(session, plan)
     assert paths.control(group) in str(it.value)
     with lab.process() as session:
-        assert "offsets that were deleted come back …" in lab.rollback(session, plan)
+        assert "restore deleted offsets …" in lab.rollback(session, plan)
     assert lab.stands(group) == ("undone", "zookeeper")
     assert lab.offsets(group) == STORED
 
@@ -260,7 +261,7 @@ def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) ->
         member.close(1_000)
 
     lab.on_pause = ask
-    with lab.process() as session, pytest.raises(PartiallyDoneError, match="somebody aborted it"):
+    with lab.process() as session, pytest.raises(PartiallyDoneError, match="by 'zkconsumer migrate abort'"):
         lab.apply(session, plan)
     assert lab.stands(group)[1] == "zookeeper"
     with lab.process() as session:
@@ -306,7 +307,7 @@ def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_hav
         other.placeholder.join()
         moving = lab.moving(session, plan)
         steps = rollback_steps(moving, RollbackOptions(lambda _: None, 1_000))
-        with pytest.raises(PartiallyDoneError, match=r"waited long enough for .*app"):
+        with pytest.raises(PartiallyDoneError, match=r"the --timeout ended, waiting for .*app"):
             lab.carry_out(moving, steps, 3_000)
         assert lab.stands(group) == ("switched", "kafka")
         other.placeholder.leave()
@@ -335,7 +336,7 @@ def test_a_plan_that_was_not_kept_whole_can_be_rolled_back(lab: Lab) -> None:
     with lab.process() as session:
         moving = lab.moving(session, plan)
         for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
-            if step.name == "keep the plan":
+            if step.name == "store the plan":
                 break
             lab.carry_out(moving, iter([step]))
     with lab.process() as session:
@@ -398,7 +399,7 @@ def test_complete_keeps_the_znodes_in_a_file_and_lifts_the_fences(
     with lab.process() as session:
         moving = lab.moving(session, plan)
         assert lab.carry_out(moving, complete_steps(moving, file, remove_fences=remove_fences)) == []
-        with pytest.raises(PreconditionFailed, match="there is no way back"):
+        with pytest.raises(PreconditionFailed, match="cannot be rolled back"):
             list(rollback_steps(moving, RollbackOptions(lambda _: None, 1)))
 
 

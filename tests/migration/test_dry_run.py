@@ -98,17 +98,17 @@ def test_a_live_group_is_explained_from_the_first_step_to_the_last() -> None:
     assert said == [
         "done the right to change the access lists",
         "do control znode: planned",
-        "do nobody else runs",
-        "do keep the plan",
+        "do acquire the lock",
+        "do store the plan",
         "do control znode: fencing",
         "wait for g1_a-1 to leave: stop the old members",
-        "wait for the claims of clicks/0 to end",
+        "wait for the owner nodes of clicks/0 to end",
         "wait for g1_a-1 to leave (1 registered)",
         "wait for g1_a-1 to leave (1 registered)",
         "do owner fences 1 of 1",
         "do owner fences of what came later",
         "do control znode: fenced",
-        "do the fences stand",
+        "do all fences exist",
         *(f"do control znode: {phase}" for phase in ("copied", "verified", "switched", "completed")),
     ]
 
@@ -127,8 +127,8 @@ def test_the_way_back_is_explained_before_it_begins() -> None:
         for step in fence_all(authority, lists_of(stood()))[2:]:
             step.do()
     assert explained(group, "back") == [
-        "do control znode: undoing", "do lift the owner fences", "done put the access lists back",
-        "do wake the old members", "do control znode: undone",
+        "do control znode: undoing", "do lift the owner fences", "done restore the access lists",
+        "do trigger a rebalance of the old members", "do control znode: undone",
     ]  # fmt: skip
 
 

@@ -43,15 +43,17 @@ def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
     a, b = Participant("a", said(phase)), Participant("b", said(phase))
     assert pending_conditions(roster(phase, a, b, modern=group("b", "a"))) == []
     assert pending_conditions(roster(phase, a, b, modern=group("a", "c"))) == [
-        "b to be in the coordinator's group",
-        "app-1 (app, h) to leave the coordinator's group: it is no member that moves; stop it",
+        "b to join the coordinator group",
+        "app-1 (app, h) to leave the coordinator group: it cannot migrate; stop it",
     ], "two and two are not the same two"
-    assert pending_conditions(roster(phase, a, b, modern=None)) == ["the coordinator to tell who is in the group"]
+    assert pending_conditions(roster(phase, a, b, modern=None)) == [
+        "the coordinator to return the members of the group"
+    ]
     assert pending_conditions(roster(phase, a, b, modern=group("a", "b", state="PreparingRebalance"))) == [
-        "the coordinator's group to come to rest (it is PreparingRebalance)"
+        "the coordinator group to become stable (it is PreparingRebalance)"
     ]
     [words] = pending_conditions(roster(phase, a, b, modern=group("a", "", protocol="range")))
-    assert words.startswith(f"the coordinator's group to divide by {PRIVATE} (it does by range: app-0 (app, h), app-1")
+    assert words.startswith(f"the coordinator group to use {PRIVATE} (it uses range: app-0 (app, h), app-1")
 
 
 @pytest.mark.parametrize(
@@ -60,14 +62,14 @@ def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
         (Participant("a"), "a to acknowledge, as every MigratingConsumerConnector does"),
         (
             Participant("a", is_scala_consumer=True),
-            "a to leave: it is no member that can follow (an original one, as its",
+            "a to leave: it cannot migrate (a Scala consumer, by its",
         ),
-        (Participant("a", error="no JSON"), "a to acknowledge in words of this release (no JSON)"),
+        (Participant("a", error="no JSON"), "a to acknowledge in the format of this release (no JSON)"),
         (Participant("a", said(Phase.READY)), "a to follow to locked, epoch 3 (at ready, epoch 3)"),
         (Participant("a", said(Phase.LOCKED, epoch=2)), "a to follow to locked, epoch 3 (at locked, epoch 2)"),
         (Participant("a", replace(said(Phase.LOCKED), migration_id="m0")), "a to follow to locked"),
-        (Participant("a", said(Phase.LOCKED, generation=-1)), "a to join the coordinator's group"),
-        (Participant("a", said(Phase.LOCKED, behind=2)), "a to bring up 2 of its partitions"),
+        (Participant("a", said(Phase.LOCKED, generation=-1)), "a to join the coordinator group"),
+        (Participant("a", said(Phase.LOCKED, behind=2)), "a to catch up with 2 of its partitions"),
         (Participant("a", said(Phase.LOCKED), is_registered=False), "a, which acknowledged and is not registered"),
     ],
 )
@@ -80,7 +82,7 @@ def test_each_who_is_late_is_named_with_what_he_has_to_do(follower: Participant,
 def test_two_generations_are_waited_for() -> None:
     a, b = Participant("a", said(Phase.SWITCHED)), Participant("b", said(Phase.SWITCHED, generation=5))
     assert pending_conditions(roster(Phase.SWITCHED, a, b, modern=group("a", "b"))) == [
-        "the members to be in one generation (they say 4, 5)"
+        "the members to be in one generation (they acknowledged 4, 5)"
     ]
 
 
@@ -98,14 +100,14 @@ def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.ARMED, Phase.LOCKED, Phase.RETURNING])
 def test_without_members_it_is_not_gone_on(phase: Phase) -> None:
     [words, *_] = pending_conditions(roster(phase, modern=CoordinatorGroup("Empty")))
-    assert words == f"a member to register: nobody is in the group{SPARK_QUERY_HINT}"
+    assert words == f"a member to register: the group is empty{SPARK_QUERY_HINT}"
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.UNDOING, Phase.UNDONE])
 def test_where_the_phase_wants_nobody_in_the_coordinators_group_they_have_left(phase: Phase) -> None:
     a = Participant("a", said(phase, generation=-1))
     assert pending_conditions(roster(phase, a, modern=CoordinatorGroup("Empty"))) == []
-    assert pending_conditions(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator's group"]
+    assert pending_conditions(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator group"]
 
 
 def test_completed_members_are_like_any_others() -> None:
@@ -122,7 +124,7 @@ def test_a_spark_query_is_a_guest_behind_the_switch_and_leaves_before_the_group_
     a, there = Participant("a", said(phase)), group("a", non_acknowledging_name("g_q"))
     found = roster(phase, a, modern=there)
     assert (found.non_acknowledging_members, found.unknown_members, found.in_coordinator_group) == (("g_q",), (), {"a"})
-    words = "g_q, a Spark query, to leave the coordinator's group, as it does behind its batch"
+    words = "g_q, a Spark query, to leave the coordinator group, as it does after its batch"
     assert pending_conditions(found) == ([] if is_welcome else [words])
     assert roster(phase, a, modern=group("a", "", protocol="range")).non_acknowledging_members == (), (
         "by range nobody says his name"

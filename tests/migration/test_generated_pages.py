@@ -31,7 +31,7 @@ def test_only_two_arrows_move_the_authority(strategy: Strategy) -> None:
 
 
 def test_the_sentence_of_a_phase_is_that_of_the_source() -> None:
-    assert sentences()[Phase.SWITCHED] == "Kafka has the authority; modern members may work."
+    assert sentences()[Phase.SWITCHED] == "Kafka has the authority; new members may read."
     assert list(sentences()) == list(Phase)
 
 

@@ -88,7 +88,7 @@ def test_there_and_back_by_the_commands_that_are_printed(lab: Lab, migrate: Migr
 
     held = migrate(*next_of(dry), "-o", "json", "--stop-after", "verified")
     assert (held.exit_code, json.loads(held.stdout)["phase"]) == (0, "verified")
-    assert "The modern group is kept empty for 1" in held.stderr
+    assert "The placeholder member blocks the coordinator group for 1" in held.stderr
 
     shown = json.loads(migrate("status", group, "-o", "json").stdout)
     assert (shown["phase"], shown["authority"], shown["fences"], shown["lock"]) == ("verified", "zookeeper", 3, None)
@@ -123,7 +123,7 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     assert dry.exit_code == 3
     assert dry.stdout.startswith(
         "1. the control znode belongs to this run's login (done)\n2. these are the servers of the plan (done)\n"
-        "3. the seat outlives the run (done)\n4. no other migration is under way (done)\n"
+        "3. the placeholder member outlives the run (done)\n4. no other migration is active (done)\n"
     )
     assert f"     write {paths.control(group)}: migration m{group}, phase planned, authority zookeeper\n" in dry.stdout
     assert "     commit 3 offsets of group" in dry.stdout
@@ -134,13 +134,13 @@ def test_for_people(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     assert done.stdout == "", "words are no data"
     assert "control znode: switched …\n" in done.stderr
     assert done.stderr.endswith(
-        "Start the new members now. Until the migration is completed there is a way back.\n"
-        f"The way back: zkconsumer migrate rollback {group} --execute --zookeeper {ADDRESS}\n"
-        f"When the way back is not needed any more: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n"
+        "Start the new members now. A rollback is possible until the migration is completed.\n"
+        f"To roll back: zkconsumer migrate rollback {group} --execute --zookeeper {ADDRESS}\n"
+        f"When no rollback is needed any more: zkconsumer migrate complete {group} --zookeeper {ADDRESS}\n"
     )
     shown = migrate("status", group)
     assert shown.stderr == "".join(line + "\n" for line in done.stderr.splitlines()[-2:])
-    assert "phase: switched, epoch 3\nauthority: kafka\nruns now: nobody\nold members: none\n" in shown.stdout
+    assert "phase: switched, epoch 3\nauthority: kafka\nruns now: none\nold members: none\n" in shown.stdout
     none = migrate("status", "nobody")
     assert (none.exit_code, none.stdout) == (1, "")
     assert "The consumer group 'nobody' does not exist in ZooKeeper" in none.stderr
@@ -154,7 +154,7 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     archive = tmp_path / "archive"
     early = migrate("complete", group, "--execute")
     assert early.exit_code == 4
-    assert "is not on the move" in early.stderr
+    assert "is not migrating" in early.stderr
     assert migrate("apply", str(file), "--execute").exit_code == 0
     dry = migrate("complete", group, "--archive", str(archive))
     assert dry.exit_code == 3
@@ -164,12 +164,14 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     assert lab.stands(group) == ("switched", "kafka")
     alone = migrate("complete", group, "--archive", str(archive), "--execute", typed="")
     assert alone.exit_code == 2
-    assert f"the name cannot be asked for here, so nothing was changed: give --confirm {group}" in alone.stderr
+    assert (
+        f"the command cannot prompt for the name here, and nothing was changed: give --confirm {group}" in alone.stderr
+    )
     assert lab.stands(group) == ("switched", "kafka")
     done = migrate("complete", group, "--archive", str(archive), "--execute", typed=f"{group}\n")
     assert done.exit_code == 0
     restore = f"zkconsumer migrate restore {archive} --zookeeper {ADDRESS}"
-    assert f"The znodes of the group are in {archive}. What would put them back: {restore}\n" in done.stderr
+    assert f"The znodes of the group are in {archive}. To restore them: {restore}\n" in done.stderr
     assert archive.exists()
     assert lab.stands(group) == ("completed", "kafka")
     assert migrate("rollback", group, "--execute").exit_code == 4
@@ -192,7 +194,7 @@ def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path
     assert "ZooKeeper had 10 (version 0) and has 11 (version 1)" in stale.stderr
     dry = migrate("apply", str(file))
     assert dry.exit_code == 4
-    assert "This would stop here: group" in dry.stderr
+    assert "It would stop at this step: group" in dry.stderr
     assert dry.stdout.splitlines()[-1].startswith("     "), "why the last step that is shown is refused"
     assert "(to do)" not in dry.stdout, "no run comes to a step that changes something"
     assert lab.control(group) is None
@@ -212,7 +214,7 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
     replan = migrate("plan", group, "-f", str(file), "-o", "json")
     told = json.loads(replan.stdout)
     assert (replan.exit_code, told["file"], told["digest"]) == (4, None, None)
-    assert f"No plan was written, and {file} is as it was." in replan.stderr
+    assert f"No plan was written; {file} is unchanged." in replan.stderr
     assert file.read_bytes() == before, "the plan that is being carried out"
     assert next_of(begun)[:6] == ["apply", "--resume", group, "--plan-digest", digest, "--execute"]
     blind = migrate("apply", "--resume", group, "--execute")
@@ -254,7 +256,7 @@ def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
     assert (by_digest.exit_code, "or it was altered. Nothing was changed" in by_digest.stderr) == (4, True)
     assert "--offset t:0=48" in by_digest.stderr, "what it decides is shown"
     by_file = migrate("apply", str(file), "--execute")
-    assert (by_file.exit_code, "begun with another plan than this file" in by_file.stderr) == (4, True)
+    assert (by_file.exit_code, "began with another plan than this file" in by_file.stderr) == (4, True)
     assert lab.kafka(group) == {}
 
 
@@ -303,7 +305,7 @@ def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tm
     assert migrate("apply", str(file), "--execute").exit_code == 0
     early = delete(lab, group)
     assert early.exit_code == 4
-    assert "on the move (switched)" in early.stderr
+    assert "the group is migrating (switched)" in early.stderr
     assert migrate("complete", group, "--archive", str(archive), "--execute", "--confirm", group).exit_code == 0
     offsets = lab.offsets(group)
     none = migrate("restore", str(archive))
@@ -359,7 +361,7 @@ def test_a_veto_ends_with_the_commands_that_go_on_and_back(
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"], told["phase"]) == (6, 6, "verified")
     assert done.stderr.count("zkconsumer migrate apply") == 1, "one command goes on"
-    assert f"What was done stands. When it can go on: {told['next_steps'][0]}\n" in done.stderr
+    assert f"The completed steps remain. To continue: {told['next_steps'][0]}\n" in done.stderr
     assert f"rollback {group} --execute --timeout 60.0 --zookeeper {ADDRESS}" in told["error"]
     again = migrate(*next_of(done))
     assert again.exit_code == 0, again.stderr

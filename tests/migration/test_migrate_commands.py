@@ -85,7 +85,7 @@ def test_a_plan_that_can_be_applied(place: Place, file: Path) -> None:
     assert made.targets == {tp(0): 5, tp(1): 3, tp(2): 0}
     assert f"The plan is in {file} (digest {made.digest})." in done.stderr
     assert "Offset convention: next (clicks/0: the number is the end of the log" in done.stderr
-    assert done.stderr.endswith(f"step by step: zkconsumer migrate apply {file} {place.where}\n")
+    assert done.stderr.endswith(f"To see each step: zkconsumer migrate apply {file} {place.where}\n")
 
 
 def test_for_programs(place: Place, file: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file
     assert "  clicks/1: no offset is stored (--missing)\n" in done.stderr
     assert "  clicks/2: 9 is beyond the end of the log (5) (--out-of-range)\n" in done.stderr
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --missing earliest --out-of-range earliest"
-    assert f"Next, after a look at each: {again}\n" in done.stderr
+    assert f"Next, after you checked each of them: {again}\n" in done.stderr
     assert "the plan cannot be applied. Nothing was changed." in done.stderr
     assert not read_plan_file(file).can_be_applied
     done = place.run("plan", "g1", "-f", str(file), "--missing", "earliest", "--out-of-range", "latest")
@@ -126,9 +126,9 @@ def test_one_command_has_the_choices_for_everything_that_is_refused(place: Place
     done = place.run("plan", "g1", "-f", str(file))
     assert done.stdout.splitlines()[3].split()[3:6] == ["?", "5", "?"], "a number that cannot be read is not none"
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --offset-convention next --missing earliest"
-    assert f"Next, after a look at each: {again}\n" in done.stderr
+    assert f"Next, after you checked each of them: {again}\n" in done.stderr
     refused = place.run("apply", str(file))
-    assert "this plan cannot be applied: 3 reasons, the first one: what the stored numbers mean" in refused.stderr
+    assert "this plan cannot be applied: 3 reasons, the first one: the meaning of the stored offsets" in refused.stderr
     choices = ("--offset-convention", "next", "--missing", "earliest")
     assert place.run("plan", "g1", "-f", str(file), *choices).exit_code == 0
 
@@ -171,7 +171,7 @@ def test_a_group_that_is_on_the_move(place: Place, file: Path) -> None:
     place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "fenced", "zookeeper", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
-    assert f"take it back. Next: zkconsumer migrate status g1 {place.where}\n" in done.stderr
+    assert f"roll it back. Next: zkconsumer migrate status g1 {place.where}\n" in done.stderr
 
 
 def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> None:
@@ -180,9 +180,9 @@ def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> 
     place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "switched", "kafka", "copy")))
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
-    assert "Refused: group g1 is on the move already" in done.stderr
+    assert "Refused: group g1 is already migrating" in done.stderr
     assert "clicks/1: no offset is stored (--missing)" in done.stderr
-    assert "after a look at each" not in done.stderr
+    assert "after you checked each of them" not in done.stderr
 
 
 def test_a_group_that_has_moved_is_planned_again_with_decisions(place: Place, file: Path) -> None:
@@ -191,24 +191,24 @@ def test_a_group_that_has_moved_is_planned_again_with_decisions(place: Place, fi
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
     assert "Warning: group g1 has moved to Kafka already (migration m0, completed)" in done.stderr
-    assert "after a look at each" in done.stderr
+    assert "after you checked each of them" in done.stderr
 
 
 def test_dual_without_members(place: Place, file: Path) -> None:
     done = place.run("plan", "g1", "-f", str(file), "--strategy", "dual")
     assert done.exit_code == 4
     again = f"zkconsumer migrate plan g1 --file {file} {place.where} --strategy copy"
-    assert f"nobody is registered. Next: {again}\n" in done.stderr
+    assert f"no member is registered. Next: {again}\n" in done.stderr
 
 
 def test_a_group_that_is_not_there(place: Place, file: Path) -> None:
     done = place.run("plan", "g11", "-f", str(file))
     assert done.exit_code == 1
-    assert "Names that come near: g1" in done.stderr
+    assert "Similar names: g1" in done.stderr
     place.zookeeper.ensure(paths.control("g2"), format_control(ControlRecord("m0", 3, "fenced", "zookeeper", "copy")))
     done = place.run("plan", "g2", "-f", str(file))
     assert done.exit_code == 4
-    assert "there is no /consumers/g2, and a control znode of the group is there (migration m0, phase" in done.stderr
+    assert "/consumers/g2 does not exist, but the group has a control znode (migration m0, phase" in done.stderr
     assert not file.exists()
     assert place.run("plan", "../g1", "-f", str(file)).exit_code == 2
 
@@ -248,14 +248,16 @@ def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> Non
     assert (facts["assignment in use"], facts["coordinator group"], facts["migration"]) == ("none", "Dead", "none")
     assert facts["brokers"].endswith("(from 3.9.1 on, before 4.1.1)")
     assert facts["offsets are kept for"] == "7 d"
-    assert "Refused: what the stored numbers mean is not known" in done.stderr
+    assert "Refused: the meaning of the stored offsets is not known" in done.stderr
     assert f"To plan: zkconsumer migrate plan g1 -f g1.plan {place.where}\n" in done.stderr
     told = json.loads(place.run("inspect", "g1", "-o", "json").stdout)
     assert told["schema"] == "zkconsumer/migrate-inspect/1"
     assert told["offset_convention"] is None
     assert (told["coordinator_group_state"], told["offsets_without_partition"]) == ("Dead", [])
     assert [one["supports_groups"] for one in told["brokers"]] == [True]
-    assert [words.partition(" (")[0] for words in told["refusals"]] == ["what the stored numbers mean is not known"]
+    assert [words.partition(" (")[0] for words in told["refusals"]] == [
+        "the meaning of the stored offsets is not known"
+    ]
     assert told["next_steps"][0] == f"zkconsumer migrate plan g1 -f g1.plan {place.where}"
     assert [row["zk_offset"] for row in told["partitions"]] == [4, None, 1]
 

@@ -25,7 +25,7 @@ def test_a_group_in_the_place_of_a_file_is_told_how_its_own_plan_goes_on(migrate
     done = migrate("apply", "clicks", "--execute")
     assert done.exit_code == 4
     assert done.stderr.startswith("zkconsumer: clicks cannot be read: No such file or directory. If clicks is a group ")
-    assert done.stderr.endswith(f"go on with the plan that it keeps: {resumed('clicks')}\n")
+    assert done.stderr.endswith(f"continue with its stored plan: {resumed('clicks')}\n")
     assert "is a group" not in migrate("apply", str(tmp_path / "p.json")).stderr, "a path is no group"
 
 
@@ -57,19 +57,19 @@ def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes
         lab.carry_out(moving, iter([CreateControlZnode(moving.control_znode, "copy")]))
     where = f"--zookeeper {ADDRESS}"
     early = migrate("complete", group, "--execute", "--confirm", group)
-    assert (early.exit_code, "keeps no plan" in early.stderr) == (4, False)
+    assert (early.exit_code, "has no plan" in early.stderr) == (4, False)
     assert "is in phase planned, and only one that is switched can be completed" in early.stderr
-    assert early.stderr.endswith(f"What comes next: zkconsumer migrate status {group} {where}\n")
+    assert early.stderr.endswith(f"To see the next command: zkconsumer migrate status {group} {where}\n")
     shown = migrate("status", group)
     assert shown.stderr == f"Next: zkconsumer migrate apply {group}.plan --execute {where}\n"
     blind = migrate("apply", "--resume", group, "--execute")
     assert blind.exit_code == 4
     go_on = f"zkconsumer migrate apply {group}.plan --execute {where}"
-    assert f"Go on with the plan's file: {go_on}. Or undo it: " in blind.stderr
+    assert f"Continue with its file: {go_on}. Or undo: " in blind.stderr
     assert migrate("apply", str(file), "--execute", "--stop-after", "fenced").exit_code == 0
     assert migrate("status", group).stderr == f"Next: {resumed(group).replace(' --zoo', ' --execute --zoo')}\n"
     none = migrate("apply", "--resume", "nobody")
-    assert "group nobody is not on the move" in none.stderr
+    assert "group nobody is not migrating" in none.stderr
     assert "Make one: zkconsumer migrate plan nobody -f nobody.plan" in none.stderr
 
 

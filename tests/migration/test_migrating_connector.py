@@ -746,7 +746,7 @@ def test_a_member_that_can_be_moved_takes_the_file_of_a_modern_program(
 
 
 def test_what_zookeepers_group_does_not_have_is_refused(dual: Dual) -> None:
-    with pytest.raises(InvalidConfigException, match="divided by range or by roundrobin"):
+    with pytest.raises(InvalidConfigException, match="a ZooKeeper group has only range and roundrobin"):
         dual.member("a", file={"partition.assignment.strategy": "cooperative-sticky"})
     with pytest.raises(InvalidConfigException, match=r"session\.timeout\.ms \(9000 and 10000\)"):
         dual.member("a", file={"session.timeout.ms": "9000"})

@@ -53,7 +53,7 @@ def test_of_two_operators_one_goes_on_and_the_other_is_refused(lab: Lab, shell: 
     """At every step somebody else begins a command, from the moment on at which the first one has the run."""
     command = COMMANDS[name]
     moments = shell.moments(name)
-    moments = moments[moments.index(("in", "nobody else runs")) + 1 :]
+    moments = moments[moments.index(("in", "acquire the lock")) + 1 :]
     group, file = command.prepare(shell)
     ended: list[tuple[str, int, str]] = []
     words = {
@@ -75,13 +75,13 @@ def test_of_two_operators_one_goes_on_and_the_other_is_refused(lab: Lab, shell: 
     assert {code for _, code, _ in ended} <= {0, 4}, ended
     for step, code, text in ended:
         if code == 0:  # the phase was its end already, so it had nothing to do
-            lifting = ("control znode: completed", "lift the owner fences", "put the access lists back")
+            lifting = ("control znode: completed", "lift the owner fences", "restore the access lists")
             ends = {"rollback": ("the old members read again",), "complete": lifting}
             assert step in ends.get(other, ()), (step, text)
-    alive = "is alive. Let it end, or ask it to stop: zkconsumer migrate abort"
+    alive = "is alive. Wait for its end, or stop it: zkconsumer migrate abort"
     too_early_or_late = (
-        "keeps no plan", "only one that is switched can be completed", "there is no way back",
-        "is on its way back, or was undone",
+        "has no plan", "only one that is switched can be completed", "cannot be rolled back",
+        "is being rolled back, or was undone",
     )  # fmt: skip
     for _, code, text in ended:
         assert code == 0 or alive in text or any(words in text for words in too_early_or_late), text
@@ -145,7 +145,7 @@ def test_what_somebody_commits_while_the_seat_is_empty_is_found_and_never_writte
         shell.happens(*moment, commit)
         done = shell("apply", file, "--execute")
         if done.exit_code == 6:  # the seat was lost, and nobody is there: the next run compares
-            assert "the seat in group" in done.stderr
+            assert "the placeholder member of group" in done.stderr
             done = shell("apply", file, "--execute")
         assert done.exit_code == 5, (moment, done.stderr)
         assert "Kafka" in done.stderr
@@ -212,7 +212,7 @@ def test_a_report_that_cannot_be_written_hides_neither_the_end_nor_the_error(
     shell.in_["commit the offsets to Kafka"] = lambda: shell.broker_away(1_000_000)
     stopped = shell("apply", file, "--execute", "-o", "json", "--timeout", "50")
     assert stopped.exit_code == 6, "what stopped it counts for more"
-    assert "go on with: zkconsumer migrate apply" in stopped.stderr
+    assert "continue with: zkconsumer migrate apply" in stopped.stderr
 
 
 @pytest.mark.parametrize("damage", ["cut off", "edited", "empty", "gone", "no plan"])
@@ -244,7 +244,7 @@ def test_the_plan_of_another_group_takes_nothing_back(lab: Lab, shell: Shell) ->
     before = both(lab, group)
     done = shell("rollback", group, "--plan", other, "--execute")
     assert done.exit_code == 4
-    assert f"of group {group} is to be undone" in done.stderr
+    assert f"of group {group}; give the plan of migration" in done.stderr
     assert both(lab, group) == before
 
 

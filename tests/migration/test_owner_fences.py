@@ -89,7 +89,7 @@ def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
     with group.process() as authority:
         [step] = owner_fence_steps(authority, PLANNED)
         carry_out(authority, [step])
-        assert step.describe() == ["make the fences of 4 partitions, clicks/0 first"]
+        assert step.describe() == ["create the fences of 4 partitions, clicks/0 first"]
     fences = fences_of(group)
     assert len(fences) == 2 * len(PLANNED)
     assert {data for path, data in fences.items() if not path.endswith("/fenced")} == {MARK}
@@ -157,7 +157,7 @@ def test_a_member_that_registers_between_two_steps_is_named() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         register(group, "g1_late-1")
-        with pytest.raises(PartiallyDoneError, match="g1_late-1 registered in group g1 after everybody had left"):
+        with pytest.raises(PartiallyDoneError, match="g1_late-1 registered in group g1 after all members had left"):
             carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
     assert fences_of(group) == {}
 
@@ -206,11 +206,11 @@ def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_mad
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    (b"zkconsumer-migrate:1:m0:7", "clicks/0 is fenced by migration m0, which no control znode tells of"),
+    (b"zkconsumer-migrate:1:m0:7", "clicks/0 is fenced by migration m0, which has no control znode"),
     (b"zkconsumer-migrate:1:m1:9", "clicks/0 is fenced at epoch 9, later than this run's"),
-    (b"keep out", "a persistent node holds clicks/0.*keep out"),
-    (b"", "a persistent node holds clicks/0"),
-    (b"\xff" * 20_000, "a persistent node holds clicks/0"),
+    (b"keep out", "another program created a persistent owner node of clicks/0.*keep out"),
+    (b"", "another program created a persistent owner node of clicks/0"),
+    (b"\xff" * 20_000, "another program created a persistent owner node of clicks/0"),
 ])  # fmt: skip
 def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str) -> None:
     group = moved(*FENCING)
@@ -268,7 +268,7 @@ def test_partitions_and_topics_that_came_after_the_plan_are_fenced_too() -> None
     group = make()
     with group.process() as authority:
         assert steps(authority)[0].describe() == [
-            "make a fence for what came after the plan: clicks/3, clicks/4, late/0, late/1, owned/0"
+            "create fences for what came after the plan: clicks/3, clicks/4, late/0, late/1, owned/0"
         ]
         carry_out(authority, list(steps(authority)))
         assert steps(authority)[0].check() == StepDone()
@@ -379,7 +379,7 @@ def test_claims_of_members_that_left_are_waited_for_as_long_as_a_session_may_las
     claim(group)
     with group.process() as authority:
         step = WaitForOwnershipRelease(authority, acl_fence=True)
-        assert step.check() == StepWaiting("the claims of clicks/0 to end, at most 40 s")
+        assert step.check() == StepWaiting("the owner nodes of clicks/0 to end, at most 40 s")
         group.zookeeper.expire(group.zookeeper.stores[-2], reconnects=False)
         assert step.check() == StepDone()
 
@@ -445,7 +445,9 @@ def test_a_group_that_vanished_after_the_fence_is_told_with_the_copy() -> None:
         for path in sorted(lists_of(group), reverse=True):
             group.zookeeper.remove(path)
         group.zookeeper.remove(paths.group_root(GROUP))
-        with pytest.raises(VerificationError, match=r"/consumers/g1 is gone.*are in plan\.json.*migrate rollback g1"):
+        with pytest.raises(
+            VerificationError, match=r"/consumers/g1 was deleted.*are in plan\.json.*migrate rollback g1"
+        ):
             carry_out(authority, [step])
         assert VerificationError.exit_code == 5
 

@@ -68,7 +68,7 @@ ROWS = {
     "numbers of the last record": Odd(
         {0: b"49", 1: b"49", 2: b"49"},
         line="last + 1",
-        said=("Warning: each stored number is taken for the last",),
+        said=("Warning: each stored offset is taken as the last",),
         committed=(50, 50, 50),
         target="50",
     ),
@@ -77,7 +77,7 @@ ROWS = {
         line="depends on --offset-convention",
         said=(
             "Offset convention: not known (nothing shows it for certain)",
-            "Refused: what the stored numbers mean is not known",
+            "Refused: the meaning of the stored offsets is not known",
         ),
         decides=("--offset-convention", "last"),
         then="last + 1",

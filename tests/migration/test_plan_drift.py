@@ -35,14 +35,13 @@ def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
          "ZooKeeper had 100 (version 3) and has 101 (version 4)"),
         (partition(0, 100, version=4), "ZooKeeper had 100 (version 3) and has 100 (version 4)"),
         (partition(0, 99, version=4),
-         "ZooKeeper had 100 (version 3) and has 99 (version 4): it went back, as when a process wakes from a long "
-         "pause and writes what it knew before. To begin at 100 all the same, make a new plan with --offset clicks:0="
-         "100"),
+         "ZooKeeper had 100 (version 3) and has 99 (version 4): it went back, as when a process resumes from a long "
+         "pause and writes its old offset. To start at 100 nevertheless, make a new plan with --offset clicks:0=100"),
         (partition(0, None), "ZooKeeper had 100 (version 3) and has no offset"),
         (partition(0, None, error="x"), "ZooKeeper had 100 (version 3) and has no number (version 3)"),
         (at_end(kafka=CommittedOffset(5)), "Kafka had none and has 5"),
         (at_end(kafka=CommittedOffset(100, OTHERS)), "Kafka had none and has 100"),
-        (partition(0, 100, log=LogRange(101, 200)), "the log (101 to 200) does not hold the planned 100 any more"),
+        (partition(0, 100, log=LogRange(101, 200)), "the planned 100 is not in the log any more (101 to 200)"),
     ],
 )  # fmt: skip
 def test_what_is_drift(after: PartitionSnapshot, words: str) -> None:
@@ -73,7 +72,7 @@ def test_a_value_that_an_application_wrote_over_ours_is_drift() -> None:
 def test_partitions_that_came_and_went() -> None:
     assert drift([at_end(0), at_end(1)], [at_end(0), at_end(2)]) == [
         "clicks/1: it does not exist any more",
-        "clicks/2: it came after the plan was made",
+        "clicks/2: it was created after the plan",
     ]
 
 

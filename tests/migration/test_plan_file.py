@@ -142,7 +142,7 @@ def test_what_is_no_plan_of_the_group_is_not_replaced(tmp_path: Path) -> None:
     path.write_text("shopping list\n")
     with pytest.raises(PreconditionFailed, match="exists and is no plan of group g1"):
         check_plan_file_target(path, "g1")
-    with pytest.raises(PreconditionFailed, match="is no file that could be replaced"):
+    with pytest.raises(PreconditionFailed, match="is not a regular file"):
         check_plan_file_target(Path("/dev/null"), "g1")
 
 

@@ -126,7 +126,7 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
     operator = ("--config", login_file(folder, OPERATOR))
     before = moving.lists()
     bare = moving.migrate("plan", group, "-f", folder / "bare", "--offset-convention", "next", expect=4)
-    assert "log in as whom the lists name" in bare.stderr
+    assert "use a login that the lists" in bare.stderr
     plan = moving.plan("--offset-convention", "next", *map(str, operator))
     moving.migrate("apply", plan, "--execute", "--stop-after", "verified", *operator)
 

@@ -126,7 +126,7 @@ def test_killed_behind_every_step_the_same_command_goes_on(
     moves = KilledMoves(clusters.get("3.9.1"), topic, tmp_path, way)
     moves.prepare(f"{group}-whole")
     steps = json.loads(moves.go(f"{group}-whole").stdout)["steps"]
-    assert "take the seat in the modern group" in steps
+    assert "join the placeholder member" in steps
     assert ("control znode: switched" if way == "apply" else "control znode: returned") in steps
     whole = moves.end(f"{group}-whole")
     works = [partial(moves.kill_and_go_on, f"{group}-{at}", whole, "step", str(at)) for at in range(1, len(steps) + 1)]

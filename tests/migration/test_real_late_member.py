@@ -44,7 +44,7 @@ def test_a_late_member_claims_nothing_and_after_the_way_back_it_is_said_that_it_
     wait_until(lambda: late.count("failed"), "its tries are used up", 60_000)
     assert "ConsumerRebalanceFailedException" in str(late.events)
     assert (moving.in_zookeeper(), moving.in_kafka()) == offsets
-    assert moving.owners() == owners, "the fences stand"
+    assert moving.owners() == owners, "all fences exist"
     assert moving.status()["registered"] == [f"{moving.group}_late"]
 
     done = moving.migrate("rollback", moving.group, "--execute")

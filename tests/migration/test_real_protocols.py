@@ -61,7 +61,7 @@ def test_a_client_of_kip_848_does_not_come_in_beside_the_seat(moving: RealGroup,
     moving.wait_delivered("modern", RECORDS - sum(STORED.values()))
     assert moving.first_handed("modern") == STORED
     refused = moving.migrate("rollback", moving.group, "--execute", "--timeout", "1", expect=6)
-    assert "leave the modern group" in refused.stderr
+    assert "leave the coordinator group" in refused.stderr
     moving.stop("modern")
     moving.migrate("rollback", moving.group, "--execute")
     assert moving.in_zookeeper() == moving.ends()

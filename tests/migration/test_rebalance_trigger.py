@@ -129,7 +129,7 @@ def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named()
     with group.process() as authority:
         step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
         assert step.describe()
-        assert step.check() == StepWaiting("the offsets of clicks/0, clicks/1 to move, at most 90 s")
+        assert step.check() == StepWaiting("the offsets of clicks/0, clicks/1 to change, at most 90 s")
         group.offset("clicks", 1, 60)
         began_ms = group.clock.now_ms()
         carry_out(authority, [step])
@@ -159,11 +159,11 @@ def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked
     submit_and_wait(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
     with group.process() as authority:
         step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
-        assert step.check() == StepWaiting("clicks/0, clicks/1 to be claimed by the members that are registered")
+        assert step.check() == StepWaiting("the registered members to acquire clicks/0, clicks/1")
         submit_and_wait(group.member(), [Create(paths.owner(GROUP, CLICKS_0), b"g1_late-0", ephemeral=True)], 1_000)
-        assert step.check() == StepWaiting("clicks/1 to be claimed by the members that are registered")
+        assert step.check() == StepWaiting("the registered members to acquire clicks/1")
         group.clock.move(OWNERSHIP_TIMEOUT_MS)
-        assert step.check() == StepWaiting("the offsets of clicks/0 to move, at most 80 s")
+        assert step.check() == StepWaiting("the offsets of clicks/0 to change, at most 80 s")
         carry_out(authority, [step])
     assert "(g1_late-0)" in told[0], "and the other is nothing that anybody reads"
 

@@ -249,7 +249,7 @@ def test_a_record_that_is_none_or_another_migration_s_leaves_the_question(
     assert row_of(shell, group, file, "--offset-convention", "next") == (4, None, words)
 
 
-KEEP = "keep a record of Kafka's offsets that ZooKeeper has now"
+KEEP = "record Kafka's offsets that ZooKeeper has now"
 
 
 def cut_off_before_the_record(lab: Lab, shell: Shell) -> tuple[str, Path, list[str]]:
@@ -348,7 +348,7 @@ def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> No
     read_on(lab, group, t0=40)
     done = shell("plan", group, "-f", file, "--missing", "earliest")
     assert done.exit_code == 4
-    assert "Refused: what the stored numbers mean is not known" in done.stderr
+    assert "Refused: the meaning of the stored offsets is not known" in done.stderr
 
 
 # --- the record -----------------------------------------------------------------------------------------------------
@@ -441,7 +441,7 @@ def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
     for forged in (replace(one, is_returned=True), replace(one, is_returned=True, kafka=CommittedOffset(36))):
         partitions = {**first.snapshot.partitions, T0: forged}
         accepted = replace(first, snapshot=replace(first.snapshot, partitions=partitions))
-        words = "it says that a way back left Kafka's offset of t/0, and the first plan does not"
+        words = "it contains an offset of t/0 that a rollback left in Kafka, and the first plan does not"
         assert accepted_plan_error(first, accepted) == words
 
 
@@ -503,7 +503,7 @@ def test_the_way_back_waits_until_each_member_has_written_its_provenance(dual: D
     slow.refusals = 60
     with dual.process() as session:
         said = dual.take_back(session, plan)
-    assert any(f"waiting for {slow.consumer} to bring up 2 of its partitions" in line for line in said), said
+    assert any(f"waiting for {slow.consumer} to catch up with 2 of its partitions" in line for line in said), said
     assert all(parse_provenance(text) is not None for _, text in dual.kafka(crowd.group).values())
 
 

@@ -136,12 +136,12 @@ def test_a_seat_that_is_still_there_is_waited_for(
         with lab.process() as session:
             moving = lab.moving(session, plan)
             for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
-                if step.name == "leave the seat in the modern group":
+                if step.name == "remove the placeholder member":
                     break
                 lab.carry_out(moving, iter([step]))
             assert lab.stands(group) == ("switched", "kafka")
             query.start()
-            query.triggers_until(lambda: "the modern group does not let" in caplog.text, "it is kept out")
+            query.triggers_until(lambda: "the coordinator group does not accept" in caplog.text, "it is kept out")
             assert query.rows == []
             lab.carry_out(moving, iter([step]))
         query.triggers_until(lambda: len(query.rows) == 120, "it is let in")

@@ -133,6 +133,6 @@ def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None
         query.triggers_until(query.waits, "it steps aside")
         with tool(dual) as session:
             [words] = read_migration_status(session, GROUP).waiting_for
-        assert words == f"a member to register: nobody is in the group{SPARK_QUERY_HINT}"
+        assert words == f"a member to register: the group is empty{SPARK_QUERY_HINT}"
     finally:
         query.crash()

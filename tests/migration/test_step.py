@@ -87,7 +87,7 @@ def test_what_is_done_is_passed_and_what_is_not_is_done_once() -> None:
 
 def test_a_step_that_does_nothing_is_a_bug() -> None:
     said, _ = run([OneStep("a", [StepPending()]), OneStep("b", [StepPending(), StepDone()])])
-    assert said == ["do a", "InternalError: step 'a' was done, and is still to do"]
+    assert said == ["do a", "InternalError: step 'a' was executed, and is still pending"]
 
 
 def test_waiting_ends_when_the_other_has_gone() -> None:
@@ -99,10 +99,11 @@ def test_waiting_ends_when_the_other_has_gone() -> None:
 def test_waiting_too_long_before_and_after_the_first_change() -> None:
     """Exit code 7 says that nothing was changed, 6 that the command goes on."""
     said, _ = run([OneStep("a", [StepWaiting("m1")])])
-    assert said[-1].startswith("WaitTimeoutError: a: waited long enough for m1; nothing was changed")
+    assert said[-1].startswith("WaitTimeoutError: a: the --timeout ended, waiting for m1; nothing was changed")
     said, _ = run([OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepWaiting("m1")])])
     assert said[-1].startswith(
-        "PartiallyDoneError: b: waited long enough for m1. What was done stands; go on with: zkconsumer"
+        "PartiallyDoneError: b: the --timeout ended, waiting for m1. The completed steps remain; continue with: "
+        "zkconsumer"
     )
     assert (WaitTimeoutError.exit_code, PartiallyDoneError.exit_code) == (7, 6)
 
@@ -112,7 +113,7 @@ def test_a_refusal_behind_the_first_change_does_not_say_that_nothing_was_changed
     did, refuses = OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepRefused(error)])
     said, it = run([did, refuses])
     resume = "zkconsumer migrate apply p.json --execute"
-    assert said[-1] == f"PartiallyDoneError: no\nWhat was done stands; then go on with: {resume}"
+    assert said[-1] == f"PartiallyDoneError: no\nThe completed steps remain; then continue with: {resume}"
     assert it.has_changed_in_this_run
     said, _ = run([OneStep("a", [StepPending(), StepDone()], changes=False), refuses])
     assert said[-1] == f"{type(error).__name__}: no", "a look is no change"
@@ -161,4 +162,4 @@ def test_a_store_that_is_away_is_told_every_ten_seconds_and_not_at_each_try() ->
     for left_ms in range(25_000, 0, -1_000):
         real.on_already_done(OneStep("looks", [StepDone()]))
         real.on_unavailable(away, left_ms)
-    assert told == [f"no broker answers; it is tried again ({left} s left)" for left in (25, 15, 5)]
+    assert told == [f"no broker answers; trying again ({left} s left)" for left in (25, 15, 5)]

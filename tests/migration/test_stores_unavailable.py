@@ -73,8 +73,8 @@ def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
         shell.all_back()
         ended.append(done.exit_code)
         last = done.stderr.splitlines()[-1]
-        assert "waited long enough" in last
-        assert "it is tried again (" in done.stderr or "waiting for brokers" in done.stderr, "it says that it waits"
+        assert "the --timeout ended" in last
+        assert "trying again (" in done.stderr or "waiting for brokers" in done.stderr, "it says that it waits"
         if done.exit_code == 7:
             assert both(lab, group) == before, "nothing was changed"
         words = command_in(last)
@@ -91,7 +91,7 @@ def test_it_is_said_what_is_waited_for_and_how_long_still(lab: Lab, shell: Shell
     done = shell("apply", file, "--execute")
     assert done.exit_code == 0
     waits = [line for line in done.stderr.splitlines() if "tried again" in line]
-    assert waits[0] == "ZooKeeper did not answer 1 requests within 30000 ms; it is tried again (570 s left)"
+    assert waits[0] == "ZooKeeper did not answer 1 requests within 30000 ms; trying again (570 s left)"
     assert len(waits) > 1, "and again and again"
     assert lab.stands(group) == ("switched", "kafka")
 
@@ -110,7 +110,7 @@ def test_whoever_asked_a_run_to_stop_is_heard_when_it_takes_the_run_again(lab: L
     shell.in_["commit the offsets to Kafka"] = asked_and_lost
     done = shell("apply", file, "--execute")
     assert done.exit_code == 6
-    assert "somebody aborted it" in done.stderr
+    assert "by 'zkconsumer migrate abort'" in done.stderr
     assert shell.again(done).exit_code == 0, "and the next run is not stopped"
     assert lab.stands(group) == ("switched", "kafka")
 
@@ -139,7 +139,7 @@ def test_a_session_that_ends_as_the_run_is_taken_over_left_fences_is_said_with_t
     assert shell("complete", group, "--execute", "--confirm", group, archive).exit_code == 0
     assert shell("plan", group, "-f", file, "--offset-convention", "next", "--missing", "earliest").exit_code == 0
     before = both(lab, group)
-    held = "nobody else runs"
+    held = "acquire the lock"
 
     def ends_behind_it() -> None:
         shell.at[held] = lambda: lab.zookeeper.expire(shell.stores[-1])
@@ -147,7 +147,7 @@ def test_a_session_that_ends_as_the_run_is_taken_over_left_fences_is_said_with_t
     shell.in_[held] = ends_behind_it
     done = shell("apply", file, "--execute", "--timeout=0")
     assert done.exit_code == 7, done.stderr
-    words = "waited long enough: the session of this run with ZooKeeper has ended, so nothing more of group"
+    words = "the --timeout ended: the session of this run with ZooKeeper has ended, so the run changes nothing of group"
     assert words in done.stderr.splitlines()[-1]
     assert both(lab, group) == before, "nothing was changed"
     shell.in_[held] = ends_behind_it

@@ -156,7 +156,7 @@ def test_a_group_that_is_set_otherwise_is_named_with_its_setting(
             lab.start_scala("scala-2", SCALA)
         lab.start_ours("ours-1")
         line = wait_for_line(lab, "ours-1", "assignment-mismatch", 20_000)
-        assert "all of them are as partition.assignment.strategy=roundrobin" in line
+        assert "all of them match partition.assignment.strategy=roundrobin" in line
         assert "roundrobin.compatibility=1.0" in line
 
 

@@ -51,7 +51,7 @@ def test_a_batch_begins_where_the_group_stands(spark: SparkSession, shared_clust
     assert narrow.rdd.getNumPartitions() >= 5
     assert sorted(row.value for row in narrow.collect()) == sorted(row.value for row in rows)
     assert shared_cluster.admin.offsets(fresh_name, fresh_name) == {0: 100, 1: RECORDS - 1}, "nothing was written"
-    with pytest.raises(Exception, match="there is no topic no-such-topic"):
+    with pytest.raises(Exception, match="topic no-such-topic does not exist"):
         read(spark, shared_cluster, "no-such-topic", group).collect()
 
 

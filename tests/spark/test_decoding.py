@@ -76,7 +76,7 @@ def test_what_was_deleted_is_data_lost_or_passed_over(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     [deleted] = admin.delete_records([Theirs(fresh_name, 0, 50)]).values()
     assert deleted.result(TIMEOUT_S).low_watermark == 50
-    with pytest.raises(DataLost, match="offsets 20 to 49 were to be read, but the log holds 50 to 199"):
+    with pytest.raises(DataLost, match="offsets 20 to 49 must be read, but the log contains 50 to 199"):
         ours(task(bootstrap, fresh_name, 0, 20, 100), kept)
     lenient = replace(QUICK, fail_on_data_loss=False, give_up_ms=1_000)
     with caplog.at_level("WARNING"):

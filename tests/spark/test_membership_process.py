@@ -317,7 +317,7 @@ def test_what_stands_in_the_way_is_the_same_error_as_of_a_connector(place: Place
     nowhere = place.zookeeper.connect_string("/nowhere")
     with pytest.raises(ChrootMissing, match="/nowhere"):
         MembershipProcessClient(place.settings(**{"zookeeper.connect": nowhere})).start()
-    with pytest.raises(UsageError, match="there is no topic 'tt'"):
+    with pytest.raises(UsageError, match="topic 'tt' does not exist"):
         MembershipProcessClient(replace(place.settings(), topics=("tt",))).start()
     assert place.registered() == []
 

@@ -208,7 +208,7 @@ def test_what_a_user_reads_when_something_is_wrong(
         with pytest.raises(AnalysisException, match=re.escape(words)):
             source.readStream.format("zkconsumer").options(**dict(options)).load()
     text = told(stream_of(source, shared_cluster, "no-such-topic", topic), tmp_path / "a")
-    assert "there is no topic 'no-such-topic' in ZooKeeper" in text.partition("Traceback")[0]
+    assert "topic 'no-such-topic' does not exist in ZooKeeper" in text.partition("Traceback")[0]
     text = told(stream_of(source, shared_cluster, topic, topic, endingOffsets="latest"), tmp_path / "e")
     assert "endingOffsets cannot be set" in text.partition("Traceback")[0]
     assert "UnboundLocalError" not in text

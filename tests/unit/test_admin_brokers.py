@@ -151,7 +151,9 @@ def test_where_all_answer_and_none_tells_that_is_the_answer() -> None:
 
 def test_one_that_was_not_heard_might_have_told() -> None:
     net = Net(1, [WITHOUT_ID, WITHOUT_ID])
-    with pytest.raises(BrokerUnreachable, match=r"^1 of 3 brokers did not answer, and the others do not tell"):
+    with pytest.raises(
+        BrokerUnreachable, match=r"^1 of 3 brokers did not answer, and the others have no conclusive answer"
+    ):
         net.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool)
 
 
@@ -178,4 +180,4 @@ def test_each_of_many_is_asked_in_bounded_time_and_who_was_not_is_told(gone: int
     if gone == 1:
         assert last is True
     else:
-        assert str(last).endswith("it was not asked, since others that do not answer took 15000 ms; start those")
+        assert str(last).endswith("it was not asked, because silent brokers used up 15000 ms; start those")

@@ -69,7 +69,7 @@ def test_an_active_group_is_not_touched(world: FakeEnvironment, tool: RunTool) -
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "zkconsumer: Delete for group g failed because its consumers are still active.",
-        f"Stop them first. Where they run: zkconsumer groups describe g --zookeeper {ADDRESS}",
+        f"Stop them first. Their hosts: zkconsumer groups describe g --zookeeper {ADDRESS}",
     ]
     assert nodes(world, "/consumers/g") == before
 
@@ -161,19 +161,19 @@ def test_a_group_that_is_not_there_is_named_with_those_that_come_near(world: Fak
     assert result.exit_code == 1
     [error, near] = result.stderr.splitlines()
     assert error.startswith("zkconsumer: The consumer group 'order' does not exist in ZooKeeper, and this command ")
-    assert "with --bootstrap-server HOST:PORT in the place of --zookeeper" in error
-    assert error.endswith(f"The groups that there are: zkconsumer groups list --zookeeper {ADDRESS}")
-    assert near == "Names that come near: orders"
+    assert "with --bootstrap-server HOST:PORT instead of --zookeeper" in error
+    assert error.endswith(f"The existing groups: zkconsumer groups list --zookeeper {ADDRESS}")
+    assert near == "Similar names: orders"
 
 
 @pytest.mark.parametrize(
     ("control", "why"),
     [
         (b"{}", "cannot be read"),
-        (format_control(ControlRecord("m1", 3, "switched", "kafka", "copy")), "on the move (switched)"),
+        (format_control(ControlRecord("m1", 3, "switched", "kafka", "copy")), "the group is migrating (switched)"),
         (
             format_control(ControlRecord("m1", 3, "a word of later", "zookeeper", "copy")),
-            "on the move (a word of later)",
+            "the group is migrating (a word of later)",
         ),
     ],
 )
@@ -211,9 +211,9 @@ def test_some_deleted_and_some_rejected_is_partial(world: FakeEnvironment, tool:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "what is to be deleted"),
-        (["g", "--stale"], "stands alone"),
-        (["g", "--older-than", "7d"], "belongs to --stale"),
+        ([], "nothing to delete is named"),
+        (["g", "--stale"], "finds its groups itself"),
+        (["g", "--older-than", "7d"], "needs --stale"),
         (["--stale", "--older-than", "a week"], "write 7d"),
         (["g", "g"], "twice"),
     ],

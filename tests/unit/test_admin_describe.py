@@ -137,11 +137,11 @@ def test_an_unknown_group_is_an_error_with_the_names_that_come_near(world: FakeE
         result = tool(*words)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr.splitlines() == [
-            f"zkconsumer: The consumer group 'payment' does not exist. The groups that there are: {LIST}",
-            "Names that come near: payments",
+            f"zkconsumer: The consumer group 'payment' does not exist. The existing groups: {LIST}",
+            "Similar names: payments",
         ]
     zzz = tool("groups", "describe", "zzz")
-    assert zzz.stderr == f"zkconsumer: The consumer group 'zzz' does not exist. The groups that there are: {LIST}\n"
+    assert zzz.stderr == f"zkconsumer: The consumer group 'zzz' does not exist. The existing groups: {LIST}\n"
 
 
 def test_a_member_has_a_row_for_each_of_its_partitions(world: FakeEnvironment, tool: RunTool) -> None:
@@ -203,9 +203,9 @@ def test_a_fence_is_nobodys_claim(world: FakeEnvironment, tool: RunTool) -> None
 @pytest.mark.parametrize(
     ("phase", "authority", "words", "step"),
     [
-        ("fenced", "zookeeper", "g1 is on the move: phase fenced, authority zookeeper", "migrate status g1"),
-        ("completed", "kafka", "g1 has moved to Kafka (phase completed)", "groups delete g1"),
-        ("undone", "zookeeper", "g1 was on the move, and is back in ZooKeeper (phase undone)", "groups delete g1"),
+        ("fenced", "zookeeper", "g1 is migrating: phase fenced, authority zookeeper", "migrate status g1"),
+        ("completed", "kafka", "g1 was migrated to Kafka (phase completed)", "groups delete g1"),
+        ("undone", "zookeeper", "g1 was rolled back to ZooKeeper (phase undone)", "groups delete g1"),
     ],
 )
 def test_a_group_that_moves_or_has_moved_is_told_apart(
@@ -229,7 +229,7 @@ def test_topics_that_were_only_committed_and_topics_that_are_gone_have_rows(
     assert [row[1:6] for row in rows(result.stdout)] == [
         ["gone", "4", "9", "-", "-"], ["kept", "0", "0", "0", "0"],
     ]  # fmt: skip
-    assert "no such topic any more: gone" in result.stderr
+    assert "these topics do not exist any more: gone" in result.stderr
     result = tool("groups", "describe", "g1", "--topic", "kept")
     assert [row[1] for row in rows(result.stdout)] == ["kept"]
     assert (result.exit_code, result.stderr) == (0, ""), "topics that were not asked for are not missing"
@@ -279,7 +279,7 @@ def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
         "/zkconsumer/groups/g1", format_control(ControlRecord("m1", 2, "verified", "zookeeper", "copy"))
     )
     world.cluster.set_coordinator_members("g1", True)
-    assert "the modern group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
+    assert "the coordinator group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
     placeholder = replace(COORDINATOR_MEMBER, client_id="zkconsumer-m1")
     monkeypatch.setattr(fake_groups, "COORDINATOR_MEMBER", placeholder)
     result = tool("groups", "describe", "g1")
@@ -433,7 +433,7 @@ def test_a_control_znode_decides_about_the_authority(world: FakeEnvironment, too
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     result = tool("groups", "describe", "g1")
     assert rows(result.stdout)[0][3] == "12"
-    assert "on the move: phase switched, authority kafka" in result.stderr
+    assert "is migrating: phase switched, authority kafka" in result.stderr
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"?")
     result = tool("groups", "describe", "g1")
     assert rows(result.stdout)[0][3] == "?"
@@ -484,8 +484,9 @@ def test_without_an_address_the_options_are_named() -> None:
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2
         assert result.stderr == (
-            "zkconsumer: say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
-            "ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, or a --config FILE that has it\n"
+            "zkconsumer: give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server "
+            "HOST:PORT, ZKCONSUMER_ZOOKEEPER or ZKCONSUMER_BOOTSTRAP_SERVERS in the environment, or a --config FILE "
+            "that has it\n"
         )
 
 
@@ -536,7 +537,7 @@ def test_watching_survives_a_broker_that_is_away_and_says_so_once(
     totals = [line for line in result.stdout.splitlines() if line.startswith("TOTAL")]
     assert totals == ["TOTAL 0", *["TOTAL ?  (1 of 1 partition not known)"] * 2, "TOTAL 0"]
     assert result.stderr.count("none of 2 brokers") == 1
-    assert "everything is known again" in result.stderr
+    assert "nothing is unknown any more" in result.stderr
 
 
 def test_watching_as_json_is_a_line_a_look(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -565,7 +566,7 @@ def test_on_a_terminal_the_table_stays_in_its_place_if_rich_is_there(
 def test_a_group_that_goes_while_it_is_watched_is_told(world: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.zookeeper.ensure("/consumers/g1")
     result = watch(world, monkeypatch, between=(lambda: world.zookeeper.remove("/consumers/g1"),))
-    assert "the group g1 is gone from ZooKeeper" in result.stderr
+    assert "the group g1 does not exist any more in ZooKeeper" in result.stderr
 
 
 # --- brokers without ZooKeeper ----------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def test_subscriptions_without_topics_are_told(world: FakeEnvironment, clinic: C
 
 def test_a_filter_that_takes_no_topic_is_told(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a", subscription={"nothing.*": 1}, pattern="white_list")
-    assert "takes no topic" in words(clinic.findings()["subscription-without-topics"])
+    assert "matches no existing topic" in words(clinic.findings()["subscription-without-topics"])
 
 
 # --- strategies -------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def two_members(
 def test_members_that_compute_otherwise_are_told_by_their_owners(world: FakeEnvironment, clinic: Clinic) -> None:
     two_members(world, ("clicks/0", "clicks/3"), ("clicks/1", "clicks/2"))
     finding = clinic.findings()["strategies-differ"]
-    assert "g1_a owns clicks/0, clicks/3: no setting gives it exactly that" in finding.evidence
+    assert "g1_a owns clicks/0, clicks/3: no setting gives exactly this" in finding.evidence
     assert "partition.assignment.strategy" in words(finding)
 
 
@@ -284,7 +284,7 @@ def test_an_owner_node_of_an_older_session_than_the_registration_is_told(
 def test_a_persistent_owner_node_is_a_fence_or_a_mistake(world: FakeEnvironment, clinic: Clinic) -> None:
     register(world, "g1_a")
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0", b"by hand")
-    assert "no session ends them" in clinic.findings()["owner-persistent"].description
+    assert "do not end with a session" in clinic.findings()["owner-persistent"].description
     control = {"id": "m1", "epoch": 1, "phase": "fenced", "authority": "zookeeper", "strategy": "copy"}
     world.zookeeper.ensure("/zkconsumer/groups/g1", json.dumps(control).encode())
     world.zookeeper.ensure("/consumers/g1/owners/clicks/0/fenced")
@@ -330,7 +330,7 @@ def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeEnv
     assert "clicks/2, clicks/3" in words(found["partitions-unowned"])
     idle = found["member-idle"]
     assert "g1_b is registered for 1 h" in idle.description
-    assert "its share by range: clicks/2, clicks/3" in idle.evidence
+    assert "its assignment by range: clicks/2, clicks/3" in idle.evidence
     assert "nobody holds it" in idle.evidence
     assert owned_by_registered_threads(clinic.facts()) == (4, 2)
 
@@ -446,7 +446,7 @@ def test_an_offset_in_kafka_is_stalled_when_the_looks_are_far_enough_apart(
     found = clinic.findings(look_for_ms=look_for_ms)
     assert ("partition-stalled" in found) == (look_for_ms > 120_000)
     if found:
-        assert "clicks/1: offset 5 in Kafka in both looks" in words(found["partition-stalled"])
+        assert "clicks/1: offset 5 in Kafka in both reads" in words(found["partition-stalled"])
     moved = clinic.findings(lambda: in_kafka(world, "clicks/1", 6), look_for_ms=look_for_ms)
     assert "partition-stalled" not in moved
 
@@ -477,7 +477,7 @@ def test_offsets_outside_the_log_are_told(world: FakeEnvironment, clinic: Clinic
     stored(world, "clicks/0", 3)
     stored(world, "clicks/1", 7)
     found = clinic.findings()
-    assert "= 3, the log starts at 10 (7 gone)" in words(found["offset-before-start"])
+    assert "= 3, the log starts at 10 (7 deleted)" in words(found["offset-before-start"])
     assert "= 7, the log ends at 0" in words(found["offset-beyond-end"])
 
 
@@ -503,7 +503,7 @@ def test_offsets_older_than_their_topic_are_of_another_topic(world: FakeEnvironm
     stored(world, "late/0", 5)
     world.create_topic("late", 1)
     world.cluster.append("late", 0, [b"x"] * 5)
-    assert "/brokers/topics/late was made" in words(clinic.findings()["offset-older-than-topic"])
+    assert "/brokers/topics/late was created" in words(clinic.findings()["offset-older-than-topic"])
 
 
 def test_offsets_that_nobody_wrote_for_long_are_stale(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -583,7 +583,7 @@ def test_modern_consumers_of_the_same_name_are_told(world: FakeEnvironment, clin
     assert clinic.findings() == {}
     world.cluster.set_coordinator_members("g1", True)
     finding = clinic.findings()["coordinator-group-active"]
-    assert "the coordinator says: Stable, 1 member" in finding.evidence
+    assert "the coordinator reports: Stable, 1 member" in finding.evidence
     assert "modern on /127.0.0.1" in finding.evidence
 
 
@@ -702,7 +702,7 @@ def test_the_command_says_which_compiled_modules_are_in_use(
     missing = run(world)
     assert missing.exit_code == 0
     assert "zkconsumer.wire._records is not in use: it cannot be loaded" in missing.stderr
-    assert "Install a C compiler, and the package again" in missing.stderr
+    assert "Install a C compiler, and reinstall the package" in missing.stderr
 
 
 def test_the_command_shows_findings_and_exits_with_3(world: FakeEnvironment, clinic: Clinic) -> None:
@@ -716,7 +716,7 @@ def test_the_command_shows_findings_and_exits_with_3(world: FakeEnvironment, cli
     told = json.loads(run(world, "-o", "json").stdout)
     assert (told["schema"], told["partitions"]) == ("zkconsumer/groups-doctor/1", 4)
     assert told["findings"][0]["name"] == "registration-invalid"
-    assert told["findings"][0]["description"].startswith("the registration of g1_bad can be used by no release")
+    assert told["findings"][0]["description"].startswith("no release can use the registration of g1_bad")
     assert told["interval_ms"] >= 0
     assert told["next_steps"]
 
@@ -725,8 +725,8 @@ def test_an_unknown_group_is_an_error(world: FakeEnvironment) -> None:
     result = run(world)
     assert result.exit_code == 1
     assert result.stderr == (
-        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command looks only there. The "
-        f"groups that there are: zkconsumer groups list --zookeeper {ADDRESS}\n"
+        "zkconsumer: The consumer group 'g1' does not exist in ZooKeeper, and this command searches only there. The "
+        f"existing groups: zkconsumer groups list --zookeeper {ADDRESS}\n"
     )
 
 

@@ -155,7 +155,7 @@ def test_what_somebody_else_committed_is_not_written_over(desk: Desk) -> None:
     desk.cluster.commit("g1", "clicks", 0, 99)
     report = desk.write_offsets({T1: 1, T0: 50}, {T1: None, T0: 42})
     assert report == StoreWriteReport(
-        stopped_by="the offset of clicks/0 was changed by somebody else after it was read"
+        stopped_by="the offset of clicks/0 was changed by another program after it was read"
     )
     assert desk.read_offsets() == {T0: 99}
 

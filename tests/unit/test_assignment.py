@@ -442,7 +442,7 @@ def test_a_mismatch_is_explained_by_the_setting_that_fits() -> None:
     assert explain_mismatch(owners_of(AssignorVariant.ROUNDROBIN_1_0, context), computed, context) == ""
     assert explain_mismatch({}, computed, context) == ""
     said = explain_mismatch(owners_of(AssignorVariant.RANGE, context), computed, context)
-    assert "all of them are as partition.assignment.strategy=range gives" in said
+    assert "all of them match partition.assignment.strategy=range" in said
     said = explain_mismatch(owners_of(AssignorVariant.ROUNDROBIN_0_10_2, context), computed, context)
     assert "roundrobin.compatibility=0.10.2" in said
     assert "\n" not in said
@@ -452,9 +452,9 @@ def test_a_mismatch_that_no_form_explains_says_so() -> None:
     context = group(TWELVE, TWELVE_PARTITIONS, me="g_a")
     computed = create_instance("range").assign(context)
     swapped = {TopicPartition("t1", 1): "g_b-0", TopicPartition("t1", 4): "g_c-0", TopicPartition("t1", 8): "g_b-0"}
-    assert "no known form explains them" in explain_mismatch(swapped, computed, context)
+    assert "no known variant explains them" in explain_mismatch(swapped, computed, context)
     near = owners_of(AssignorVariant.ROUNDROBIN_1_0, context) | {TopicPartition("t1", 4): "g_c-0"}
-    assert "comes nearest" in explain_mismatch(near, computed, context)
+    assert "is closest" in explain_mismatch(near, computed, context)
 
 
 # --- speed ------------------------------------------------------------------------------------------------------------

@@ -331,7 +331,7 @@ def test_plug_ins_add_commands_and_a_broken_one_harms_nobody(monkeypatch: pytest
     assert "cannot be loaded" in shown
     assert run("move").stdout == "moved\n"
     assert run("assign", stdin="").stdout == "", "a plug-in does not take the place of a command"
-    for name, words in (("gone", "cannot be loaded"), ("seven", "is no click command")):
+    for name, words in (("gone", "cannot be loaded"), ("seven", "is not a click command")):
         result = run(name)
         assert result.exit_code == 2
         assert words in result.stderr

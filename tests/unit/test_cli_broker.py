@@ -103,12 +103,12 @@ def test_a_directory_with_other_people_s_files_is_left_alone(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--emulate", "0.7"], "release 0.7 cannot be emulated; those that can are 0.9.0.1"),
-        (["--listener", "HTTP://:1"], "'HTTP://:1' is no listener: write PROTOCOL://HOST:PORT"),
-        (["--listener", "SSL://127.0.0.1:0"], "listener SSL speaks TLS and needs a certificate"),
-        (["--listener", "SASL_PLAINTEXT://127.0.0.1:0"], "asks for a login, and there is no user who could"),
+        (["--emulate", "0.7"], "release 0.7 cannot be emulated; choose one of 0.9.0.1"),
+        (["--listener", "HTTP://:1"], "'HTTP://:1' is not a listener: write PROTOCOL://HOST:PORT"),
+        (["--listener", "SSL://127.0.0.1:0"], "listener SSL uses TLS and needs a certificate"),
+        (["--listener", "SASL_PLAINTEXT://127.0.0.1:0"], "requires a login, and no users are given"),
         (["--listener", "PLAINTEXT://:0", "--listener", "PLAINTEXT://:1"], "two listeners are called PLAINTEXT"),
-        (["--set", "no.such.key=1"], "no.such.key is no key of the development broker; it has auto.create"),
+        (["--set", "no.such.key=1"], "no.such.key is not supported; the settings are auto.create"),
         (["--set", "num.partitions=many"], "num.partitions is 'many'; it takes a whole number"),
         (["--set", "num.partitions"], "'num.partitions' is not --set KEY=VALUE"),
         (["--topic", "a"], "'a' is not NAME:PARTITIONS"),
@@ -116,13 +116,16 @@ def test_a_directory_with_other_people_s_files_is_left_alone(tmp_path: Path) -> 
         (["--tls-certificate", __file__, "--listener", "SSL://127.0.0.1:0"], "no certificate with its key in PEM"),
         (["--port", "65535", "--nodes", "2"], "node 1 would need port 65536"),
         (["--host", ""], "--host is empty; 0.0.0.0 listens on every address"),
-        (["--data", ""], "--data is empty; leave it out"),
-        (["--listener", "PLAINTEXT://:0", "--port", "9192"], "leave --host and --port out"),
+        (["--data", ""], "--data is empty; omit it"),
+        (["--listener", "PLAINTEXT://:0", "--port", "9192"], "--listener replaces --host and --port: omit both"),
         (["--topic", "a:1", "--topic", "a:2"], "--topic names a twice"),
         (["--topic", "a:10001"], "a topic has 1 to 10000 partitions"),
         (["--set", "num.partitions=1", "--partitions", "2"], "give one of the two"),
         (["--set", "num.partitions=1", "--set", "num.partitions=2"], "--set gives num.partitions twice"),
-        (["--port", "0", "--tls-certificate", str(TLS / "broker.pem")], "a certificate, and no listener speaks TLS"),
+        (
+            ["--port", "0", "--tls-certificate", str(TLS / "broker.pem")],
+            "a certificate is given, but no listener uses TLS",
+        ),
         (
             ["--listener", "SSL://:0", "--tls-certificate", str(TLS / "broker.pem"), "--tls-client-ca", __file__],
             "test_cli_broker.py: no certificate of an authority in PEM",
@@ -145,7 +148,7 @@ def test_what_cannot_be_is_refused_in_words(words: list[str], expected: str) -> 
         ("ann=secret1\nsecret2\n", "line 2 of {} is not NAME=PASSWORD"),
         ("ann=secret1\n\nann=secret2\n", "line 3 of {}: there is a user ann already"),
         ("\n", "{} has no user: write lines NAME=PASSWORD"),
-        ("ann=secret1\n", "there are users, and no listener asks for a login: everybody could do everything"),
+        ("ann=secret1\n", "users are given, but no listener requires a login, so every client could do everything"),
     ],
 )
 def test_users_that_cannot_be_are_refused_without_their_passwords(lines: str, expected: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_command_that_is_loaded_later_tells_its_help(words: str) -> None:
 def test_without_an_address_every_command_says_how_to_give_it(words: str) -> None:
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 2
-    assert re.search(r"say where (ZooKeeper|the cluster) is: --zookeeper HOST:PORT\[/CHROOT\]", done.stderr)
+    assert re.search(r"give the address of (ZooKeeper|the cluster): --zookeeper HOST:PORT\[/CHROOT\]", done.stderr)
     assert "ZKCONSUMER_ZOOKEEPER" in done.stderr
     assert "--config FILE" in done.stderr
 

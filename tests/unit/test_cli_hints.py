@@ -80,7 +80,7 @@ def test_a_moved_group_is_set_in_the_store_that_it_moved_to(world: FakeEnvironme
     world.zookeeper.ensure("/zkconsumer/groups/g1", control)
     words = ["offsets", "set", "g1", "--topic", "clicks", "--to-latest", "--execute", "--zookeeper", ADDRESS]
     refused = run(world, words)
-    assert (refused.exit_code, "are kept in Kafka now" in refused.stderr) == (4, True), refused.output
+    assert (refused.exit_code, "are in Kafka now" in refused.stderr) == (4, True), refused.output
     done = run(world, last_hint(refused))
     assert (done.exit_code, "3 offsets written" in done.stderr) == (0, True), done.output
 
@@ -89,7 +89,7 @@ def test_hints_have_no_address_where_the_environment_has_it(world: FakeEnvironme
     join(world)
     where = {"ZKCONSUMER_ZOOKEEPER": ADDRESS}
     refused = run(world, ["groups", "delete", "g1", "--execute"], **where)
-    assert refused.stderr.splitlines()[-1] == "Stop them first. Where they run: zkconsumer groups describe g1"
+    assert refused.stderr.splitlines()[-1] == "Stop them first. Their hosts: zkconsumer groups describe g1"
     assert run(world, last_hint(refused), **where).exit_code == 0
 
 

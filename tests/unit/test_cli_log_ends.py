@@ -59,7 +59,7 @@ def test_the_ends_and_the_beginnings(world: FakeEnvironment) -> None:
 def test_a_time_that_means_nothing_is_refused(world: FakeEnvironment) -> None:
     done = run(world, "--topic", "t", "--time", "-3", *bootstrap(world))
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--time -3: there are -1" in done.stderr
+    assert "--time -3: give -1" in done.stderr
 
 
 def test_some_partitions_and_several_offsets(world: FakeEnvironment) -> None:
@@ -145,7 +145,7 @@ def test_a_topic_that_does_not_exist(world: FakeEnvironment) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "say where the brokers are"),
+        ((), "give the addresses of the brokers"),
         (("--bootstrap-server", "h:1", "--zookeeper", "z:1"), "give one of them"),
         (("--bootstrap-server", "h"), "'h' is not HOST:PORT"),
         (("--bootstrap-server", "h:1", "--partitions", "1,x"), "is no list of numbers"),

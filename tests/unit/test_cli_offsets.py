@@ -80,7 +80,7 @@ def test_a_group_without_offsets_is_named_and_passed_over(world: FakeEnvironment
     result = offsets("export", "--all", "--format", "csv")
     assert result.exit_code == 0
     assert result.stdout == "g0,clicks,2,1\ng1,clicks,0,42\ng1,clicks,1,50\n"
-    assert "Group idle has no offsets in zookeeper; passed over." in result.stderr
+    assert "Group idle has no offsets in zookeeper; skipped." in result.stderr
 
 
 def test_csv_has_the_group_only_when_several_were_asked_for(offsets: RunTool) -> None:
@@ -100,7 +100,7 @@ def test_an_unreadable_znode_is_named_and_the_others_are_written(world: FakeEnvi
     result = offsets("export", "g1")
     assert result.exit_code == 1
     assert result.stdout == "/consumers/g1/offsets/clicks/1:50\n"
-    assert "Group g1, clicks/0: left out, the znode holds no offset" in result.stderr
+    assert "Group g1, clicks/0: skipped, the znode does not contain an offset" in result.stderr
     assert "/consumers/g1/offsets/clicks/3-0: left out" in result.stderr
 
 
@@ -210,7 +210,7 @@ def test_a_live_group_is_refused_by_name_and_nothing_of_the_file_is_written(
     for more in ([], ["--execute"]):
         result = imported(offsets, tmp_path, text, *more)
         assert result.exit_code == 4
-        assert "group g1 is active: g1_a. A running owner writes its own position over any offset" in result.stderr
+        assert "group g1 is active: g1_a. A running owner overwrites any offset with its own position" in result.stderr
         assert "zkconsumer groups describe g1" in result.stderr
     assert world.offsets("g0", "clicks") == {}
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
@@ -218,7 +218,7 @@ def test_a_live_group_is_refused_by_name_and_nothing_of_the_file_is_written(
 
 def test_there_is_no_way_around_a_live_group(offsets: RunTool, tmp_path: Path) -> None:
     assert imported(offsets, tmp_path, "clicks,0,1\n", "--even-if-active").exit_code == 2
-    assert "there is no option against that" in " ".join(offsets("import", "--help").stdout.split())
+    assert "without an option to force it" in " ".join(offsets("import", "--help").stdout.split())
 
 
 def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
@@ -230,8 +230,8 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
     assert [row[8] for row in rows(result)] == [
         "REFUSED: 9 is before the start of the log (10)",
         "REFUSED: 101 is beyond the end of the log (100)",
-        "REFUSED: its log cannot be looked at: topic clicks has no such partition",
-        "REFUSED: its log cannot be looked at: there is no such topic",
+        "REFUSED: its log range is unknown: topic clicks has no such partition",
+        "REFUSED: its log range is unknown: there is no such topic",
     ]
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
     [group] = json.loads(imported(offsets, tmp_path, text, "--group", "g1", "-o", "json").stdout)["groups"]
@@ -240,8 +240,8 @@ def test_what_lies_outside_the_log_is_refused_unless_it_is_allowed(
         "zkconsumer: Group g1: 4 offsets cannot be set:",
         "  clicks/0: 9 is before the start of the log (10)",
         "  clicks/1: 101 is beyond the end of the log (100)",
-        "  clicks/9: its log cannot be looked at: topic clicks has no such partition",
-        "  views/0: its log cannot be looked at: there is no such topic",
+        "  clicks/9: its log range is unknown: topic clicks has no such partition",
+        "  views/0: its log range is unknown: there is no such topic",
     ]
     assert result.stderr.rstrip().endswith("--allow-out-of-range")
     assert imported(offsets, tmp_path, text, "--group", "g1", "--execute", "--allow-out-of-range").exit_code == 0
@@ -263,7 +263,7 @@ def test_without_brokers_the_range_is_unknown_and_that_is_said(
     for broker_id in (address.broker_id for address in world.cluster.addresses):
         world.cluster.stop_broker(broker_id)
     refused = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1")
-    assert "its log cannot be looked at: none of" in refused.stdout
+    assert "its log range is unknown: none of" in refused.stdout
     done = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--allow-out-of-range", "--execute")
     assert done.exit_code == 0
     assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
@@ -275,21 +275,23 @@ def test_last_offsets_are_shifted_and_the_plan_shows_it(
     words = ["--group", "g1", "--offset-convention", "last"]
     result = imported(offsets, tmp_path, "clicks,0,49\n", *words)
     assert rows(result)[0][3:5] == ["50", "42"]
-    assert "the next one is written, 1 more" in result.stderr
+    assert "the next one is written, which is 1 more" in result.stderr
 
 
 def test_an_unreadable_znode_is_repaired_by_an_import(world: FakeEnvironment, offsets: RunTool, tmp_path: Path) -> None:
     put(world, {0: b"abc"})
     result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
     assert result.exit_code == 0
-    assert "the znode of clicks/0 holds no offset" in result.stderr
+    assert "the znode of clicks/0 does not contain an offset" in result.stderr
     assert world.offsets("g1", "clicks") == {0: 50, 1: 50}
 
 
 def test_a_bad_file_is_refused_whole_with_its_name_and_lines(offsets: RunTool, tmp_path: Path) -> None:
     result = imported(offsets, tmp_path, "clicks,0,1\nclicks,x,1\nclicks,1,-1\n", "--group", "g1", "--execute")
     assert result.exit_code == 2
-    assert f"{tmp_path}/file: 2 lines cannot be used:\n  line 2: 'x' is no partition number\n  line 3" in result.stderr
+    assert (
+        f"{tmp_path}/file: 2 lines cannot be used:\n  line 2: 'x' is not a partition number\n  line 3" in result.stderr
+    )
 
 
 def test_a_file_that_is_not_there_is_one_sentence(offsets: RunTool) -> None:
@@ -312,7 +314,7 @@ def test_a_group_whose_offsets_moved_to_kafka_is_not_written_in_zookeeper(
     world.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     result = imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute")
     assert result.exit_code == 4
-    assert "kept in Kafka now (migration m1)" in result.stderr
+    assert "are in Kafka now (migration m1)" in result.stderr
     world.zookeeper.ensure("/zkconsumer/groups/g1", b"{")
     assert "cannot be read" in imported(offsets, tmp_path, "clicks,0,50\n", "--group", "g1", "--execute").stderr
 
@@ -356,10 +358,10 @@ def test_a_part_is_told_exactly_and_the_same_command_does_the_rest(
     result = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
     assert result.exit_code == 6
     assert (
-        "Group g1: 1 of 3 offsets written, because the offset of clicks/1 was changed by somebody else after it "
+        "Group g1: 1 of 3 offsets written, because the offset of clicks/1 was changed by another program after it "
         "was read:\n  zookeeper clicks/0: written\n  zookeeper clicks/1: not written\n"
         "  zookeeper clicks/2: not written\n"
-        "The same command does the rest; what stands there already is not written again: zkconsumer offsets import"
+        "The same command writes the rest and skips what is already written: zkconsumer offsets import"
     ) in result.stderr
     assert world.offsets("g1", "clicks") == {0: 20, 1: 77}
     again = imported(offsets, tmp_path, text, "--group", "g1", "--execute")
@@ -445,7 +447,7 @@ def test_an_interruption_says_what_was_written(
     result = imported(offsets, tmp_path, "clicks,0,20\nclicks,1,21\n", "--group", "g1", "--execute")
     assert result.exit_code == 130
     assert "1 of 2 offsets written, because it was interrupted" in result.stderr
-    assert "  zookeeper clicks/1: unknown, the answer never came\n" in result.stderr
+    assert "  zookeeper clicks/1: unknown, no answer arrived\n" in result.stderr
 
 
 def test_a_first_write_that_is_refused_changed_nothing(
@@ -454,7 +456,10 @@ def test_a_first_write_that_is_refused_changed_nothing(
     world.zookeeper.set_acl("/consumers/g1/offsets/clicks/0", (Acl(PERM_READ, "world", "anyone"),))
     result = imported(offsets, tmp_path, "clicks,0,20\n", "--group", "g1", "--execute")
     assert result.exit_code == 4
-    assert "nothing was changed, because NoAuth /consumers/g1/offsets/clicks/0: the node is another" in result.stderr
+    assert (
+        "nothing was changed, because NoAuth /consumers/g1/offsets/clicks/0: the node belongs to another"
+        in result.stderr
+    )
 
 
 # --- diff -------------------------------------------------------------------------------------------------------
@@ -499,7 +504,7 @@ def test_an_unreadable_znode_is_a_difference(kafka: FakeEnvironment, offsets: Ru
     put(kafka, {0: b"x", 1: 60, 2: 70})
     result = offsets("diff", "g1")
     assert (result.exit_code, result.stdout.splitlines()[1].split()[3:]) == (3, ["?", "42", "-"])
-    assert "the znode of clicks/0 holds no offset: b'x' (1 bytes) is no number" in result.stderr
+    assert "the znode of clicks/0 does not contain an offset: b'x' (1 bytes) is no number" in result.stderr
     [row] = json.loads(offsets("diff", "g1", "-o", "json").stdout)["rows"]
     assert (row["zookeeper"], row["unknown"]) == (None, ["zookeeper"])
 
@@ -545,7 +550,7 @@ def test_a_shift_wants_an_offset_and_names_the_partition_without_one(world: Fake
     assert [row[3] for row in rows(offsets("set", "g1", "--topic", "clicks:0,1", "--shift-by", "-2"))] == ["40", "48"]
     result = offsets("set", "g1", "--topic", "clicks", "--shift-by", "-2", "--execute")
     assert result.exit_code == 4
-    assert "clicks/2: it has no offset that could be shifted" in result.stderr
+    assert "clicks/2: it has no offset to shift" in result.stderr
     assert world.offsets("g1", "clicks") == {0: 42, 1: 50}
 
 
@@ -605,7 +610,7 @@ def test_a_modern_member_lets_nothing_be_written_in_kafka(kafka: FakeEnvironment
     kafka.cluster.set_coordinator_members("g1", True)
     result = offsets("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka", "--execute")
     assert result.exit_code == 4
-    assert "modern" in result.stderr
+    assert "the coordinator group g1 has members" in result.stderr
     assert in_kafka(kafka) == {0: 42, 1: 60, 2: 70}
 
 
@@ -714,7 +719,7 @@ def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeEnviro
     control = ControlRecord("m1", 2, "verified", "zookeeper", "copy")
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     words = ("set", "g1", "--topic", "clicks", "--to-earliest")
-    assert "Group g1 is on the move (phase verified, authority zookeeper)" in offsets(*words).stderr
+    assert "Group g1 is migrating (phase verified, authority zookeeper)" in offsets(*words).stderr
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(replace(control, phase="undone")))
     assert "on the move" not in offsets(*words).stderr
 
@@ -726,13 +731,13 @@ def test_the_placeholder_of_a_migration_cannot_be_stopped(
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     kafka.cluster.set_coordinator_members("g1", True)
     words = ("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka")
-    assert "a modern group of the name g1 is alive" in offsets(*words).stderr
+    assert "the coordinator group g1 has members" in offsets(*words).stderr
     monkeypatch.setattr(
         fake_groups, "COORDINATOR_MEMBER", replace(fake_groups.COORDINATOR_MEMBER, client_id="zkconsumer-m1")
     )
     refused = offsets(*words)
     assert refused.exit_code == 4
-    assert "the placeholder member of a migration keeps the modern group g1 empty" in refused.stderr
+    assert "the placeholder member of a migration blocks the coordinator group g1 empty" in refused.stderr
     assert "finish the migration or take it back first" in refused.stderr
 
 

@@ -16,7 +16,7 @@ from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE
 from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 ELSEWHERE = "elsewhere.invalid:2181"
-NO_ADDRESS = "say where the cluster is: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT"
+NO_ADDRESS = "give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT"
 
 
 def commands(command: click.Command = main, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

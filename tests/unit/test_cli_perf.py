@@ -139,7 +139,7 @@ def test_too_few_messages_end_the_run_and_the_waiting_does_not_count(
     fill(world, 10)
     done = perf("--timeout", "3000")
     assert done.exit_code == 0
-    assert "20 of 100 messages: none came for 3000 ms" in done.stderr
+    assert "20 of 100 messages: none arrived for 3000 ms" in done.stderr
     matched = re.fullmatch(rf"({TIME}), ({TIME}), {NUMBERS}", done.stdout.splitlines()[1])
     assert matched is not None
     seconds = [int(matched[n][-6:-4]) + int(matched[n][-3:]) / 1000 for n in (1, 2)]
@@ -211,7 +211,7 @@ def test_options_reach_their_settings(configs: list[ConsumerConfig]) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--date-format", "QQ"], "'QQ', which is not known here"),
+        (["--date-format", "QQ"], "'QQ', which is not supported"),
         (["--date-format", "'x"], "a quote that does not end"),
         (["--reporting-interval", "0"], "--reporting-interval"),
         (["--consumer.config", "/no/such/file"], "/no/such/file"),

@@ -118,7 +118,7 @@ def test_a_line_without_a_key_ends_the_input_and_what_came_before_is_sent(sent: 
         (["clicks", "--key-separator", ""], 2, "--key-separator is empty"),
         (["clicks", "--partition", "3"], 1, "topic clicks has the partitions 0 to 2, and no 3"),
         (["views"], 1, "there is no topic views in the sandbox; create it: zkconsumer sandbox topic create views"),
-        (["a/b"], 2, "'a/b' is not a topic's name"),
+        (["a/b"], 2, "'a/b' is not a topic name"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(words: list[str], code: int, said: str, sent: Sent) -> None:
@@ -135,7 +135,7 @@ def test_without_a_sandbox_every_command_says_so(
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
     done = run(*words)
     assert done.exit_code == 3
-    assert "no sandbox is up" in done.stderr
+    assert "no sandbox is running" in done.stderr
 
 
 # --- the cluster ----------------------------------------------------------------------------------------------------
@@ -193,6 +193,6 @@ def test_a_release_that_there_is_not_is_a_wrong_call_before_anything_is_started(
 def test_a_first_start_says_that_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ZKCONSUMER_CACHE", str(tmp_path))
     monkeypatch.setattr(background_cluster, "up", lambda *_: CLUSTER)
-    assert f"Maven fetches what is not in {tmp_path} yet" in run("up").stderr
+    assert f"Maven downloads what is not in {tmp_path} yet" in run("up").stderr
     monkeypatch.setattr("zkconsumer.testing.sandbox.artifacts.is_complete", lambda *_: True)
     assert "Maven" not in run("up").stderr

@@ -175,7 +175,7 @@ def test_sources_of_one_query_that_disagree(run: Callable[..., Result], folder: 
     assert result.exit_code == 2
     assert "several sources read clicks/0, up to different offsets; name one of them as source (0, 1)" in result.stderr
     assert [row[3] for row in decisions(run("--source", "1"))] == ["46"]
-    assert "has no offsets of Kafka of source 2; those that have: 0, 1" in run("--source", "2").stderr
+    assert "has no offsets of Kafka of source 2; it has sources 0, 1" in run("--source", "2").stderr
 
 
 # --- reconcile, claims ------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_query_that_claims_needs_no_help_forward(
     put(world, {1: 20})
     assert [row[4] for row in decisions(run())] == [
         "claims move this group",
-        "set back by somebody below the claim of 45: left",
+        "set back below the claim of 45: left",
     ]
 
 
@@ -232,7 +232,7 @@ def test_a_checkpoint_that_is_given_up_gives_back_what_it_claimed(
     assert result.exit_code == 3
     assert decisions(result) == [
         ("40", "30", "30-40", "30", "back before batch 7"),
-        ("50", "30", "30-45", "-", "others went on: left"),
+        ("50", "30", "30-45", "-", "others have continued: left"),
     ]
     assert run("--rewind", "--execute").exit_code == 0
     assert offsets(world) == {0: 30, 1: 50}
@@ -248,8 +248,8 @@ def test_a_rewind_when_somebody_set_the_group_back_already(
 ) -> None:
     put(world, {0: 30, 1: 5})
     assert [row[4] for row in decisions(run("--rewind"))] == [
-        "stands there already",
-        "set back by somebody already: left",
+        "equal already",
+        "set back already: left",
     ]
 
 
@@ -268,7 +268,7 @@ def test_a_record_that_changes_meanwhile_stops_the_rewind(
     result = run("--rewind", "--execute")
     assert result.exit_code == 4
     path = paths.claims_of_partition("g1", QUERY, P0)
-    assert f"0 of 1 offset written, because {path} was changed by somebody else after it was read" in result.stderr
+    assert f"0 of 1 offset written, because {path} was changed by another program after it was read" in result.stderr
     assert offsets(world) == {0: 40, 1: 50}
 
 
@@ -351,7 +351,7 @@ def test_an_offset_beyond_the_log_is_of_another_cluster(
     folder.done(2, kafka({0: 101}))
     result = run("--execute")
     assert result.exit_code == 4
-    assert "101 is beyond the end of the log (100): another cluster, or a topic made anew" in result.stderr
+    assert "101 is beyond the end of the log (100): another cluster, or a topic created again" in result.stderr
     assert offsets(world)[0] == 40
 
 
@@ -395,7 +395,7 @@ def test_a_checkpoint_that_is_given_up_behind_a_move_gives_back_its_claims_in_ka
     assert result.exit_code == 3, result.output
     assert decisions(result) == [
         ("40", "30", "30-40", "30", "back before batch 7"),
-        ("50", "30", "30-45", "-", "others went on: left"),
+        ("50", "30", "30-45", "-", "others have continued: left"),
     ]
     assert (in_kafka(world), [claim.batch for claim in record(world, P0).claims]) == ({0: 40, 1: 50}, [6, 7])
     done = run("--rewind", "--store", "kafka", "--execute")
@@ -430,7 +430,7 @@ def test_behind_a_move_claims_are_shown_beside_what_kafka_says(
     told = json.loads(spark("claims", "-o", "json").stdout)["claims"]
     assert [(row["end"], row["group_offset"], row["remark"]) for row in told] == [
         (40, 40, None),
-        (45, 50, "others went on"),
+        (45, 50, "other members read further"),
     ]
     assert [row["owner"] for row in told] == [None, None]
 
@@ -456,7 +456,7 @@ def test_claims_are_shown_with_how_the_group_stands_to_them(world: FakeEnvironme
     ]
     told = json.loads(spark("claims", "--query", QUERY, "-o", "json").stdout)["claims"]
     assert [row["owner_is_claimant"] for row in told] == [True, False]
-    assert [row["remark"] for row in told] == [None, "the group was set back"]
+    assert [row["remark"] for row in told] == [None, "the group's offset was reset backwards"]
     assert told[0]["claimed_at"] == "1970-01-01T00:00:01Z"
     [other, _] = json.loads(spark("claims", "--query", OTHER_QUERY, "-o", "json").stdout)["claims"]
     assert (other["rejected_batch"], told[0]["rejected_batch"]) == (4, None)
@@ -489,7 +489,7 @@ def test_a_query_that_is_gone_is_forgotten(world: FakeEnvironment, spark: RunToo
     assert world.zookeeper.tree.has_node(paths.claims_of_query("g1", OTHER_QUERY))
     again = spark("claims", "--delete", QUERY, "--execute")
     assert again.exit_code == 4
-    assert f"has no records of a query {QUERY}; it has those of: {OTHER_QUERY}" in again.stderr
+    assert f"has no records of a query {QUERY}; it has records of: {OTHER_QUERY}" in again.stderr
 
 
 def test_a_query_that_is_alive_is_not_forgotten(world: FakeEnvironment, spark: RunTool) -> None:
@@ -514,8 +514,8 @@ def test_the_query_that_came_after_is_not_in_the_way(world: FakeEnvironment, spa
 
 
 def test_words_of_claims_that_do_not_go_together(spark: RunTool) -> None:
-    assert "--execute belongs to --delete" in spark("claims", "--execute").stderr
-    assert "leave --query away" in spark("claims", "--delete", "a", "--query", "a").stderr
+    assert "--execute needs --delete" in spark("claims", "--execute").stderr
+    assert "omit --query" in spark("claims", "--delete", "a", "--query", "a").stderr
 
 
 # --- starting offsets -------------------------------------------------------------------------------------------

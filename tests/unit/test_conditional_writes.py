@@ -219,7 +219,7 @@ def test_what_is_not_ours_any_more_is_not_written_and_does_not_stop_the_others(
     results = commit(party, dict.fromkeys(FOUR, 60), known)
     assert outcomes(results) == [WriteOutcome.NOT_OWNER, WriteOutcome.NOT_OWNER, WriteOutcome.DONE, WriteOutcome.DONE]
     assert stored(server, *FOUR) == [b"50", b"50", b"60", b"60"]
-    assert results[FOUR[0]].why == "the owner node is gone"
+    assert results[FOUR[0]].why == "the owner node does not exist"
     assert "g1_b-0" in results[FOUR[1]].why
 
 

@@ -881,7 +881,7 @@ def test_offsets_that_are_no_mapping_are_refused(offsets: Any, world: FakeEnviro
     world.create_topic(TOPIC, 1)
     connector = connect(group_id=GROUP)
     streams_of(connector)
-    with pytest.raises(UsageError, match="offsets must be a mapping from TopicPartition to the next offset, and not"):
+    with pytest.raises(UsageError, match="offsets must be a mapping from TopicPartition to the next offset, not"):
         connector.commit_offsets(offsets)
 
 
@@ -891,7 +891,7 @@ def test_a_connector_takes_a_configuration_and_nothing_else(kind: Any, config: A
     with pytest.raises(UsageError) as it:
         kind(config)
     name = "CoordinatorConsumerConfig" if kind is CoordinatorConsumerConnector else "ConsumerConfig"
-    assert f"{kind.__name__} takes a {name}, and not {type(config).__name__}: make one with {name}(" in str(it.value)
+    assert f"{kind.__name__} takes a {name}, not {type(config).__name__}: create one with {name}(" in str(it.value)
 
 
 def test_a_connector_that_is_not_closed_is_logged_once(

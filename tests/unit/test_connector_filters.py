@@ -189,7 +189,7 @@ def test_a_number_of_streams_that_cannot_be_is_refused_before_anything_is_writte
 
 @pytest.mark.parametrize("given", ["t.*", None, {"t": 1}])
 def test_what_is_no_filter_is_refused(world: FakeEnvironment, connect: MakeConnector, given: Any) -> None:
-    with pytest.raises(UsageError, match="give Whitelist"):
+    with pytest.raises(UsageError, match="pass Whitelist"):
         connect().create_message_streams_by_filter(given)
     assert registrations(world) == []
 
@@ -198,7 +198,7 @@ def test_what_is_no_filter_is_refused(world: FakeEnvironment, connect: MakeConne
 def test_a_filter_that_would_be_read_back_otherwise_is_refused(
     world: FakeEnvironment, connect: MakeConnector, raw: str
 ) -> None:
-    with pytest.raises(UsageError, match="read back otherwise"):
+    with pytest.raises(UsageError, match="other members would read the filter"):
         connect().create_message_streams_by_filter(Whitelist(raw))
     assert registrations(world) == []
 

@@ -220,13 +220,13 @@ def test_a_parent_that_is_missing_is_made_though_other_errors_come_first(
 def test_looking_closely_names_the_holder(party: ProcedureSession, other: ProcedureSession) -> None:
     own(other, FOUR[1])
     results, _ = claim(party, FOUR, look_closely=True)
-    assert results[FOUR[1]] == AcquireResult(WriteOutcome.CONFLICT, why="held by g1_b-0")
+    assert results[FOUR[1]] == AcquireResult(WriteOutcome.CONFLICT, why="owned by g1_b-0")
 
 
 def test_a_persistent_owner_node_is_told_from_a_member(server: FakeZooKeeper, party: ProcedureSession) -> None:
     server.ensure(paths.owner(GROUP, FOUR[0]), b"by hand")
     results, _ = claim(party, FOUR, look_closely=True)
-    assert results[FOUR[0]] == AcquireResult(WriteOutcome.CONFLICT, why="a persistent node holds it: by hand")
+    assert results[FOUR[0]] == AcquireResult(WriteOutcome.CONFLICT, why="a persistent owner node exists: by hand")
 
 
 def test_an_owner_node_that_is_no_text_is_shown_as_far_as_it_can_be(
@@ -247,7 +247,7 @@ def test_looking_closely_finds_that_a_node_of_this_session_is_ours(party: Proced
 def test_a_node_of_this_session_for_another_thread_is_not_taken_for_this_one(party: ProcedureSession) -> None:
     party.claim(FOUR[0], thread="g1_a-1")
     results, _ = claim(party, [FOUR[0]], look_closely=True)
-    assert results[FOUR[0]] == AcquireResult(WriteOutcome.CONFLICT, why="held by g1_a-1")
+    assert results[FOUR[0]] == AcquireResult(WriteOutcome.CONFLICT, why="owned by g1_a-1")
 
 
 def test_a_holder_that_goes_while_it_is_looked_at_stays_refused_until_the_watch_says_so(

@@ -323,7 +323,7 @@ def test_a_topic_that_comes_and_goes_again_and_again_is_given_up_on(server: Fake
             case Get(path) if path == paths.topic(TOPIC):
                 server.remove(paths.topic(TOPIC))
 
-    assert reading.try_to_read(between=between) == f"{paths.topic(TOPIC)} comes and goes"
+    assert reading.try_to_read(between=between) == f"{paths.topic(TOPIC)} is created and deleted repeatedly"
 
 
 def test_a_member_that_goes_while_it_is_read_is_no_member(server: FakeZooKeeper, reading: Reading) -> None:

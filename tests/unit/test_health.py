@@ -346,7 +346,7 @@ def test_a_socket_that_somebody_answers_is_not_taken_away(place: Path) -> None:
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir, lambda path: path.symlink_to("/etc/passwd")])
 def test_what_is_no_socket_is_not_touched(place: Path, make: Callable[[Path], None]) -> None:
     make(place)
-    with pytest.raises(UsageError, match="something else is there"):
+    with pytest.raises(UsageError, match="another file exists there"):
         open_listening_socket(place)
     assert place.is_symlink() or place.exists()
 
@@ -361,9 +361,9 @@ def test_a_socket_in_its_place_is_not_removed_at_the_end(member: ZookeeperConsum
 
 def test_the_path_may_hold_the_process_id_and_must_fit(tmp_path: Path) -> None:
     assert socket_path("/run/x/{pid}.sock") == Path(f"/run/x/{os.getpid()}.sock")
-    with pytest.raises(UsageError, match="holds 107 bytes"):
+    with pytest.raises(UsageError, match="has at most 107 bytes"):
         socket_path("/" + "x" * 200)
-    with pytest.raises(UsageError, match="cannot be made: No such file"):
+    with pytest.raises(UsageError, match="cannot be created: No such file"):
         open_listening_socket(tmp_path / "no" / "such.sock")
 
 
@@ -384,14 +384,14 @@ def test_auto_is_found_by_the_process_id(world: FakeEnvironment, connect: MakeCo
     assert stat.S_IMODE(runtime.lstat().st_mode) == 0o700
     assert query_process_health(os.getpid(), 3_000)["pid"] == os.getpid()
     connector.close()
-    with pytest.raises(HealthUnavailable, match=f"there is no {os.getpid()}.sock in {runtime}"):
+    with pytest.raises(HealthUnavailable, match=f"no {os.getpid()}.sock exists in {runtime}"):
         query_process_health(os.getpid(), 3_000)
 
 
 def test_a_folder_that_others_may_write_is_not_used(runtime: Path) -> None:
     runtime.mkdir()
     runtime.chmod(0o777)
-    with pytest.raises(UsageError, match="nobody else may write"):
+    with pytest.raises(UsageError, match="no other user may write"):
         socket_path("auto")
     runtime.rmdir()
     runtime.symlink_to("/tmp")
@@ -412,12 +412,12 @@ def test_another_process_in_the_place_of_the_asked_one_is_not_believed(runtime: 
 
 
 def test_another_users_socket_is_not_believed(place: Path) -> None:
-    with open_listening_socket(place), pytest.raises(HealthUnavailable, match="it is not believed"):
+    with open_listening_socket(place), pytest.raises(HealthUnavailable, match="its answer is not trusted"):
         query_health(place, 1_000, owner=os.getuid() + 1)
 
 
 def test_a_process_that_is_not_there_is_told() -> None:
-    with pytest.raises(HealthUnavailable, match="there is no process 4194304"):
+    with pytest.raises(HealthUnavailable, match="process 4194304 does not exist"):
         query_process_health(4_194_304, 100)
 
 
@@ -427,13 +427,13 @@ def test_a_process_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"", "no member"),
-        (b"hello", "no member"),
-        (b"[]", "no member"),
-        (b'{"healthy": 1, "alive": true, "members": []}', "no member"),
-        (b'{"healthy": true, "alive": true}', "no member"),
+        (b"", "not a health report"),
+        (b"hello", "not a health report"),
+        (b"[]", "not a health report"),
+        (b'{"healthy": 1, "alive": true, "members": []}', "not a health report"),
+        (b'{"healthy": true, "alive": true}', "not a health report"),
         (b"x" * (ANSWER_BYTES_MAX + 65_536), "more than"),
-        (None, "no whole answer within 200 ms"),
+        (None, "no complete answer within 200 ms"),
     ],
 )
 def test_what_answers_something_else_is_no_member(place: Path, answer: bytes | None, says: str) -> None:

@@ -217,7 +217,7 @@ def test_an_exception_fails_the_attempt_and_the_next_one_asks_again(
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("listener-failed")]
     assert len(told) == 3
     assert "SystemExit: no, 0" in told[0]
-    assert "the attempt is made again" in told[0]
+    assert "the rebalance is retried" in told[0]
     raised = [record for record in caplog.records if record.getMessage().startswith("listener-raised")]
     assert all(record.exc_info for record in raised)
     assert len(raised) == 3

@@ -128,7 +128,7 @@ def test_a_partition_that_cannot_be_asked_says_why_and_the_others_are_told(make_
     with open_session(world) as admin:
         found = log_ranges(admin.brokers, [T0, T1, TopicPartition("clicks", 9)], pause=lambda _: None)
     assert found[T0] == LogRange(2, 5)
-    assert found[T1] == "nobody leads it: LEADER_NOT_AVAILABLE (5)"
+    assert found[T1] == "it has no leader: LEADER_NOT_AVAILABLE (5)"
     assert found[TopicPartition("clicks", 9)] == "there is no such partition"
 
 

@@ -81,8 +81,7 @@ def test_empty_lines_at_the_end_are_none() -> None:
 def test_an_empty_line_in_the_middle_is_refused_because_the_original_stops_there() -> None:
     first, rest = ZK.split("\n", 1)
     assert why(f"{first}\n\n{rest}") == (
-        "line 2: it is empty, and 2 lines follow: the original's import stops here without a word; "
-        "take the empty line out"
+        "line 2: it is empty, but 2 lines follow: Kafka's import silently stops here; delete the empty line"
     )
 
 
@@ -90,26 +89,26 @@ def test_an_empty_line_in_the_middle_is_refused_because_the_original_stops_there
     ("line", "problem"),
     [
         ("/consumers/g1/offsets/clicks/0", "no colon in '/consumers/g1/offsets/clicks/0'"),
-        ("/consumers/g1/offsets/clicks:7", "is no path of an offset"),
-        ("/kafka/consumers/g1/offsets/clicks/0:7", "is no path of an offset"),
-        ("/consumers/g1/owners/clicks/0:7", "is no path of an offset"),
+        ("/consumers/g1/offsets/clicks:7", "is not the path of an offset"),
+        ("/kafka/consumers/g1/offsets/clicks/0:7", "is not the path of an offset"),
+        ("/consumers/g1/owners/clicks/0:7", "is not the path of an offset"),
         ("/consumers/g1/offsets/../0:7", "topic '..' is not a name"),
         ("/consumers/../offsets/clicks/0:7", "group id '..' is not a name"),
         ("/consumers//offsets/clicks/0:7", "group id '' is not a name"),
         ("/consumers/g1/offsets/cl\u0000cks/0:7", "may hold letters, digits"),
-        ("/consumers/g1/offsets/clicks/3-0:285038193", "as in Kafka 0.7"),
-        ("/consumers/g1/offsets/clicks/00:7", "'00' is no partition number"),
-        ("/consumers/g1/offsets/clicks/-1:7", "'-1' is no partition number"),
-        ("/consumers/g1/offsets/clicks/4294967296:7", "'4294967296' is no partition number"),
-        ("/consumers/g1/offsets/clicks/0:", "'' is no offset"),
-        ("/consumers/g1/offsets/clicks/0:null", "'null' is no offset"),
-        ("/consumers/g1/offsets/clicks/0: 7", "' 7' is no offset"),
-        ("/consumers/g1/offsets/clicks/0:7:8", "'7:8' is no offset"),
-        ("/consumers/g1/offsets/clicks/0:1.5", "'1.5' is no offset"),
-        ("/consumers/g1/offsets/clicks/0:٣", "is no offset"),
+        ("/consumers/g1/offsets/clicks/3-0:285038193", "the format of Kafka 0.7"),
+        ("/consumers/g1/offsets/clicks/00:7", "'00' is not a partition number"),
+        ("/consumers/g1/offsets/clicks/-1:7", "'-1' is not a partition number"),
+        ("/consumers/g1/offsets/clicks/4294967296:7", "'4294967296' is not a partition number"),
+        ("/consumers/g1/offsets/clicks/0:", "'' is not a valid offset"),
+        ("/consumers/g1/offsets/clicks/0:null", "'null' is not a valid offset"),
+        ("/consumers/g1/offsets/clicks/0: 7", "' 7' is not a valid offset"),
+        ("/consumers/g1/offsets/clicks/0:7:8", "'7:8' is not a valid offset"),
+        ("/consumers/g1/offsets/clicks/0:1.5", "'1.5' is not a valid offset"),
+        ("/consumers/g1/offsets/clicks/0:٣", "is not a valid offset"),
         ("/consumers/g1/offsets/clicks/0:-1", "offset -1 is negative"),
         (f"/consumers/g1/offsets/clicks/0:{LONG + 1}", f"is larger than {LONG}"),
-        (f"/consumers/g1/offsets/clicks/0:{'9' * 3_000}", "is no offset"),
+        (f"/consumers/g1/offsets/clicks/0:{'9' * 3_000}", "is not a valid offset"),
         ("/consumers/g1/offsets/clicks/0:" + "9" * 5_000, "it has 5031 characters, at most 4000 are read"),
     ],
 )
@@ -125,7 +124,7 @@ def test_a_line_of_the_originals_format_that_cannot_be_used_says_why(line: str, 
         ("clicks,0", "2 columns, the first line has 3"),
         ("g1,clicks,0,7", "4 columns, the first line has 3"),
         ("clicks;0;7", "1 columns, the first line has 3"),
-        ("clicks,zero,7", "'zero' is no partition number"),
+        ("clicks,zero,7", "'zero' is not a valid partition number"),
         ("clicks,-1,7", "partition -1 is not between"),
         ("clicks,0,-7", "offset -7 is negative"),
         ("cl icks,0,7", "may hold letters, digits"),
@@ -149,11 +148,11 @@ def test_csv_with_another_number_of_columns_is_refused() -> None:
         ("{} {}", "it is not JSON (Extra data at character 3)"),
         ('{"group":"g1","group":"g2"}', "a name occurs in it twice"),
         ('{"group":1,"topic":"t","partition":0,"offset":1}', "group and topic must be texts"),
-        ('{"group":"g","topic":"t","partition":true,"offset":1}', "partition is missing, or no whole number"),
-        ('{"group":"g","topic":"t","partition":0,"offset":1.0}', "offset is missing, or no whole number"),
+        ('{"group":"g","topic":"t","partition":true,"offset":1}', "partition is missing, or not an integer"),
+        ('{"group":"g","topic":"t","partition":0,"offset":1.0}', "offset is missing, or not an integer"),
         ('{"group":"g","topic":"t","partition":0,"offset":NaN}', "NaN is not JSON"),
-        ('{"group":"g","topic":"t","partition":0,"offset":"1"}', "offset is missing, or no whole number"),
-        ('{"group":"g","topic":"t","partition":0}', "offset is missing, or no whole number"),
+        ('{"group":"g","topic":"t","partition":0,"offset":"1"}', "offset is missing, or not an integer"),
+        ('{"group":"g","topic":"t","partition":0}', "offset is missing, or not an integer"),
         ('{"group":"../g","topic":"t","partition":0,"offset":1}', "group id '../g' may hold"),
     ],
 )
@@ -171,7 +170,7 @@ def test_a_line_of_json_that_cannot_be_used_says_why(line: str, problem: str) ->
         ('"store":"etcd"', "store is 'etcd'"),
         ('"offset_convention":"current"', "offset_convention is 'current'"),
         ('"offsets":-3', "offsets must be the number of lines"),
-        ('"offsets":4', "it announces 4 offsets and 3 lines follow: the file was cut off"),
+        ('"offsets":4', "it announces 4 offsets but 3 lines follow: the file was cut off"),
     ],
 )
 def test_a_head_that_says_something_else_is_refused(wrong: str, problem: str) -> None:
@@ -184,15 +183,15 @@ def test_a_head_that_says_something_else_is_refused(wrong: str, problem: str) ->
 
 
 def test_a_file_that_was_cut_off_is_noticed() -> None:
-    assert "it announces 3 offsets and 2 lines follow" in why(JSON.rsplit("\n", 2)[0] + "\n")
-    assert "it announces 3 offsets and 1 line follows" in why(JSON.rsplit("\n", 3)[0] + "\n")
+    assert "it announces 3 offsets but 2 lines follow" in why(JSON.rsplit("\n", 2)[0] + "\n")
+    assert "it announces 3 offsets but 1 line follows" in why(JSON.rsplit("\n", 3)[0] + "\n")
 
 
 def test_a_second_line_about_a_partition_is_refused_unless_it_says_the_same() -> None:
     same = parse_file((CSV + "g1,clicks,0,42\n").encode())
     assert len(same.offsets) == 3
-    assert same.remarks == ("line 4: clicks/0 stands in line 2 already, with the same offset",)
-    assert why(CSV + "g1,clicks,0,43\n") == "line 4: clicks/0 stands in line 2 already, with 42 and not 43"
+    assert same.remarks == ("line 4: clicks/0 is already in line 2, with the same offset",)
+    assert why(CSV + "g1,clicks,0,43\n") == "line 4: clicks/0 is already in line 2, with 42 and not 43"
 
 
 def test_every_problem_is_listed_but_not_a_hundred() -> None:
@@ -214,7 +213,7 @@ def test_bytes_that_are_no_text_are_named_by_their_line() -> None:
 
 
 def test_a_first_line_of_no_format_is_named() -> None:
-    assert why("hello\n").startswith("line 1: 'hello' begins none of the formats")
+    assert why("hello\n").startswith("line 1: 'hello' matches no format")
     assert why("\x1b[31mred\n").startswith("line 1: '\\x1b[31mred' begins")
 
 
@@ -237,7 +236,7 @@ def test_offsets_of_every_group_of_a_file_or_of_one() -> None:
     assert offsets_of_group(parsed, None, None) == ({"a": {T0: 1}, "g1": {T0: 42, T1: 17}}, [])
     only, remarks = offsets_of_group(parsed, "g1", None)
     assert only == {"g1": {T0: 42, T1: 17}}
-    assert remarks == ["1 offsets of other groups in the file are left out"]
+    assert remarks == ["1 offsets of other groups in the file are ignored"]
 
 
 def test_a_file_without_groups_needs_one_and_a_group_that_is_not_in_it_is_refused() -> None:
@@ -251,7 +250,7 @@ def test_a_file_without_groups_needs_one_and_a_group_that_is_not_in_it_is_refuse
 def test_last_offsets_are_shifted_to_the_next_and_that_is_said() -> None:
     offsets, remarks = offsets_of_group(parse_file(b"clicks,0,41\n"), "g1", "last")
     assert offsets == {"g1": {T0: 42}}
-    assert remarks == ["the file has the last offset that was read: the next one is written, 1 more"]
+    assert remarks == ["the file has the last offset read: the next one is written, which is 1 more"]
     with pytest.raises(UsageError, match=f"there is no offset after {LONG}"):
         offsets_of_group(parse_file(f"clicks,0,{LONG}\n".encode()), "g1", "last")
 
@@ -259,5 +258,5 @@ def test_last_offsets_are_shifted_to_the_next_and_that_is_said() -> None:
 def test_a_json_file_says_its_convention_itself_and_may_not_be_contradicted() -> None:
     last = parse_file(JSON.replace('"next"', '"last"').encode())
     assert offsets_of_group(last, "a", None)[0] == {"a": {T0: 2}}
-    with pytest.raises(UsageError, match="'last', --offset-convention 'next'"):
+    with pytest.raises(UsageError, match="'last', but --offset-convention is 'next'"):
         offsets_of_group(last, "a", "next")

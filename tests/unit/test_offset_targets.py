@@ -38,7 +38,7 @@ BEYOND, BEFORE = "is beyond the end of the log", "is before the start of the log
         (ToLatest(), None, ResetOffset(20)),
         (ToCurrent(), 15, ResetOffset(15)),
         (ToCurrent(), 99, ResetOffset(99)),
-        (ToCurrent(), None, ResetOffset(20, "had none: the end of the log")),
+        (ToCurrent(), None, ResetOffset(20, "had no offset: the end of the log")),
         (ToOffset(12), None, ResetOffset(12)),
         (ToOffset(20), None, ResetOffset(20)),
         (ToOffset(21), None, ResetOffset(20, f"21 {BEYOND}")),
@@ -46,7 +46,7 @@ BEYOND, BEFORE = "is beyond the end of the log", "is before the start of the log
         (ShiftBy(-3), 15, ResetOffset(12)),
         (ShiftBy(-9), 15, ResetOffset(10, f"6 {BEFORE}")),
         (ShiftBy(2**63 - 1), 15, ResetOffset(20, f"{2**63 + 14} {BEYOND}")),
-        (ShiftBy(1), None, "it has no offset that could be shifted"),
+        (ShiftBy(1), None, "it has no offset to shift"),
         (ToFile({T0: 30}), 15, ResetOffset(20, f"30 {BEYOND}")),
     ],
 )
@@ -58,8 +58,8 @@ def test_a_target_means_an_offset(target: ResetTarget, current: int | None, expe
     ("how", "remark"),
     [
         ("exact", ""),
-        ("end", "nothing is as young: the end of the log"),
-        ("segment", "by segment: may be earlier than asked for"),
+        ("end", "no record is that new: the end of the log"),
+        ("segment", "by segment: may be earlier than requested"),
         ("start", "by segment: the start of the log"),
     ],
 )
@@ -168,7 +168,7 @@ def test_an_import_refuses_what_lies_outside_the_log_and_what_cannot_be_compared
     assert [row.rejection_reason for row in plan.rows] == [
         "21 is beyond the end of the log (20)",
         "9 is before the start of the log (10)",
-        "its log cannot be looked at: there is no such topic",
+        "its log range is unknown: there is no such topic",
     ]
     assert len(plan.rejection_lines()) == 3
     allowed = plan_import("g1", offsets, ["zookeeper"], {"zookeeper": {T0: 1}}, LOGS, allow_out_of_range=True)

@@ -345,7 +345,7 @@ def test_defect_33_a_modern_group_of_the_name_is_told_at_once(make: Callable[...
     for written in results.values():
         assert written.is_permanent
         assert written.is_coordinator_group_active
-        assert "members of the modern kind (KafkaConsumer) are alive in a group of this name" in written.why
+        assert "a coordinator group of this name has members (KafkaConsumer)" in written.why
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_a_partition_that_the_broker_has_not_learnt_of_yet_is_asked_for_again(ma
 
 def test_what_the_look_forbids_is_not_sent(make: Callable[..., Talk]) -> None:
     talk = make()
-    lost = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node is gone")
+    lost = KafkaCommitResult(WriteOutcome.NOT_OWNER, "the owner node does not exist")
     assert talk.commit({A: 9, B: 4}, look=lambda _: {A: lost}) == {A: lost, B: DONE}
     assert talk.committed() == {B: 4}
     assert talk.commit({A: 9}, attempts=3, look=lambda _: {A: lost}) == {A: lost}

@@ -206,7 +206,7 @@ def test_an_error_that_passes_is_waited_for() -> None:
 def test_a_topic_that_is_not_there_is_given_up_and_not_made() -> None:
     world = World("0.10.2.2", brokers=1)
     world.fake.delete_topic(TP.topic)
-    with pytest.raises(BrokerUnreachable, match=r"know no such partition.*deleted"):
+    with pytest.raises(BrokerUnreachable, match=r"does not exist at the brokers.*deleted"):
         world.offsets(0, 10)
     asked = [s.body.topics for s in world.fake.requests if s.api is METADATA]
     assert asked
@@ -226,7 +226,7 @@ def test_a_message_above_the_largest_is_refused_by_name(monkeypatch: pytest.Monk
     monkeypatch.setattr(range_reader, "FETCH_BYTES_MAX", 200_000)
     world = World("0.8.2.2", brokers=1)
     world.fake.append(TP.topic, 0, [b"x" * 300_000])
-    with pytest.raises(MessageSizeTooLargeException, match=r"offset 0 has 3000.. bytes, and 200000 are the most"):
+    with pytest.raises(MessageSizeTooLargeException, match=r"offset 0 has 3000.. bytes, but the maximum is 200000"):
         world.offsets(0, 1)
 
 
@@ -235,7 +235,7 @@ def test_a_size_that_the_log_does_not_hold_is_damage() -> None:
     sound = bytearray(build_record_set([Record(0, -1, -1, None, b"v" * 50)], 0))
     sound[8:12] = (100_000).to_bytes(4, "big")
     world.fake.append_raw(TP.topic, 0, bytes(sound), 1)
-    with pytest.raises(InvalidMessageException, match="says that it has 100012 bytes"):
+    with pytest.raises(InvalidMessageException, match="has a header with 100012 bytes"):
         world.offsets(0, 1)
 
 
@@ -306,9 +306,9 @@ def test_answers_without_a_record_never_prove_a_gap(release: str, fails: bool, m
     slow = world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=None)
     with pytest.raises(FetchStalled) as raised:
         world.offsets(20, 1_000, replace(QUICK, fail_on_data_loss=fails))
-    assert str(raised.value).startswith(f"clicks/0: no record came from offset 20 on for {QUICK.give_up_ms} ms: ")
+    assert str(raised.value).startswith(f"clicks/0: no record arrived from offset 20 on for {QUICK.give_up_ms} ms: ")
     assert """.option("skipOffsets", '{"clicks":{"0":[[20,1000]]}}')""" in str(raised.value)
-    assert "nor does it with failOnDataLoss=false" in str(raised.value)
+    assert "also not with failOnDataLoss=false" in str(raised.value)
     assert world.lost == []
     assert QUICK.give_up_ms // PATIENCE_MS <= world.pauses <= QUICK.give_up_ms // PATIENCE_MS + 1
     world.fake.lift(slow)
@@ -335,7 +335,7 @@ def test_a_range_of_records_that_exist_is_not_dropped_with_the_settings_as_shipp
         world.cluster, OffsetRange(TP, 0, 1_000), ReadSettings(fail_on_data_loss=fails), world.pause, world.decode,
         on_lost=world.lost.append, clock=PassingClock(),
     )  # fmt: skip
-    with pytest.raises(FetchStalled, match="no record came from offset 0 on for 120000 ms"):
+    with pytest.raises(FetchStalled, match="no record arrived from offset 0 on for 120000 ms"):
         list(pieces)
     assert world.lost == []
 
@@ -384,7 +384,7 @@ def test_a_log_start_offset_that_is_later_proves_a_loss_and_no_gap(monkeypatch: 
     world.fill(100)
     world.fake.delete_before(TP.topic, 0, 30)
     monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
-    with pytest.raises(DataLost, match="offsets 10 to 29 were to be read, but the log holds 30 to 99"):
+    with pytest.raises(DataLost, match="offsets 10 to 29 must be read, but the log contains 30 to 99"):
         world.offsets(10, 60)
     world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=1)
     assert world.offsets(10, 60, replace(QUICK, fail_on_data_loss=False)) == list(range(30, 60))
@@ -402,7 +402,7 @@ def test_a_compressed_message_does_not_say_where_it_begins(
     world.fake.delete_before(TP.topic, 0, 15)
     monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
     if begins_later:
-        with pytest.raises(DataLost, match="offsets 10 to 14 were to be read"):
+        with pytest.raises(DataLost, match="offsets 10 to 14 must be read"):
             world.offsets(10, 30)
     else:
         assert world.offsets(10, 30) == list(range(20, 30))
@@ -414,7 +414,7 @@ def test_an_offset_that_is_refused_although_the_log_holds_it_is_not_lost(fails: 
     world = World(brokers=1)
     world.fill(100)
     refused = world.fake.inject(PartitionError(TP, 1), api=FETCH, times=None)
-    with pytest.raises(FetchStalled, match=r"OFFSET_OUT_OF_RANGE.*its log ends at 100"):
+    with pytest.raises(FetchStalled, match=r"OFFSET_OUT_OF_RANGE.*it reports 100 as the end of its log"):
         world.offsets(10, 60, replace(QUICK, fail_on_data_loss=fails))
     assert world.lost == []
     world.fake.lift(refused)
@@ -450,7 +450,7 @@ def test_what_retention_took_is_data_lost() -> None:
     world = World(brokers=1)
     world.fill(100)
     world.fake.delete_before(TP.topic, 0, 30)
-    with pytest.raises(DataLost, match="offsets 10 to 29 were to be read, but the log holds 30 to 99") as told:
+    with pytest.raises(DataLost, match="offsets 10 to 29 must be read, but the log contains 30 to 99") as told:
         world.offsets(10, 60)
     assert str(told.value).startswith("clicks/0: ")
     assert "failOnDataLoss=false" in str(told.value)
@@ -488,7 +488,7 @@ def test_a_log_that_was_cut_is_waited_for_and_then_lost(end: int) -> None:
     world.fill(100)
     world.fake.truncate(TP.topic, 0, 40)
     world.fake.inject(Delay(0), api=FETCH, times=None)
-    with pytest.raises(DataLost, match=r"offsets 60 to 99 were to be read, but the log holds 0 to 39"):
+    with pytest.raises(DataLost, match=r"offsets 60 to 99 must be read, but the log contains 0 to 39"):
         world.offsets(60, 100)
     assert QUICK.give_up_ms // PATIENCE_MS <= world.pauses <= QUICK.give_up_ms // PATIENCE_MS + 2
     assert world.offsets(60, 100, replace(QUICK, fail_on_data_loss=False)) == []
@@ -572,7 +572,7 @@ def test_damaged_sizes_and_offsets_say_that_the_end_is_not_known() -> None:
     world.fill(10)
     world.fake.append_raw(TP.topic, 0, b"\0" * 100, 20)
     world.fill(10)
-    with pytest.raises(InvalidMessageException, match=r"It is not known how far the damage reaches") as raised:
+    with pytest.raises(InvalidMessageException, match=r"It is not known where the damage ends") as raised:
         world.offsets(0, 30)
     assert skips_of(str(raised.value)) == {TP: ((10, 30),)}
     assert read_without(world, 0, 30, {TP: ((10, 20),)}) == [*range(10), *range(20, 30)]

@@ -343,9 +343,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         TlsSettings(ca_file=str(tmp_path / "none.pem")).context()
     empty = tmp_path / "empty.pem"
     empty.write_text("")
-    with pytest.raises(InvalidConfigException, match=r"empty\.pem: holds no certificate"):
+    with pytest.raises(InvalidConfigException, match=r"empty\.pem: contains no certificate"):
         TlsSettings(ca_file=str(empty)).context()
-    with pytest.raises(InvalidConfigException, match=r"ca\.pem: holds no private key"):
+    with pytest.raises(InvalidConfigException, match=r"ca\.pem: contains no private key"):
         TlsSettings(certificate_file=str(TLS / "ca.pem")).context()
 
 
@@ -391,7 +391,7 @@ def test_kerberos_refuses_a_layer_that_kafka_does_not_have(kerberos: dict[str, A
     mechanism = KafkaGssapi("kafka", "b1")
     mechanism.initial_response()
     mechanism.evaluate_challenge(b"AP-REP")
-    with pytest.raises(RemoteProtocolError, match="insists on a security layer"):
+    with pytest.raises(RemoteProtocolError, match="requires a security layer"):
         mechanism.evaluate_challenge(b"wrapped offer")
 
 

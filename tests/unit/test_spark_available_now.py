@@ -110,7 +110,9 @@ def test_a_listener_of_the_session_stays(streams: Streams) -> None:
 
 def test_a_query_that_runs_needs_listeners_that_hear_it(streams: Streams) -> None:
     listener = Listener()
-    with pytest.raises(UsageError, match=r"this Listener hears nothing of the query: spark\.streams\.addListener"):
+    with pytest.raises(
+        UsageError, match=r"this Listener receives no events of the query: call spark\.streams\.addListener"
+    ):
         run_available_now(Query(streams), listener)  # type: ignore[arg-type]
     streams.addListener(listener)
     run_available_now(Query(streams), listener)  # type: ignore[arg-type]
@@ -134,14 +136,14 @@ def test_what_could_not_be_written_is_an_error(streams: Streams) -> None:
 
 def test_events_that_do_not_come_are_not_waited_for_for_ever(streams: Streams) -> None:
     streams.is_silent = True
-    with pytest.raises(UnavailableError, match="did not tell a Listener of the query's end within 30 ms"):
+    with pytest.raises(UnavailableError, match="did not report the query's end to a Listener within 30 ms"):
         run_available_now(Writer(streams, Query(streams)), Listener(), events_timeout_ms=30)  # type: ignore[arg-type]
 
 
 def test_a_query_that_does_not_end_is_stopped(streams: Streams) -> None:
     query = Query(streams, is_endless=True)
     listener = Listener()
-    with pytest.raises(UnavailableError, match=r"not over after 0\.1 s and was stopped"):
+    with pytest.raises(UnavailableError, match=r"did not end within 0\.1 s and was stopped"):
         run_available_now(Writer(streams, query), listener, timeout_s=0.1)  # type: ignore[arg-type]
     assert query.is_stopped
     assert listener.is_settled

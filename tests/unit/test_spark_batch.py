@@ -89,7 +89,9 @@ def test_with_a_group_it_begins_where_the_group_stands(filled: FakeEnvironment) 
 
 def test_a_group_behind_the_end_of_a_log_is_told(filled: FakeEnvironment) -> None:
     stand(filled, {0: 17, 1: 6})
-    with pytest.raises(PreconditionFailed, match=r"orders/1: begins at 6, and the log ends at 5 \(was the topic made"):
+    with pytest.raises(
+        PreconditionFailed, match=r"orders/1: starts at 6, but the log ends at 5 \(was the topic created"
+    ):
         ranges(filled, **{"group.id": "g"})
     assert ranges(filled, **{"group.id": "g"}, failOnDataLoss="false") == [("orders/0", 17, 30)]
 
@@ -178,18 +180,21 @@ def test_what_the_log_does_not_hold_is_refused_or_left_out(
 
 def test_a_range_the_wrong_way_round_is_refused(filled: FakeEnvironment) -> None:
     crossed = {"startingOffsets": '{"orders": {"0": 25, "1": 0}}', "endingOffsets": '{"orders": {"0": 20, "1": 0}}'}
-    with pytest.raises(UsageError, match="the wrong way round: orders/0 begins at 25 and ends before 20"):
+    with pytest.raises(UsageError, match="start after their end: orders/0 starts at 25 and ends before 20"):
         ranges(filled, **crossed)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"subscribe": "orders,nothing"}, "there is no topic nothing at [^ ]*: correct subscribe, or create the topic"),
-        ({"topics": "order:1"}, r"no topic order at [^ ]* \(did you mean orders\?\): correct topics"),
-        ({"assign": '{"order": [0]}'}, r"no topic order at .*\(did you mean orders\?\): correct assign"),
-        ({"assign": '{"orders": [0, 9]}'}, "there is no partition orders/9 at"),
-        ({"subscribePattern": "x.*"}, "no topic at .* is chosen by .*x.*"),
+        (
+            {"subscribe": "orders,nothing"},
+            "topic nothing does not exist at [^ ]*: correct subscribe, or create the topic",
+        ),
+        ({"topics": "order:1"}, r"topic order does not exist at [^ ]* \(did you mean orders\?\): correct topics"),
+        ({"assign": '{"order": [0]}'}, r"topic order does not exist at .*\(did you mean orders\?\): correct assign"),
+        ({"assign": '{"orders": [0, 9]}'}, "partition orders/9 does not exist at"),
+        ({"subscribePattern": "x.*"}, "no topic at .* matches .*x.*"),
     ],
 )
 def test_what_is_not_there_is_told(filled: FakeEnvironment, options: dict[str, str], words: str) -> None:

@@ -185,7 +185,7 @@ def test_a_zookeeper_that_is_silent_is_told_once_and_so_is_its_return(
     world.zookeeper.disconnect(store)
     wait_until(lambda: not service.begin_batch({}, 0, until()).partitions, "the lease is over")
     assert not service.begin_batch({}, 0, until()).partitions
-    assert caplog.text.count("membership-unconfirmed group=g1 by=ZooKeeper: it does not answer, so the") == 1
+    assert caplog.text.count("membership-unconfirmed group=g1 by=ZooKeeper: it does not answer; the") == 1
     world.zookeeper.reconnect(store)
     with caplog.at_level("INFO", "zkconsumer.keeper"):
         assert service.begin_batch({}, WAIT_MS, until()).is_complete
@@ -208,7 +208,7 @@ def test_a_claim_moves_the_group_and_is_found_again(world: FakeEnvironment, keep
 
 
 def test_claims_need_their_mode(keep: Keep) -> None:
-    with pytest.raises(UsageError, match="claims nothing"):
+    with pytest.raises(UsageError, match="does not claim"):
         keep().claim("q", 0, {}, until())
     with pytest.raises(UsageError, match=r"dual\.commit\.enabled"):
         keep(CommitMode.CLAIM, offsets_storage="kafka", dual_commit_enabled="false")
@@ -218,7 +218,7 @@ def test_a_query_may_begin_before_the_group_and_commits_go_on_from_there(world: 
     set_offset(world, 0, 50)
     service = keep()
     held = service.begin_batch({}, WAIT_MS, until()).partitions
-    assert service.seek({tp(0): 3, tp(1): 4, tp(9): 1}, until()) == {tp(9): "this query does not hold the partition"}
+    assert service.seek({tp(0): 3, tp(1): 4, tp(9): 1}, until()) == {tp(9): "this query does not own the partition"}
     assert world.offsets(GROUP, "t") == {0: 3, 1: 4}
     service.begin_batch({tp(0): BatchEnd(held[tp(0)].epoch, 6)}, 0, until())
     assert world.offsets(GROUP, "t") == {0: 6, 1: 4}
@@ -227,7 +227,7 @@ def test_a_query_may_begin_before_the_group_and_commits_go_on_from_there(world: 
 def test_without_commits_nothing_is_written(world: FakeEnvironment, keep: Keep) -> None:
     service = keep(CommitMode.NONE)
     service.begin_batch({}, WAIT_MS, until())
-    assert service.seek({tp(0): 3}, until()) == {tp(0): "group.offsets.commit=none writes nothing"}
+    assert service.seek({tp(0): 3}, until()) == {tp(0): "group.offsets.commit=none does not commit"}
     assert world.offsets(GROUP, "t") == {}
 
 

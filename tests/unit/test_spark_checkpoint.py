@@ -87,7 +87,7 @@ def test_a_folder_elsewhere_is_to_be_copied_here(place: str) -> None:
 
 def test_a_path_that_is_no_uri(folder: CheckpointFolder, tmp_path: Path) -> None:
     for name in ("a:b", "[x", "//[x"):
-        with pytest.raises(BadCheckpoint, match="there is no folder"):
+        with pytest.raises(BadCheckpoint, match=r"the folder .* does not exist"):
             read_checkpoint(name)
 
 
@@ -124,26 +124,29 @@ HEAD = f"v1\n{METADATA}\n"
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (without("metadata"), "has no file metadata, so it is no checkpoint"),
-        (with_file("metadata", "{"), "cannot be read as Spark writes it; is it cut off"),
+        (without("metadata"), "has no file metadata, so it is not the checkpoint"),
+        (with_file("metadata", "{"), "cannot be read as Spark writes it; is it truncated"),
         (with_file("metadata", "[1]"), "cannot be read as Spark writes it"),
         (with_file("metadata", '{"ID":1}'), "cannot be read as Spark writes it"),
-        (without("offsets/1"), "commits/1 is there and offsets/1 is not"),
-        (cut_off, r"offsets/1 and its checksums in \.1\.crc do not agree: it is cut off, or was changed by hand"),
+        (without("offsets/1"), "commits/1 exists but offsets/1 does not"),
+        (cut_off, r"offsets/1 does not match its checksums in \.1\.crc: it is truncated, or was edited"),
         (with_file("offsets/1", ""), "begins with '' and no version: it is empty"),
-        (with_file("offsets/1", "v1"), "lacks the line of a source: it is cut off"),
-        (with_file("offsets/1", HEAD), "lacks the line of a source: it is cut off"),
-        (with_file("offsets/1", HEAD + '{"clicks":{"0":1'), "the offset of source 0 is cut off, or no JSON"),
-        (with_file("offsets/1", HEAD + '{"clicks":{"0":-5}}'), "-5 is no offset of a partition"),
-        (with_file("offsets/1", HEAD + '{"clicks":{"0":1.5}}'), "1.5 is no offset of a partition"),
+        (with_file("offsets/1", "v1"), "lacks the line of a source: it is truncated"),
+        (with_file("offsets/1", HEAD), "lacks the line of a source: it is truncated"),
+        (with_file("offsets/1", HEAD + '{"clicks":{"0":1'), "the offset of source 0 is truncated, or not JSON"),
+        (with_file("offsets/1", HEAD + '{"clicks":{"0":-5}}'), "-5 is not an offset"),
+        (with_file("offsets/1", HEAD + '{"clicks":{"0":1.5}}'), "1.5 is not an offset"),
         (with_file("offsets/1", HEAD + '{"clicks":{"00":1}}'), None),
-        (with_file("offsets/1", "v3\n{}\n1"), "has version 3, and up to 2 are known here: a newer Spark wrote it"),
+        (
+            with_file("offsets/1", "v3\n{}\n1"),
+            "has version 3, but this release supports up to 2: a newer Spark wrote it",
+        ),
         (with_file("offsets/1", "v0\n{}\n1"), "has version 0"),
         (with_file("offsets/1", "vx\n{}\n1"), "begins with 'vx' and no version"),
         (with_file("offsets/1", f"v2\n{METADATA}\n17"), "a line without the name of its source"),
         (with_file("commits/1", "v9\n{}"), "commits/1 has version 9"),
         (with_file("commits/1", ""), "commits/1 begins with '' and no version"),
-        (with_file("offsets/1", gzip.compress(b"v1"), checksums=False), r"is no text \(it begins with 1f 8b 08 00\)"),
+        (with_file("offsets/1", gzip.compress(b"v1"), checksums=False), r"is not text \(it begins with 1f 8b 08 00\)"),
         (with_file("offsets/1", HEAD + '{"v":2,"n":1}'), "by a later release of zkconsumer .version 2 of the offsets"),
         (with_file("offsets/1", HEAD + '{"v":1,"n":1}'), "source 0: an offset in the checkpoint .* is damaged"),
     ],
@@ -169,9 +172,9 @@ def test_a_last_newline_of_an_editor_is_let_pass(folder: CheckpointFolder) -> No
 
 
 def test_no_folder_and_the_folder_of_a_source(folder: CheckpointFolder) -> None:
-    with pytest.raises(BadCheckpoint, match=r"there is no folder .*gone; give the checkpointLocation"):
+    with pytest.raises(BadCheckpoint, match=r"the folder .*gone does not exist; give the checkpointLocation"):
         read_checkpoint(folder.root / "gone")
     folder.done(0, kafka({0: 4}))
-    words = re.escape("(it holds batches of a source; give the folder above)")
+    words = re.escape("(it contains batches of a source; give the folder above)")
     with pytest.raises(BadCheckpoint, match=words):
         read_checkpoint(folder.root / "offsets")

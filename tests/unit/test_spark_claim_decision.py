@@ -79,7 +79,7 @@ def test_row_2_a_batch_that_the_record_has_forgotten_is_refused(policy: OnRewind
 )
 def test_row_3_a_batch_that_got_nothing_gets_nothing_when_it_is_replayed(policy: OnRewind, record: ClaimRecord) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(100, record), policy)
-    assert verdict == ClaimRefused("batch 20 got nothing of it when it ran first")
+    assert verdict == ClaimRefused("batch 20 was refused when it ran first")
 
 
 @every_policy
@@ -96,9 +96,7 @@ def test_row_4_goes_before_a_rewind_that_is_the_owners_business() -> None:
 @every_policy
 def test_row_5_an_offset_that_is_no_number_is_not_written_over(policy: OnRewind) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(None, unreadable="b'x' (1 bytes) is no number"), policy)
-    assert verdict == WriteRefusal(
-        "b'x' (1 bytes) is no number; write the offset that is meant: 'zkconsumer offsets set'"
-    )
+    assert verdict == WriteRefusal("b'x' (1 bytes) is no number; write the correct offset: 'zkconsumer offsets set'")
 
 
 @pytest.mark.parametrize(("cur", "told"), [(0, 0), (99, 99), (None, NO_OFFSET)])
@@ -159,13 +157,13 @@ def test_row_9_others_read_the_front(policy: OnRewind, cur: int) -> None:
 @pytest.mark.parametrize("cur", [200, 1_000])
 def test_row_10_others_read_all_of_it(policy: OnRewind, cur: int) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(cur), policy)
-    assert verdict == WriteRefusal(f"the group stands at {cur}: the range was read by others")
+    assert verdict == WriteRefusal(f"the group's offset is {cur}: other members have read the range")
 
 
 @every_policy
 def test_row_11_the_front_was_refused(policy: OnRewind) -> None:
     verdict = decide_claim(BATCH, WANTED, seen(99), policy)
-    assert verdict == WriteRefusal("the group stands at 99, before the range: the next batch begins there")
+    assert verdict == WriteRefusal("the group's offset is 99, before the range: the next batch begins there")
 
 
 @pytest.mark.parametrize(
@@ -226,21 +224,21 @@ def test_any_bytes_are_a_record_or_an_error(data: bytes) -> None:
         (b"42", "not a JSON object"),
         (b"[1]", "not a JSON object"),
         (b'{"v":1}', "claims is missing"),
-        (b'{"v":true,"claims":[]}', "of the wrong kind"),
-        (b'{"v":2,"claims":[]}', "version 2, and this release knows version 1 only; upgrade"),
+        (b'{"v":true,"claims":[]}', "has the wrong type"),
+        (b'{"v":2,"claims":[]}', "version 2, but this release supports only version 1; upgrade"),
         (b'{"v":1,"claims":[[1,2,3]]}', "a claim is a list of batch, first, end, epoch, wall ms"),
         (b'{"v":1,"claims":[[1,2,3,4,5,6]]}', "a claim is a list of"),
         (b'{"v":1,"claims":[[1,2,3.5,4,5]]}', "a claim is a list of"),
         (b'{"v":1,"claims":[[1,2,true,4,5]]}', "a claim is a list of"),
         (b'{"v":1,"claims":[[1,-2,3,4,5]]}', "a claim is a list of"),
         (b'{"v":1,"claims":[[1,2,9223372036854775808,4,5]]}', "a claim is a list of"),
-        (b'{"v":1,"claims":[[1,3,3,4,5]]}', "batch 1 claims nothing: from 3 to 3"),
-        (b'{"v":1,"claims":[[2,0,3,4,5],[2,3,4,4,5]]}', "its batches do not grow"),
-        (b'{"v":1,"claims":[[2,0,3,4,5],[1,3,4,4,5]]}', "its batches do not grow"),
+        (b'{"v":1,"claims":[[1,3,3,4,5]]}', "batch 1 has an empty claim: from 3 to 3"),
+        (b'{"v":1,"claims":[[2,0,3,4,5],[2,3,4,4,5]]}', "its batches do not increase"),
+        (b'{"v":1,"claims":[[2,0,3,4,5],[1,3,4,4,5]]}', "its batches do not increase"),
         (b'{"v":1,"claims":[', "not JSON"),
-        (b'{"v":1,"claims":[],"refused":-1}', "refused is no number"),
-        (b'{"v":1,"claims":[],"refused":true}', "refused is no number"),
-        (b'{"v":1,"claims":[[2,0,3,4,5]],"refused":2}', "refused is not behind its claims"),
+        (b'{"v":1,"claims":[],"refused":-1}', "refused is not a batch number"),
+        (b'{"v":1,"claims":[],"refused":true}', "refused is not a batch number"),
+        (b'{"v":1,"claims":[[2,0,3,4,5]],"refused":2}', "refused is not after its claims"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"v":1,"claims":' + b"[" * 4_000, "nested too deeply|not JSON|recursion"),
         (b" " * (RECORD_BYTES_MAX + 1), "4097 bytes, at most 4096 are read"),

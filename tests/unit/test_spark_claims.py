@@ -118,10 +118,10 @@ def test_a_look_that_is_lost_is_asked_again_and_in_the_end_nothing_is_guessed(
     assert run_claim(owner, 0, {P0: (100, 110)}, held=held).result() == {P0: ClaimedRange(100, 110)}
     for _ in range(ROUNDS_MAX + 1):
         server.lose_connection_on_next(is_look, is_done=False)
-    with pytest.raises(ZkTimeoutException, match="it is not known of clicks/0 whether the batch may read it"):
+    with pytest.raises(ZkTimeoutException, match="not known of clicks/0: whether the batch may read it"):
         run_claim(owner, 1, {P0: (110, 120)}, held=held).result()
     server.lose_connection_on_next(is_look, is_done=False)
-    with pytest.raises(ZkTimeoutException, match="where the group stands"):
+    with pytest.raises(ZkTimeoutException, match="the group's offset"):
         run_stands(owner, P0).result()
 
 
@@ -160,7 +160,7 @@ def test_what_others_write_between_look_and_multi_is_seen(server: FakeZooKeeper,
             owner.ask([SetData(paths.offset(GROUP, P0), b"105"), SetData(paths.offset(GROUP, P1), b"500")], None)
 
     report = run_claim(owner, 0, dict.fromkeys((P0, P1, P2), (100, 110)), between=between)
-    refused = ClaimRefused("the group stands at 500: the range was read by others")
+    refused = ClaimRefused("the group's offset is 500: other members have read the range")
     assert report.result() == {P0: ClaimedRange(105, 110), P1: refused, P2: ClaimedRange(100, 110)}
     assert [offset(server, tp) for tp in (P0, P1, P2)] == [b"110", b"500", b"110"]
 
@@ -174,7 +174,7 @@ def test_who_writes_again_and_again_is_given_up_on(server: FakeZooKeeper, owner:
 
     report = run_claim(owner, 0, {P0: (100, 110), P1: (100, 110)}, between=between)
     assert report.results == {P1: ClaimedRange(100, 110)}
-    with pytest.raises(ZkTimeoutException, match=r"it is not known of clicks/0 .* \(BadVersion /consumers"):
+    with pytest.raises(ZkTimeoutException, match=r"not known of clicks/0: .* \(BadVersion /consumers"):
         report.result()
     assert sum(any(map(is_multi, requests)) for requests in owner.rounds) == ROUNDS_MAX
 
@@ -186,7 +186,7 @@ def test_a_partition_that_is_lost_between_look_and_multi_is_refused(
         owner, 0, {P0: (100, 110)}, between=lambda n: server.remove(paths.owner(GROUP, P0)) if n == 3 else None
     )
     assert report.result() == {
-        P0: ClaimRefused("this query does not own the partition any more (NoNode /consumers/g1/owners/clicks/0)")
+        P0: ClaimRefused("this query no longer owns the partition (NoNode /consumers/g1/owners/clicks/0)")
     }
     assert offset(server) == b"100"
 
@@ -212,12 +212,12 @@ def test_a_batch_that_was_refused_is_refused_again_when_it_is_replayed(
     server.remove(paths.owner(GROUP, P0))
     server.lose_connection_on_next(lambda request: is_multi(request) and len(paths_of(request)) == 1, is_done=is_done)
     report = run_claim(owner, 0, dict.fromkeys((P0, P1), (100, 110)), held=held)
-    refused = ClaimRefused("this query does not own the partition any more (NoNode /consumers/g1/owners/clicks/0)")
+    refused = ClaimRefused("this query no longer owns the partition (NoNode /consumers/g1/owners/clicks/0)")
     assert report.result() == {P0: refused, P1: ClaimedRange(100, 110)}
     owner.claim(P0)
     again = run_claim(owner, 0, dict.fromkeys((P0, P1), (100, 110)))
     assert again.result() == {
-        P0: ClaimRefused("batch 0 got nothing of it when it ran first"),
+        P0: ClaimRefused("batch 0 was refused when it ran first"),
         P1: ClaimedRange(100, 110),
     }
     assert run_claim(owner, 1, {P0: (100, 110)}).result() == {P0: ClaimedRange(100, 110)}
@@ -240,13 +240,13 @@ def test_a_fenced_group_refuses_what_is_new_and_replays_what_was_claimed(
 
 def test_a_partition_that_is_on_its_way_out_is_refused(owner: ProcedureSession) -> None:
     assert run_claim(owner, 0, {P0: (100, 110)}, held={}).result() == {
-        P0: ClaimRefused("this query does not hold the partition")
+        P0: ClaimRefused("this query does not own the partition")
     }
 
 
 def test_an_ownership_that_is_not_the_one_we_know_of_is_refused(owner: ProcedureSession) -> None:
     assert run_claim(owner, 0, {P0: (100, 110)}, held={P0: 1}).result() == {
-        P0: ClaimRefused("its ownership is a new one")
+        P0: ClaimRefused("its ownership has changed")
     }
 
 
@@ -264,7 +264,7 @@ def test_rights_that_are_missing_stop_the_query_with_the_name_of_the_node(
 
 def test_what_no_server_should_answer_stops_the_query(server: FakeZooKeeper, owner: ProcedureSession) -> None:
     server.fail_next(is_multi, lambda path: OtherError(path, "Unimplemented", -6))
-    with pytest.raises(UnavailableError, match="ZooKeeper does not take a claim: OtherError"):
+    with pytest.raises(UnavailableError, match="ZooKeeper does not accept a claim: OtherError"):
         run_claim(owner, 0, {P0: (100, 110)}).result()
 
 
@@ -312,7 +312,7 @@ def test_what_may_not_be_read_stops_the_query(server: FakeZooKeeper, owner: Proc
 def test_fail_stops_the_query_before_anything_is_written(server: FakeZooKeeper, owner: ProcedureSession) -> None:
     run_claim(owner, 0, dict.fromkeys((P0, P1), (100, 110)))
     owner.ask([SetData(paths.offset(GROUP, P1), b"7")], None)
-    with pytest.raises(GroupRewound, match="group g1 stands at 7 of clicks/1, and this query claimed up to 110"):
+    with pytest.raises(GroupRewound, match="group g1 has the offset 7 of clicks/1, but this query claimed up to 110"):
         run_claim(owner, 1, dict.fromkeys((P0, P1), (110, 120)), OnRewind.FAIL).result()
     assert [offset(server, P0), offset(server, P1)] == [b"110", b"7"]
 

@@ -120,12 +120,12 @@ def test_a_package_that_is_there_and_broken_is_quoted(tmp_path: Path) -> None:
 def test_a_python_of_another_minor_version_is_refused(tmp_path: Path) -> None:
     text = check(program(tmp_path, said(python="3.9.2")))
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    assert f"is not of the driver's minor version, {ours}: set PYSPARK_PYTHON" in text
+    assert f"has another minor version than the driver, {ours}: set PYSPARK_PYTHON" in text
 
 
 def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
     text = check("./environment/bin/python")
-    assert text.startswith("PYSPARK_PYTHON is ./environment/bin/python, and there is no such program on the driver")
+    assert text.startswith("PYSPARK_PYTHON is ./environment/bin/python, and this program does not exist on the driver")
 
 
 def test_a_program_that_is_no_python_of_ours_is_quoted(tmp_path: Path) -> None:
@@ -135,7 +135,9 @@ def test_a_program_that_is_no_python_of_ours_is_quoted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["true", "echo hello", "echo '[1, 2]'", "echo '{}'"])
 def test_a_program_that_is_no_python_is_refused(tmp_path: Path, answer: str) -> None:
-    assert check(program(tmp_path, answer)).endswith("which does not answer as a Python does")
+    assert check(program(tmp_path, answer)).endswith(
+        "which does not answer as a Python does: set it to a Python interpreter"
+    )
 
 
 def test_a_python_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

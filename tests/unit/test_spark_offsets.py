@@ -75,25 +75,25 @@ def test_an_offset_of_a_later_release_says_which_one_to_install() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"q": "../x"}, "g or q is no name"),
-        ({"g": 3}, "g or q is no name"),
-        ({"n": -2}, "n is no count"),
-        ({"n": True}, "n is no count"),
-        ({"s": {}}, "s has not the counts"),
-        ({"s": {"rebalances": 0, "lostOffsets": -1}}, "lostOffsets is no count"),
-        ({"s": {"rebalances": 0, "lostOffsets": 0, "skippedOffsets": "5"}}, "skippedOffsets is no count"),
-        ({"s": {"rebalances": 0, "lostOffsets": 0, "pythonDecoder": 1}}, "s has not the counts"),
-        ({"from": {"t": {"0": 10}}}, "t/0 begins at 10 and ends at 9"),
-        ({"from": {"t": {"0": -1}}}, "t/0 begins at -1"),
+        ({"q": "../x"}, "g or q is not a valid name"),
+        ({"g": 3}, "g or q is not a valid name"),
+        ({"n": -2}, "n is not a count"),
+        ({"n": True}, "n is not a count"),
+        ({"s": {}}, "s does not have the counts"),
+        ({"s": {"rebalances": 0, "lostOffsets": -1}}, "lostOffsets is not a count"),
+        ({"s": {"rebalances": 0, "lostOffsets": 0, "skippedOffsets": "5"}}, "skippedOffsets is not a count"),
+        ({"s": {"rebalances": 0, "lostOffsets": 0, "pythonDecoder": 1}}, "s does not have the counts"),
+        ({"from": {"t": {"0": 10}}}, "t/0 starts at 10 and ends at 9"),
+        ({"from": {"t": {"0": -1}}}, "t/0 starts at -1"),
         ({"from": {"x": {"0": 1}}}, "from and claims name different partitions"),
-        ({"to": {"t": {"zero": 9}}}, "no number of a partition"),
+        ({"to": {"t": {"zero": 9}}}, "not a partition number"),
         ({"to": {"t": {"0": "9"}}}, "is not an offset"),
         ({"to": [1]}, "not a JSON object"),
         ({"m": "often"}, "'often' is not a valid CommitMode"),
         ({"topics": [1]}, "topics is not a JSON object"),
-        ({"topics": {"t": -1}}, "t is no count"),
-        ({"extra": 1}, "the names in it"),
-        ({"v": True}, "the names in it"),
+        ({"topics": {"t": -1}}, "t is not a count"),
+        ({"extra": 1}, "its keys are not"),
+        ({"v": True}, "its keys are not"),
     ],
 )
 def test_what_was_edited_is_not_believed(change: dict[str, Any], words: str) -> None:
@@ -107,12 +107,12 @@ def test_what_was_edited_is_not_believed(change: dict[str, Any], words: str) -> 
 
 def test_a_missing_part_is_noticed() -> None:
     for key in WRITTEN.keys() - {"v"}:
-        assert "the names in it" in refusal({name: value for name, value in WRITTEN.items() if name != key})
+        assert "its keys are not" in refusal({name: value for name, value in WRITTEN.items() if name != key})
 
 
 def test_a_checkpoint_with_claims_is_none_without_and_says_what_to_do() -> None:
     check_mode(BATCH, CommitMode.CLAIM)
     with pytest.raises(ForeignCheckpoint) as caught:
         check_mode(BATCH, CommitMode.NONE)
-    assert "Set group.offsets.commit=claim again; or bring the group" in str(caught.value)
+    assert "Set group.offsets.commit=claim again; or commit to the group" in str(caught.value)
     assert "zkconsumer spark reconcile" in str(caught.value)

@@ -86,7 +86,7 @@ def test_all_problems_are_told_at_once_and_by_the_names_of_the_options() -> None
     assert "minPartitions=0: set it to an integer from 1 to 1000000, in tasks" in told
     assert "group.id=a/b" in text
     assert "zookeeper.connect is missing" in text
-    assert "no topic is chosen: set one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
+    assert "no topic is selected: set one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
     # A configuration with a bad key is not looked at further; alone, the contradiction is told.
     assert problem(kafka__sasl__password="hush").startswith("kafka.security.protocol=PLAINTEXT: is without SASL")
     assert "hush" not in text
@@ -109,7 +109,7 @@ def test_what_has_no_effect_is_taken_with_a_warning(name: str) -> None:
 
 
 def test_an_option_with_kafkas_prefix_that_kafka_does_not_have_is_refused() -> None:
-    assert problem(kafka__no__such__thing="x") == "kafka.no.such.thing is not known: leave it out"
+    assert problem(kafka__no__such__thing="x") == "kafka.no.such.thing is not known: remove it"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_partitions_can_be_named_in_a_batch_only() -> None:
     read = read_options(base, is_stream=False)
     assert read.topic_selection == AssignedPartitions((TopicPartition("orders", 0), TopicPartition("orders", 1)))
     told = problems(base)
-    assert "assign cannot be set: in a stream the group shares the partitions out; subscribe to the topics" in told
+    assert "assign cannot be set: in a stream the group assigns the partitions; subscribe to the topics" in told
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,13 @@ def test_partitions_can_be_named_in_a_batch_only() -> None:
         ({"startingOffsets": "committed"}, "it is neither a known word nor JSON; set it to group, earliest"),
         ({"startingOffsets": '{"orders": 1'}, "it is not JSON (Expecting"),
         ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "a name occurs in it twice"),
-        ({"startingOffsets": '{"orders": {"00": 1}}'}, "no number of a partition"),
+        ({"startingOffsets": '{"orders": {"00": 1}}'}, "not a partition number"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-1 for latest, or -2 for earliest"),
         ({"startingOffsets": '{"orders": {"0": true}}'}, "which is not an offset"),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "milliseconds since 1970"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
         ({"consumer__config": "/no/such/file"}, "/no/such/file cannot be read"),
-        ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"}, "makes tokens"),
+        ({"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "OAUTHBEARER"}, "creates tokens"),
         ({"group__offsets__commit": "always"}, "afterBatch or claim or none"),
         ({"metrics__listen": "9090"}, "metrics.listen=9090: set it to HOST:PORT"),
     ],
@@ -165,7 +165,7 @@ def test_what_cannot_be_is_explained(options: dict[str, str], words: str) -> Non
 def test_the_winner_of_several_starting_points_is_that_of_spark_and_the_others_are_named() -> None:
     read = stream(startingTimestamp="5", startingOffsetsByTimestamp='{"orders": {"0": 7}}', startingOffsets="latest")
     assert read.starting_limit == GlobalTimestampRangeLimit(5)
-    why = "has no effect beside startingTimestamp"
+    why = "has no effect together with startingTimestamp"
     assert read.warnings == {"startingOffsetsByTimestamp": why, "startingOffsets": why}
     assert stream(startingOffsetsByTimestamp='{"orders": {"0": 7}}').starting_limit == SpecificTimestampRangeLimit(
         {TopicPartition("orders", 0): 7}
@@ -305,7 +305,7 @@ def refused_at_load(options: dict[str, str]) -> list[str]:
         ZkConsumerDataSource(options).schema()
     head, *lines = str(caught.value).split("\n  ")
     *told, hint = lines
-    if hint.startswith("if this is a batch (spark.read), say where it ends, for example endingOffsets=latest: "):
+    if hint.startswith("if this is a batch (spark.read), set its end, for example endingOffsets=latest: "):
         lines = told
     assert f"have {'a problem' if len(lines) == 1 else f'{len(lines)} problems'} (" in head
     return lines
@@ -335,7 +335,7 @@ def test_what_a_stream_lacks_or_cannot_have_is_refused_at_load(changes: dict[str
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"subscribe": None}, "no topic is chosen: set one of subscribe, subscribePattern, subscribe.bl"),
+        ({"subscribe": None}, "no topic is selected: set one of subscribe, subscribePattern, subscribe.bl"),
         ({"subscribePattern": "o.*"}, "subscribe and subscribePattern are set together"),
         ({"zookeeper.connect": None}, "zookeeper.connect is missing: set it to HOST:PORT"),
         (
@@ -368,7 +368,7 @@ def test_what_is_wrong_in_both_is_said_once() -> None:
     lines = refused_at_load(options)
     assert lines[0] == "failOnDataLos is not known: did you mean failOnDataLoss?"
     assert lines[1].startswith("in a stream: group.id is missing")
-    assert lines[2:] == ["in a batch: startingOffsets=latest: a batch that begins at the end is empty"]
+    assert lines[2:] == ["in a batch: startingOffsets=latest: a batch that starts at the end is empty"]
     # Right for a stream: the reader of a batch refuses it.
     assert ZkConsumerDataSource({**LEAST, "startingOffsets": "latest"}).schema()
 
@@ -395,8 +395,8 @@ def test_a_narrower_schema_is_honoured_in_its_order_and_a_wrong_one_is_explained
     _, *lines = str(caught.value).split("\n  ")
     assert lines == [
         "value: is binary, not string; cast it in the query",
-        "Offset: there is no such column; did you mean offset?",
-        "when: there is no such column",
+        "Offset: this column does not exist; did you mean offset?",
+        "when: this column does not exist",
     ]
 
 
@@ -408,7 +408,7 @@ def test_columns_and_options_are_told_together() -> None:
         lambda: source(minPartitions="0").reader(wrong),
         lambda: source(minPartitions="0").streamReader(wrong).initialOffset(),
     ):
-        with pytest.raises(InvalidConfigException, match=r"minPartitions=0(.|\n)*values: there is no such column"):
+        with pytest.raises(InvalidConfigException, match=r"minPartitions=0(.|\n)*values: this column does not exist"):
             refuse()
     for of, schema, told in ((source(), wrong, "values: "), (source(minPartitions="0"), there, "minPartitions=0: ")):
         with pytest.raises(InvalidConfigException) as caught:

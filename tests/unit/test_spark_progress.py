@@ -123,7 +123,7 @@ def test_counts_that_cannot_be_read_hide_no_lag(stats: Any) -> None:
 
 
 def test_an_offset_of_another_release_is_told() -> None:
-    with pytest.raises(UsageError, match="version 2 of its offsets, known is 1"):
+    with pytest.raises(UsageError, match="version 2 of its offsets, this release reads 1"):
         lag(progress(source({**ENVELOPE, "v": 2})))
 
 

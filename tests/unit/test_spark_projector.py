@@ -115,7 +115,7 @@ def test_of_several_sources_one_must_be_meant(sink: Sink, caplog: pytest.LogCapt
     with GroupOffsetProjector(None, "g", writer=sink) as projector:
         tell(projector, *two)
     assert sink.writes == []
-    assert "say with topics=, or source=, which one is the group's" in caplog.text
+    assert "select the group's source with topics= or source=" in caplog.text
     with GroupOffsetProjector(None, "g", "u", writer=sink) as projector:
         tell(projector, *two)
     with GroupOffsetProjector(None, "g", source="Subscribe[t]", writer=sink) as projector:
@@ -182,7 +182,7 @@ def test_an_error_harms_nobody_is_told_once_and_the_next_batch_tries_again(
 
 
 def test_what_was_refused_stays_to_be_done(projector: GroupOffsetProjector, sink: Sink) -> None:
-    sink.errors = [OffsetsNotCommitted({B: "its znode holds no number"})]
+    sink.errors = [OffsetsNotCommitted({B: "its znode contains no number"})]
     tell(projector, source_of({"t": {"0": 1, "1": 2}}))
     wait_until(lambda: projector.counts.failures, "a failure was counted")
     assert projector.written == {A: 1}
@@ -240,7 +240,7 @@ def test_where_the_group_stands_further_it_is_left_alone(world: FakeEnvironment)
 def test_an_offset_that_is_no_number_is_left_and_told_the_others_are_written(world: FakeEnvironment) -> None:
     world.zookeeper.ensure(paths.offset("g", A), b"?")
     made = sink_of(world, "zookeeper", "kafka")
-    with pytest.raises(OffsetsNotCommitted, match="t/0: its znode holds no number") as caught:
+    with pytest.raises(OffsetsNotCommitted, match="t/0: its znode contains no number") as caught:
         made.write_offsets({A: 10, B: 10})
     made.close()
     assert set(caught.value.errors) == {A}
@@ -255,7 +255,7 @@ def test_while_somebody_lives_in_the_group_nothing_is_written(world: FakeEnviron
     submit_and_wait(store, [Create(paths.registration("g", "g_a"), b"{}", ephemeral=True)], 1_000)
     made = sink_of(world)
     with pytest.raises(
-        PreconditionFailed, match=r"1 member is registered in group g \(g_a\): nothing is written while"
+        PreconditionFailed, match=r"1 member is registered in group g \(g_a\): no offset is written while"
     ):
         made.write_offsets({A: 10})
     assert at(world, A) is None
@@ -274,7 +274,7 @@ def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_th
 
     world.zookeeper.ensure(paths.control("g"), control("fenced", "zookeeper"))
     made = sink_of(world, store)
-    with pytest.raises(PreconditionFailed, match="on the move, and nothing is written meanwhile: migration m"):
+    with pytest.raises(PreconditionFailed, match="migrating, and no offset is written meanwhile: migration m"):
         made.write_offsets({A: 10})
     world.zookeeper.ensure(paths.control("g"), control("switched", "kafka"))
     made.write_offsets({A: 10})
@@ -286,6 +286,6 @@ def test_a_group_whose_offsets_moved_is_written_where_they_are_and_nowhere_on_th
 def test_a_modern_group_with_members_is_left_to_them(world: FakeEnvironment) -> None:
     world.cluster.set_coordinator_members("g", True)
     made = sink_of(world, "kafka")
-    with pytest.raises(OffsetsNotCommitted, match="a modern group of this name has members"):
+    with pytest.raises(OffsetsNotCommitted, match="the coordinator group of this name has members"):
         made.write_offsets({A: 10})
     made.close()

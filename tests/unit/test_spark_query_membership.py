@@ -114,7 +114,7 @@ def test_a_rollback_that_waits_takes_it_out_of_kafka_and_from_nowhere_else() -> 
 
 @pytest.mark.parametrize("found", [control("later"), control("switched", "gateway")])
 def test_a_later_releases_words_are_an_error(found: ControlRecord) -> None:
-    with pytest.raises(MigrationError, match="run the release that moves the group"):
+    with pytest.raises(MigrationError, match="install the release that runs the migration"):
         target_of(found)
 
 
@@ -130,7 +130,7 @@ def test_it_steps_aside_and_comes_back_when_the_migration_is_taken_back(
     keeper.planned((), until())
     say(world, *phase)
     wait_until(lambda: not is_member(world) and waits(keeper), "it is gone")
-    with pytest.raises(GroupMigratingError, match=f"group g1 is on the move, .* phase {phase[0]}"):
+    with pytest.raises(GroupMigratingError, match=f"group g1 is migrating, .* phase {phase[0]}"):
         keeper.begin_batch({}, 0, until())
     with pytest.raises(GroupMigratingError):
         keeper.stands([T0], QUERY, until())
@@ -208,7 +208,7 @@ def test_what_was_planned_is_claimed_first_and_what_comes_later_is_answered_from
     say(world, "undone")
     keeper.begin_batch({}, 5_000, until())
     assert isinstance(keeper.claim(QUERY, 1, {T0: RangeToClaim(5, 9, 1)}, until())[T0], ClaimRefused), (
-        "it got nothing then"
+        "it was refused then"
     )
 
 
@@ -216,7 +216,7 @@ def test_a_claim_that_was_begun_waits_for_the_end_of_the_move(world: FakeEnviron
     say(world, "fenced")
     path = paths.claims_of_partition(GROUP, QUERY, T0)
     world.zookeeper.ensure(path, format_record(ClaimRecord().with_pending(BatchClaim(0, 0, 5, 1 << 62, 1))))
-    with pytest.raises(GroupMigratingError, match="batch 0 of the query was being claimed of t/0"):
+    with pytest.raises(GroupMigratingError, match="the query died while batch 0 claimed t/0"):
         keep().claim(QUERY, 0, {T0: RangeToClaim(0, 5, 1)}, until())
 
 
@@ -235,7 +235,7 @@ def test_a_day_is_enough(world: FakeEnvironment, keep: Keep, monkeypatch: pytest
     say(world, "fenced")
     keeper = keep()
     monkeypatch.setattr(query_membership, "MIGRATION_TIMEOUT_MS", -1)
-    with pytest.raises(MigrationError, match="zkconsumer migrate status g1 says how") as caught:
+    with pytest.raises(MigrationError, match="zkconsumer migrate status g1 shows how") as caught:
         keeper.begin_batch({}, 0, until())
     assert not isinstance(caught.value, GroupMigratingError)
 
@@ -262,7 +262,7 @@ def test_without_brokers_in_zookeeper_the_option_is_named(world: FakeEnvironment
     for address in world.cluster.addresses:
         world.zookeeper.remove(paths.broker(address.broker_id))
     say(world, "switched", authority="kafka")
-    with pytest.raises(UsageError, match=r"give the query kafka\.bootstrap\.servers"):
+    with pytest.raises(UsageError, match=r"set kafka\.bootstrap\.servers"):
         keep()
 
 
@@ -295,7 +295,7 @@ def test_a_begun_claim_that_is_none_is_refused(begun: str) -> None:
         (15, 4, True, WriteClaim(15, 20)),
         (10, 4, False, WriteRefusal("not held")),
         (None, 4, False, WriteRefusal("not held")),
-        (20, 5, True, WriteRefusal("the group stands at 20: the range was read by others")),
+        (20, 5, True, WriteRefusal("the group's offset is 20: other members have read the range")),
     ],
 )
 def test_what_was_begun_is_finished_where_the_group_stands_behind_it(

@@ -91,7 +91,7 @@ def test_every_offset_is_either_read_or_skipped() -> None:
             "t/0 has [2, 2]: first must be 0 or more and less than end, since",
         ),
         ('{"t": {"0": [[-1, 2]]}}', "t/0 has [-1, 2]: first must be 0 or more"),
-        ('{"t": {"x": [[1, 2]]}}', "'t' has \"x\", which is no number of a partition"),
+        ('{"t": {"x": [[1, 2]]}}', "'t' has \"x\", which is not a partition number"),
         ('{"t": {"0": [[1, 2]]}, "t": {"1": [[1, 2]]}}', "a name occurs in it twice"),
         ('{"u": {"0": [[1, 2]]}}', "skipOffsets: names u/0, which this query does not read"),
     ],

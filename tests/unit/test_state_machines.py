@@ -42,7 +42,7 @@ def test_an_event_that_the_table_does_not_know_raises_with_the_story() -> None:
     )
     assert [(line.before, line.after) for line in error.history] == [("idle", "reading"), ("reading", "releasing")]
     told = str(error).splitlines()
-    assert told[0] == "RebalanceStateMachine: PositionsDone while releasing; its story:"
+    assert told[0] == "RebalanceStateMachine: PositionsDone while releasing; its history:"
     assert told[1].split() == ["idle", "RebalanceTriggered()", "->", "reading"]
     assert len(told) == 3
 

@@ -348,7 +348,7 @@ def test_a_corrupt_message_is_met_again_until_the_program_goes_past_it(magic: in
     lane.put(info, records_of([0, 1], magic) + bad + records_of([3, 4], magic))
     assert offsets(lane, 2) == [0, 1]
     for call in (lane.iterator.__next__, lane.iterator.has_next, lane.iterator.peek):
-        with pytest.raises(InvalidMessageException, match=r"^clicks/0 at offset 2: .*checksum.*goes on at offset 3$"):
+        with pytest.raises(InvalidMessageException, match=r"^clicks/0 at offset 2: .*checksum.*continues at offset 3$"):
             call()
     assert info.consumed_offset == 2, "what was handed out before is consumed, and nothing else"
     assert lane.iterator.poison is not None
@@ -367,7 +367,9 @@ def test_several_corrupt_messages_of_one_chunk_are_skipped_one_by_one_also_after
     bad = [damaged(records_of([n, n + 1])) for n in (0, 4)]
     lane.put(info, bad[0] + records_of([2, 3]) + bad[1])
     for position, next_offset, good in ((0, 2, [2, 3]), (4, 6, [])):
-        with pytest.raises(InvalidMessageException, match=f"at offset {position}: .* goes on at offset {next_offset}"):
+        with pytest.raises(
+            InvalidMessageException, match=f"at offset {position}: .* continues at offset {next_offset}"
+        ):
             next(lane.iterator)
         lane.iterator.skip_poison()
         lane.stream.clear()
@@ -386,7 +388,9 @@ def test_of_a_wrapper_only_the_damaged_message_is_skipped() -> None:
     lane = Lane()
     lane.put(lane.info(), wrapper)
     assert offsets(lane, 1) == [0]
-    with pytest.raises(InvalidMessageException, match=r"clicks/0 at offset 1: .* skip_poison\(\) goes on at offset 2"):
+    with pytest.raises(
+        InvalidMessageException, match=r"clicks/0 at offset 1: .* skip_poison\(\) continues at offset 2"
+    ):
         next(lane.iterator)
     lane.iterator.skip_poison()
     assert offsets(lane, 2) == [2, 3]
@@ -458,7 +462,7 @@ def test_a_message_too_large_to_be_fetched_says_so_as_the_original_does_and_can_
     assert str(raised.value) == (
         "Found a message larger than the maximum fetch size of this consumer on topic clicks partition 0 at fetch "
         "offset 17. Increase the fetch size, or decrease the maximum message size the broker will allow. "
-        f"(It has {whole.end} bytes, 50 were asked for at last; skip_poison() goes on at offset {next_offset}.)"
+        f"(It has {whole.end} bytes, 50 were requested last; skip_poison() continues at offset {next_offset}.)"
     )
     told.clear()
     skipped = lane.iterator.skip_poison()
@@ -481,7 +485,7 @@ def test_an_unknown_codec_is_named_and_can_be_skipped(magic: int) -> None:
         data[17:21] = struct.pack(">I", google_crc32c.value(bytes(data[21:])))
     lane.put(lane.info(), bytes(data) + records_of([1], magic))
     for _ in range(2):
-        with pytest.raises(UnsupportedCodec, match=r"clicks/0 at offset 0: .* codec 7 .* goes on at offset 1"):
+        with pytest.raises(UnsupportedCodec, match=r"clicks/0 at offset 0: .* codec 7 .* continues at offset 1"):
             next(lane.iterator)
     lane.iterator.skip_poison()
     assert offsets(lane, 1) == [1]

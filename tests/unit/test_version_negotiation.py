@@ -114,7 +114,7 @@ def test_one_connection_that_closes_by_chance_does_not_make_a_broker_old() -> No
 def test_a_port_that_always_closes_is_no_broker() -> None:
     cluster = FakeCluster(release="3.9.1")
     cluster.inject(CloseConnection(), times=None)
-    with pytest.raises(BrokerUnreachable, match="closes the connection on every question"):
+    with pytest.raises(BrokerUnreachable, match="closes the connection on every request"):
         negotiate(connected(cluster), TIMEOUT_MS)
 
 

@@ -101,7 +101,7 @@ def test_a_write_names_the_version_that_it_replaces(world: FakeEnvironment, admi
     world.zookeeper.ensure("/consumers/g1/offsets/clicks/0", b"50")
     report = written(admin, OffsetWrite(T0, 10, seen), OffsetWrite(T1, 11, NO_ZNODE_VERSION))
     assert report == StoreWriteReport(
-        stopped_by="the offset of clicks/0 was changed by somebody else after it was read"
+        stopped_by="the offset of clicks/0 was changed by another program after it was read"
     )
     assert offsets(admin) == {T0: 50}, "a multi is done as a whole or not at all"
 
@@ -154,7 +154,7 @@ def test_a_connection_that_breaks_again_and_again_is_given_up(world: FakeEnviron
     for _ in range(group_procedures.ROUNDS_MAX):
         world.zookeeper.lose_connection_on_next(is_multi, is_done=False)
     report = written(admin, OffsetWrite(T0, 42, NO_ZNODE_VERSION))
-    assert report == StoreWriteReport(stopped_by="the connection to ZooKeeper broke again and again")
+    assert report == StoreWriteReport(stopped_by="the connection to ZooKeeper broke repeatedly")
     assert offsets(admin) == {}
 
 

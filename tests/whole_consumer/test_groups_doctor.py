@@ -129,5 +129,5 @@ def test_a_group_whose_brokers_are_kraft_behind_tls_is_seen_with_the_file_of_its
             capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
-        state = "g: nobody is registered, lag 3  (1 of 2 partitions without an offset)"
+        state = "g: no member is registered, lag 3  (1 of 2 partitions without an offset)"
         assert done.stdout.splitlines() == [state, "OK: nothing found"]

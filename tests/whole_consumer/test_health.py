@@ -63,7 +63,7 @@ def test_a_supervisor_follows_a_member_through_its_life(
     consumer.send_signal(signal.SIGSTOP)
     code, answer, said = health(consumer.pid, "--timeout-ms", "500")
     assert (code, answer) == (4, None)
-    assert "no whole answer within 500 ms" in said
+    assert "no complete answer within 500 ms" in said
     consumer.send_signal(signal.SIGCONT)
     assert health(consumer.pid, "--wait-ms", "20000")[0] == 0
 
@@ -72,7 +72,7 @@ def test_a_supervisor_follows_a_member_through_its_life(
     assert [path.name for path in tmp_path.glob("zkconsumer/*")] == [f"{consumer.pid}.sock"], "nobody removed it"
     code, _, said = health(consumer.pid)
     assert code == 4
-    assert f"there is no process {consumer.pid}" in said
+    assert f"process {consumer.pid} does not exist" in said
 
 
 def test_a_member_that_leaves_takes_its_socket_with_it(consumer: subprocess.Popen[bytes], tmp_path: Path) -> None:

@@ -343,7 +343,7 @@ def test_defect_33_a_java_member_of_the_same_group_is_told_at_once(
 
         wait_until(is_told, "it is told", 30_000)
         assert re.search(
-            rf"reason='{REFUSED}: members of the modern kind", ours.log_lines("coordinator-group-active")[0]
+            rf"reason='{REFUSED}: a coordinator group of this name", ours.log_lines("coordinator-group-active")[0]
         )
         place.produce(MORE)
         ours.wait_delivered(2 * (RECORDS + MORE))

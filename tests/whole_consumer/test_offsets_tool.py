@@ -206,7 +206,7 @@ def test_both_stores_on_brokers_of_every_age(
     assert at.stdout == csv_of(topic, {0: 0, 1: 0, 2: 0})
     now = run("set", group, "--topic", topic, "--by-duration", "PT0S", "-o", "json")
     knows_times = broker not in ("0.8.2.2", "0.9.0.1")
-    remark = "nothing is as young: the end of the log" if knows_times else "by segment: may be earlier than asked for"
+    remark = "no record is that new: the end of the log" if knows_times else "by segment: may be earlier than requested"
     assert {(row["new"], row["remark"]) for row in json.loads(now.stdout)["groups"][0]["rows"]} == {
         (RECORDS if knows_times else 0, remark)
     }
@@ -241,7 +241,7 @@ def test_a_group_with_dual_commit_goes_back_only_when_both_stores_are_lowered(
     assert run("diff", group).exit_code == 0
     one = run("set", group, "--topic", topic, "--to-offset", "5", "--execute")
     assert one.exit_code == 0
-    assert "for them this changes nothing: use --store both" in " ".join(one.output.split())
+    assert "this does not affect them: use --store both" in " ".join(one.output.split())
     assert first_offset(0) is None, "the larger one counts"
     both = run("set", group, "--topic", topic, "--to-offset", "5", "--store", "both", "--execute")
     assert both.exit_code == 0
@@ -260,7 +260,7 @@ def test_on_a_secured_zookeeper_offsets_are_the_logins_and_originals_with_jaas_g
     assert imported(run, tmp_path, group, topic, {0: 5}, "--config", str(config)).exit_code == 0
     refused = imported(run, tmp_path, group, topic, {0: 6})
     assert refused.exit_code == 4
-    assert "the node is another login's" in " ".join(refused.output.split())
+    assert "the node belongs to another login" in " ".join(refused.output.split())
     member = secured.cluster.start_member("1.1.1", group, {topic: 1}, options=(secured.jaas,))
     assert member.wait_delivered(RECORDS - 5)[0].offset == 5
     member.commit()

@@ -85,7 +85,7 @@ def test_each_fault_is_told_in_time_and_by_name(cluster: Secured, fresh_name: st
         "authority": (
             security.settings("SSL") | {"ssl.truststore.location": str(security.certificates.other_ca)},
             SslAuthenticationException,
-            "from an authority that is not known here",
+            "from an unknown authority",
         ),
         "port": (
             {"bootstrap.servers": security.address("SSL")},

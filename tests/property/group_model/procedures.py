@@ -123,7 +123,7 @@ class Procedures:
                 taken, unwatched = {}, frozenset(topics)
             for tp in command.owners:
                 if tp.partition in taken.get(tp.topic, ()):
-                    results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member holds it")
+                    results[tp] = AcquireResult(WriteOutcome.CONFLICT, why="another member owns it")
 
         def create(connection: Connection) -> dict[TopicPartition, AcquireResult]:
             made: dict[TopicPartition, AcquireResult] = {}
