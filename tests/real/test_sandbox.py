@@ -142,19 +142,29 @@ def test_many_original_members_in_one_process_read_only_what_they_may(shared_clu
     for partition in range(2):
         shared_cluster.produce(fresh_name, partition, RECORDS)
     host = ScalaHost(shared_cluster.run, "1.1.1")
+
+    def owners() -> list[str]:
+        threads = shared_cluster.admin.owners(fresh_name, fresh_name).values()
+        return sorted(name for name in ("one", "two") for thread in threads if f"{name}-{fresh_name}" in thread)
+
+    def places() -> set[tuple[int, int]]:
+        return {(message.partition, message.offset) for message in host.delivered(fresh_name)}
+
     try:
         for name in ("one", "two"):
             host.start(f"{name}-{fresh_name}", fresh_name, fresh_name, shared_cluster.zookeeper_connect, allowed=0)
         host.wait_started(f"one-{fresh_name}", f"two-{fresh_name}")
-        wait_until(lambda: len(shared_cluster.admin.owners(fresh_name, fresh_name)) == 2, "both own one", 60_000)
+        wait_until(lambda: owners() == ["one", "two"], "each owns one partition", 60_000)
         assert not host.delivered(fresh_name)
         host.allow(f"one-{fresh_name}", 7)
         wait_until(lambda: len(host.delivered(fresh_name)) == 7, "seven messages", 60_000)
         host.stop(f"one-{fresh_name}")
         assert sorted(shared_cluster.admin.offsets(fresh_name, fresh_name).values())[-1] == 7
+        # An iterator that reads while its member rebalances may deliver a message twice (kafka.consumer 1.1.1).
+        wait_until(lambda: owners() == ["two", "two"], "the other owns both", 60_000)
         host.allow(f"two-{fresh_name}")
-        wait_until(lambda: len(host.delivered(fresh_name)) == 2 * RECORDS, "all messages", 60_000)
-        assert len({(one.partition, one.offset) for one in host.delivered(fresh_name)}) == 2 * RECORDS
+        wait_until(lambda: len(places()) == 2 * RECORDS, "all messages", 60_000)
+        assert len(host.delivered(fresh_name)) == 2 * RECORDS
         assert {one.thread for one in host.delivered(fresh_name)} == {0, 1}
     finally:
         host.close()
