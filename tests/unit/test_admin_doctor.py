@@ -331,7 +331,7 @@ def test_a_member_that_gave_up_is_told_with_its_share_and_its_age(world: FakeEnv
     idle = found["member-idle"]
     assert "g1_b is registered for 1 h" in idle.description
     assert "its assignment by range: clicks/2, clicks/3" in idle.evidence
-    assert "nobody holds it" in idle.evidence
+    assert "without an owner" in idle.evidence
     assert owned_by_registered_threads(clinic.facts()) == (4, 2)
 
 

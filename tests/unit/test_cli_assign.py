@@ -270,7 +270,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("error", "code", "words"),
     [
         (BrokerUnreachable("b1:9092 refused"), 1, "zkconsumer: b1:9092 refused\n"),
-        (ConnectorClosed(), 2, "zkconsumer: The connector is closed; make another one.\n"),
+        (ConnectorClosed(), 2, "zkconsumer: The connector is closed; create another one.\n"),
         (InvalidConfigException("a\n  b"), 2, "zkconsumer: a\n  b\n"),
         (KeyboardInterrupt(), 130, ""),
         (BrokenPipeError(), 141, ""),

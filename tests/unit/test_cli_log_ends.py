@@ -148,7 +148,7 @@ def test_a_topic_that_does_not_exist(world: FakeEnvironment) -> None:
         ((), "give the addresses of the brokers"),
         (("--bootstrap-server", "h:1", "--zookeeper", "z:1"), "give one of them"),
         (("--bootstrap-server", "h"), "'h' is not HOST:PORT"),
-        (("--bootstrap-server", "h:1", "--partitions", "1,x"), "is no list of numbers"),
+        (("--bootstrap-server", "h:1", "--partitions", "1,x"), "is not a list of numbers like 0,3,5"),
         (("--bootstrap-server", "h:1", "--offsets", "0"), "0 is not in the range"),
     ],
 )

@@ -280,7 +280,7 @@ def test_a_checkpoint_that_is_older_than_the_claims_is_refused(
     claimed(world, P0, (7, 30, 35), (8, 35, 40))
     result = run(*words, "--execute")
     assert result.exit_code == 4
-    assert f"query {QUERY} claimed for batch 8, and by {crashed.root} it has done batch 6" in result.stderr
+    assert f"query {QUERY} claimed for batch 8, but in {crashed.root} it has done batch 6" in result.stderr
     assert offsets(world) == {0: 40, 1: 50}
 
 
@@ -319,9 +319,9 @@ def test_an_owner_without_a_registration_is_in_the_way_too(
     ("words", "why"),
     [
         (("--rewind", "--store", "kafka"), "claims of this group are made in zookeeper"),
-        (("--allow-members", "--store", "both"), "Kafka takes no offsets while a group has members"),
+        (("--allow-members", "--store", "both"), "Kafka accepts no offsets while a group has members"),
         (("--offset-convention", "last-consumed", "--store", "both"), "offsets in Kafka are always the next ones"),
-        (("--rewind",), 'of format("kafka"), which claims nothing'),
+        (("--rewind",), 'of format("kafka"), which does not claim'),
     ],
 )
 def test_words_that_do_not_go_together(
@@ -421,7 +421,7 @@ def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
 def test_behind_a_move_zookeeper_is_not_set_back(run: Callable[..., Result], moved: CheckpointFolder) -> None:
     result = run("--rewind", "--execute")
     assert result.exit_code == 2
-    assert "claims of this group are made in kafka: rewind goes with store kafka, or both" in result.stderr
+    assert "claims of this group are made in kafka: use rewind with store kafka, or both" in result.stderr
 
 
 def test_behind_a_move_claims_are_shown_beside_what_kafka_says(
@@ -472,7 +472,7 @@ def test_no_claims_and_a_record_that_cannot_be_read(world: FakeEnvironment, spar
     unreadable = spark("claims")
     assert unreadable.exit_code == 1
     assert unreadable.stdout.splitlines()[1].endswith("unreadable")
-    assert "cannot be read: not JSON" in unreadable.stderr
+    assert "cannot be parsed: not JSON" in unreadable.stderr
 
 
 def test_a_query_that_is_gone_is_forgotten(world: FakeEnvironment, spark: RunTool) -> None:

@@ -214,7 +214,7 @@ def test_bytes_that_are_no_text_are_named_by_their_line() -> None:
 
 def test_a_first_line_of_no_format_is_named() -> None:
     assert why("hello\n").startswith("line 1: 'hello' matches no format")
-    assert why("\x1b[31mred\n").startswith("line 1: '\\x1b[31mred' begins")
+    assert why("\x1b[31mred\n").startswith("line 1: '\\x1b[31mred' matches no format")
 
 
 def test_a_format_that_was_named_is_not_guessed() -> None:

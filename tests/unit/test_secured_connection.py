@@ -98,7 +98,7 @@ def test_the_host_is_not_compared_when_that_is_switched_off() -> None:
     trusting = TlsSettings(ca_file=str(TLS / "ca.pem"), checks_host=False)
     negotiate(connected(cluster, BrokerSecurity("SSL", trusting)), 5_000)
     other = TlsSettings(ca_file=str(TLS / "other-ca.pem"), checks_host=False)
-    with pytest.raises(SslAuthenticationException, match="not known here"):
+    with pytest.raises(SslAuthenticationException, match="from an unknown authority"):
         negotiate(connected(cluster, BrokerSecurity("SSL", other)), 5_000)
 
 
@@ -108,7 +108,7 @@ def test_messages_are_bare_with_brokers_before_1_0(mechanism: str) -> None:
     settings = SaslSettings(mechanism, USER, PASSWORD, oauth_token=lambda: TOKEN)
     negotiate(connected(cluster, BrokerSecurity("SASL_SSL", TRUST, settings)), 5_000)
     wrong = SaslSettings(mechanism, USER, "wrong", oauth_token=lambda: "wrong")
-    with pytest.raises(SaslAuthenticationException, match=r"closed the connection during the .* login, which before"):
+    with pytest.raises(SaslAuthenticationException, match=r"closed the connection during the .* login, which is how brokers before"):
         negotiate(connected(cluster, BrokerSecurity("SASL_SSL", TRUST, wrong)), 5_000)
 
 
@@ -263,7 +263,7 @@ def test_each_login_asks_for_a_token_of_its_own() -> None:
 
 @pytest.mark.parametrize("token", ["", "two words", "line\r\nend", 5, None])
 def test_what_is_no_token_is_not_sent(token: Any) -> None:
-    with pytest.raises(SaslAuthenticationException, match="gave no token"):
+    with pytest.raises(SaslAuthenticationException, match="returned no token"):
         sasl_mechanisms.OAuthBearer(lambda: token).initial_response()
 
 
@@ -353,7 +353,7 @@ def test_an_encrypted_key_needs_its_password_and_asks_nobody() -> None:
     files = {"certificate_file": str(TLS / "client-cert.pem"), "key_file": str(TLS / "client-encrypted.key")}
     assert isinstance(TlsSettings(**files, key_password="hush").context(), ssl.SSLContext)
     for password in (None, "wrong"):
-        with pytest.raises(InvalidConfigException, match=r"that ssl\.key\.password opens") as refused:
+        with pytest.raises(InvalidConfigException, match=r"that ssl\.key\.password decrypts") as refused:
             TlsSettings(**files, key_password=password).context()
         assert "hush" not in str(refused.value)
     assert "hush" not in repr(TlsSettings(**files, key_password="hush"))

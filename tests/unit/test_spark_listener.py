@@ -81,7 +81,7 @@ def test_a_caller_is_told_and_what_it_raises_is_logged_once(caplog: pytest.LogCa
     listener.onQueryProgress(told(batch=1))
     assert heard == [0, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "lag-callback-failed error=RuntimeError('no network'): it is called again"
+        "lag-callback-failed error=RuntimeError('no network'): it is called again after the next batch"
     ]
 
 

@@ -109,7 +109,7 @@ def test_a_query_and_a_copy_of_its_checkpoint(server: FakeZooKeeper) -> None:
     with pytest.raises(QueryAlreadyRunning) as caught:
         run_claim(blue, 2, {P0: (20, 30)}, run="blue").result()
     assert said(blue) == ["look"]
-    assert str(caught.value).startswith(f"query {QUERY} of group g1 was started again while this run of it lived")
+    assert str(caught.value).startswith(f"query {QUERY} of group g1 was started again while this run of it was active")
     assert (server.data(paths.offset(GROUP, P0)), runs_of(server)) == (b"20", ("blue", "green"))
 
     assert run_claim(green, 2, {P1: (10, 20)}, run="green").result() == {P1: ClaimedRange(10, 20)}

@@ -191,7 +191,7 @@ def test_a_node_that_may_not_be_written_stops_it_by_name(world: FakeEnvironment,
     assert written(admin, OffsetWrite(T0, 1, 0)).stopped_by.startswith("NoAuth /consumers/g1/offsets/clicks/0: ")
     world.zookeeper.set_acl("/consumers/g1/offsets", ())
     report = written(admin, OffsetWrite(V0, 1, NO_ZNODE_VERSION))
-    assert report.stopped_by.startswith("/consumers/g1/offsets/views cannot be made: NoAuth ")
+    assert report.stopped_by.startswith("/consumers/g1/offsets/views cannot be created: NoAuth ")
 
 
 def test_a_parent_that_may_not_be_made_and_is_there_is_no_trouble(world: FakeEnvironment, admin: AdminSession) -> None:

@@ -110,7 +110,7 @@ class GroupOffsetsSnapshot:
         if self.control is not None and self.is_migrated and "zookeeper" in stores:
             return (
                 f"the offsets of group {self.group} are in Kafka now (migration {self.control.migration_id}), "
-                "and no member reads what is written to ZooKeeper; use --store kafka"
+                "and no member reads what is written to ZooKeeper: write to store kafka"
             )
         if self.members:
             names = ", ".join(self.members[:MEMBERS_SHOWN_MAX])
