@@ -270,7 +270,7 @@ METRICS_INTRODUCTION = """\
 <!-- Generated: python tests/generate_docs.py --write -->
 
 The metrics of a member with their names for JSON and for Prometheus, and the hooks that your program can implement.
-[Watch a member with Prometheus](../how-to/watch-a-member-with-prometheus.md) has the setup. See also:
+[Monitor a member with Prometheus](../how-to/monitor-a-member-with-prometheus.md) has the setup. See also:
 [counters](counters.md).
 
 `connector.metrics()` returns all metrics, for `json.dumps`. `connector.dump_metrics(path)` replaces a file with them,

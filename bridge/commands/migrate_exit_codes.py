@@ -31,7 +31,7 @@ with `-o json` it is in `next_steps`, beside `exit_code` and `error`.
 {codes}
 
 After any code, `zkconsumer migrate status G` shows the phase of the group and changes nothing. What to check for each
-code: [a cut-over stopped half-way](../how-to/a-cut-over-stopped-half-way.md).
+code: [a cut-over stopped half-way](../how-to/continue-a-stopped-migration.md).
 
 ## Codes of each command
 

@@ -119,7 +119,7 @@ stream = stream.option("skipOffsets", '{{"orders": {{"0": [[1000, 1500], [9000, 
 Each range is [first, end): 1000 to 1499, and 9000. Exactly these offsets are not read, of streams and batches, with
 each `group.offsets.commit`, and in a batch that is repeated from a checkpoint as well; the group's offsets go past
 them as if they had been read. Each range of a batch is logged once (`offsets-skipped`), and `skippedOffsets` in [the
-query's progress](../how-to/see-the-lag-of-a-spark-query.md) counts them, in the batch after. Offsets that were read
+query's progress](../how-to/monitor-the-lag-of-a-spark-query.md) counts them, in the batch after. Offsets that were read
 before are not touched, and offsets that do not exist yet are skipped when they come: take the option away when the
 query is past them. Where the error says that the end of the damage is not known, it names the end of the task's
 range: find an earlier one with the broker's own tool (`kafka-dump-log.sh --files … --deep-iteration`).

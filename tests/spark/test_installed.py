@@ -117,7 +117,7 @@ def test_a_fresh_environment_reads_a_group(which: str, wheel: Path, history: His
 
 
 def test_a_packed_environment_is_sent_with_the_program(wheel: Path, history: History, tmp_path: Path) -> None:
-    """As migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md does it: Spark itself is not in the archive."""
+    """As migration_docs/how-to/install-on-a-spark-cluster.md does it: Spark itself is not in the archive."""
     require_spark()
     run(sys.executable, "-m", "venv", "env", cwd=tmp_path)
     run("env/bin/pip", "install", "--quiet", wheel, "pyarrow", "venv-pack", cwd=tmp_path)

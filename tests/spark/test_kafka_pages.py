@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 HOW_TO = ROOT / "migration_docs" / "how-to"
-FEED = HOW_TO / "feed-spark-from-an-old-group.md"
-LAG = HOW_TO / "see-the-lag-of-a-spark-query.md"
+FEED = HOW_TO / "start-sparks-kafka-source-at-the-groups-offsets.md"
+LAG = HOW_TO / "monitor-the-lag-of-a-spark-query.md"
 
 _numbers = itertools.count()
 

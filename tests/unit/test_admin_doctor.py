@@ -733,7 +733,7 @@ def test_an_unknown_group_is_an_error(world: FakeEnvironment) -> None:
 def test_the_page_of_the_findings_has_each_of_them() -> None:
     sources = Path(doctor_package.__file__).parent.glob("*.py")
     made = {name for path in sources for name in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text("utf-8"))}
-    page = Path(__file__).parents[2] / "migration_docs" / "how-to" / "a-group-stands-still.md"
+    page = Path(__file__).parents[2] / "migration_docs" / "how-to" / "find-out-why-a-group-makes-no-progress.md"
     told = set(re.findall(r"(?m)^\| `([a-z-]+)` \|", page.read_text("utf-8")))
     assert made == told
     assert len(made) > 20

@@ -453,7 +453,7 @@ def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
 
 
 def test_each_line_that_the_group_tells_is_explained() -> None:
-    page = HOW_TO / "when-a-member-has-no-share.md"
+    page = HOW_TO / "when-a-member-has-no-assignment.md"
     explained = {code for cells in table_rows(page, 4) for code in code_in(cells[0])}
     told, logged, _ = lines_of_the_code()
     assert {line.name for line in told} - explained == set()

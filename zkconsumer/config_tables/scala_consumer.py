@@ -200,7 +200,7 @@ class ScalaConsumerSettings(SettingsTable):
         ("zookeeper", "kafka"),
         "Where offsets are stored: in ZooKeeper, or in Kafka at the group coordinator (brokers from 0.8.2 on). All "
         "members of a group must have the same value; how to change it: "
-        "[offsets in Kafka](../how-to/keep-offsets-in-kafka.md).",
+        "[offsets in Kafka](../how-to/store-offsets-in-kafka.md).",
         ignore_case=True,
     )
     dual_commit_enabled = boolean(

@@ -22,7 +22,7 @@ from zkconsumer.wire.entries import NO_END
 from zkconsumer.wire.record_tables import ROW, read_tables
 from zkconsumer.wire.records import DECOMPRESSED_BYTES_MAX, iter_records
 
-PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
+PAGE = "migration_docs/how-to/tune-a-spark-query.md"
 
 log = logging.getLogger("zkconsumer.spark")
 

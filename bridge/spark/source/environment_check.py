@@ -35,8 +35,8 @@ PROBE_TIMEOUT_S = 60
 TASKS_MAX = 64
 """The maximum number of tasks in the job that checks the executors."""
 
-PAGE = "migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md"
-SPEED_PAGE = "migration_docs/how-to/make-a-spark-query-fast.md"
+PAGE = "migration_docs/how-to/install-on-a-spark-cluster.md"
+SPEED_PAGE = "migration_docs/how-to/tune-a-spark-query.md"
 
 log = logging.getLogger("zkconsumer.spark")
 

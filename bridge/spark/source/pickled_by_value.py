@@ -30,7 +30,7 @@ def load_in_worker(module: str, name: str, version: str, archive: str = "") -> A
     if os.path.isfile(archive) and not all(map(importlib.util.find_spec, ours)):
         sys.path.insert(0, archive)
     here = f"the Python of this Spark worker ({sys.executable}, {platform.python_version()}, on {platform.node()})"
-    page = "; see migration_docs/how-to/put-zkconsumer-on-a-spark-cluster.md, 'What must be where'"
+    page = "; see migration_docs/how-to/install-on-a-spark-cluster.md, 'What must be where'"
     try:
         loaded = getattr(importlib.import_module(module), name)
         found = importlib.import_module("zkconsumer.kafka.version_negotiation").CLIENT_SOFTWARE_VERSION
