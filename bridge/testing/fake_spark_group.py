@@ -40,7 +40,7 @@ from bridge.spark.source.micro_batch_plan import LogBounds
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, GroupRewound
 from zkconsumer.types import BrokerAddress, TopicPartition
 
-NOT_OWNED_MESSAGE = "this query does not hold the partition"
+NOT_OWNED_MESSAGE = "this query does not own the partition"
 
 
 @dataclass

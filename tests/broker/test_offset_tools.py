@@ -156,7 +156,7 @@ def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
     with member(broker, "g"):
         result = run(broker, "offsets", "set", "g", "--all-topics", "--to-latest", "--execute")
         assert result.exit_code == 4
-        assert "a modern group of the name g is alive (Stable, 1 member)" in result.stderr
+        assert "the coordinator group g has members (Stable, 1 member)" in result.stderr
         assert "zkconsumer groups describe g" in result.stderr
         result = run(broker, "groups", "delete", "g", "--execute")
         assert result.exit_code == 4
@@ -168,8 +168,10 @@ def test_a_group_with_members_is_refused(broker: EmbeddedBroker) -> None:
 
 def test_offsets_that_no_modern_member_made_may_be_an_old_group_s(broker: EmbeddedBroker) -> None:
     words = ("offsets", "set", "g", "--all-topics", "--to-latest")
-    assert run(broker, *words).stderr.startswith("No modern group g ever had a member. If an old group stores ")
-    assert run(broker, "groups", "delete", "g").stderr.startswith("No modern group g ever had a member. ")
+    assert run(broker, *words).stderr.startswith(
+        "No coordinator group g ever had a member. If a ZooKeeper group stores "
+    )
+    assert run(broker, "groups", "delete", "g").stderr.startswith("No coordinator group g ever had a member. ")
     with member(broker, "g"):
         pass
     assert "ever had a member" not in run(broker, *words).stderr + run(broker, "groups", "delete", "g").stderr
@@ -222,10 +224,13 @@ def test_old_brokers_delete_neither_groups_nor_single_offsets(release: str) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("offsets", "diff", "g"), "offsets diff without FILE compares what is in ZooKeeper"),
+        (("offsets", "diff", "g"), "offsets diff without FILE compares the offsets in ZooKeeper"),
         (("groups", "doctor", "g"), "groups doctor examines groups in ZooKeeper"),
         (("offsets", "export", "g", "--store", "zookeeper"), "--store zookeeper needs the offsets in ZooKeeper"),
-        (("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"), "--store both is about offsets in"),
+        (
+            ("offsets", "set", "g", "--all-topics", "--to-latest", "--store", "both"),
+            "--store both needs the offsets in",
+        ),
         (("groups", "delete", "--stale"), "--stale deletes the remains of console consumers in ZooKeeper"),
         (("groups", "delete", "g", "--topic", "clicks"), "--topic deletes in ZooKeeper: give"),
     ],

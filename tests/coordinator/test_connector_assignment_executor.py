@@ -230,7 +230,7 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
     world.taken()
     world.handing.fired(AssignmentWait.LISTENER)
-    words = "call=before_releasing_partitions timeout_ms=5000: the rebalance goes on without it"
+    words = "call=before_releasing_partitions timeout_ms=5000: the rebalance continues without it"
     assert [record.getMessage() for record in caplog.records] == [
         f"listener-timeout member=m {words} (rebalance.listener.timeout.ms)"
     ]

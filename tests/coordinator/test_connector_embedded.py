@@ -542,7 +542,7 @@ def test_what_the_old_configuration_says_is_not_said_twice(broker: EmbeddedBroke
     group = group_config_of(config, {"session.timeout.ms": "7000"})
     assert (group.group_id, group.enable_auto_commit, group.auto_commit_interval_ms) == ("g", False, 700)
     assert group.session_timeout_ms == 7_000
-    with pytest.raises(InvalidConfigException, match=r"group\.id: leave it out"):
+    with pytest.raises(InvalidConfigException, match=r"group\.id: remove it from"):
         group_config_of(config, {"group.id": "other"})
 
 
@@ -601,7 +601,7 @@ def test_a_file_of_zookeepers_member_has_its_warnings_in_the_words_of_a_coordina
     with CoordinatorConsumerConnector(ConsumerConfig(old), QUICK):
         named = ignored_lines(caplog)
     assert named.keys() == old.keys() - {"group.id", "zookeeper.connect", "bootstrap.servers"}
-    assert "the offsets of such a group are in Kafka" in named["dual.commit.enabled"]
+    assert "the offsets of such a group are only in Kafka" in named["dual.commit.enabled"]
     assert "queued.max.message.chunks" in named["max.poll.records"]
     with pytest.raises(InvalidConfigException, match=r"enable\.auto\.commit: ConsumerConfig has ignored"):
         CoordinatorConsumerConnector(ConsumerConfig({**old, "enable.auto.commit": "false"}), QUICK)

@@ -113,7 +113,7 @@ def test_a_group_is_described_with_members_and_lag(broker: EmbeddedBroker) -> No
         assert [row[6] for row in told] == [first.member_id, first.member_id, second.member_id, idle.member_id]
         assert {row[6] for row in told} == who
         assert {(row[7], row[8]) for row in told} == {("/127.0.0.1", "probe")}
-        assert f"the modern group {GROUP} is Stable, with 3 members" in result.stderr
+        assert f"the coordinator group {GROUP} is Stable, with 3 members" in result.stderr
     finally:
         probe.close()
 
@@ -203,7 +203,7 @@ def test_modern_members_of_an_old_groups_name_are_described_with_it(world: FakeE
     result = tool("groups", "describe", "both")
     assert result.exit_code == 0
     assert [line.split()[1] for line in result.stdout.splitlines()[1:]] == ["clicks", "-"]
-    assert "the modern group both is Stable, with 1 member" in result.stderr
+    assert "the coordinator group both is Stable, with 1 member" in result.stderr
 
 
 def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(

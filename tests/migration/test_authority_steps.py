@@ -113,7 +113,7 @@ def test_a_phase_is_not_written_over_a_control_znode_that_changed_after_it_was_r
             return held
 
         authority.require_phase = overtaken  # type: ignore[method-assign, assignment]
-        with pytest.raises(PartiallyDoneError, match="says migration m2 in phase planned"):
+        with pytest.raises(PartiallyDoneError, match="contains migration m2 in phase planned"):
             step.do()
     assert group.zookeeper.data(paths.control(authority.group)) == others
 

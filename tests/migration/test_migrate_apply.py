@@ -229,7 +229,7 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
     for other in ("0" * 64, digest[:-1] + ("0" if digest[-1] != "0" else "1")):
         wrong = migrate("apply", "--resume", group, "--plan-digest", other, "--execute")
         assert wrong.exit_code == 4
-        assert f"has the digest {digest}, and not {other}" in wrong.stderr
+        assert f"has the digest {digest}, not {other}" in wrong.stderr
     for odd in ("", digest[:12], f"{digest}0", "é" * 64):
         assert migrate("apply", "--resume", group, "--plan-digest", odd, "--execute").exit_code == 2
     assert migrate("apply", str(file), "--plan-digest", digest).exit_code == 2

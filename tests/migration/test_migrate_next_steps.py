@@ -24,7 +24,9 @@ __all__ = ["lab", "migrate"]
 def test_a_group_in_the_place_of_a_file_is_told_how_its_own_plan_goes_on(migrate: Migrate, tmp_path: Path) -> None:
     done = migrate("apply", "clicks", "--execute")
     assert done.exit_code == 4
-    assert done.stderr.startswith("zkconsumer: clicks cannot be read: No such file or directory. If clicks is a group ")
+    assert done.stderr.startswith(
+        "zkconsumer: clicks cannot be read: No such file or directory. If clicks is the name of a "
+    )
     assert done.stderr.endswith(f"continue with its stored plan: {resumed('clicks')}\n")
     assert "is a group" not in migrate("apply", str(tmp_path / "p.json")).stderr, "a path is no group"
 

@@ -459,7 +459,10 @@ def test_a_fence_that_is_not_there_any_more_is_told(instead: bytes | None) -> No
     group.zookeeper.remove(paths.owner(GROUP, CLICKS_0))
     if instead is not None:
         group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), instead)
-    with group.process() as authority, pytest.raises(VerificationError, match=r"fences of clicks/0 are gone"):
+    with (
+        group.process() as authority,
+        pytest.raises(VerificationError, match=r"fences of clicks/0 were deleted"),
+    ):
         carry_out(authority, [CheckFences(authority, PLANNED, "plan.json")])
 
 

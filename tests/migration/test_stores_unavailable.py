@@ -90,7 +90,7 @@ def test_it_is_said_what_is_waited_for_and_how_long_still(lab: Lab, shell: Shell
     shell.at["control znode: copied"] = lambda: shell.zookeeper_away(100_000)
     done = shell("apply", file, "--execute")
     assert done.exit_code == 0
-    waits = [line for line in done.stderr.splitlines() if "tried again" in line]
+    waits = [line for line in done.stderr.splitlines() if "trying again" in line]
     assert waits[0] == "ZooKeeper did not answer 1 requests within 30000 ms; trying again (570 s left)"
     assert len(waits) > 1, "and again and again"
     assert lab.stands(group) == ("switched", "kafka")
