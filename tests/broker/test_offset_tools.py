@@ -244,7 +244,7 @@ def test_what_is_in_zookeeper_needs_one(words: tuple[str, ...], said: str) -> No
 def test_deleting_with_both_addresses_is_no_question_to_guess(world: FakeEnvironment) -> None:
     words = ["groups", "delete", "g", "--bootstrap-server", "127.0.0.1:1", "--zookeeper", ADDRESS]
     result = CliRunner().invoke(main, words, obj=doors(world))
-    assert (result.exit_code, "leave --bootstrap-server out" in result.stderr) == (2, True), result.stderr
+    assert (result.exit_code, "remove --bootstrap-server" in result.stderr) == (2, True), result.stderr
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -218,4 +218,4 @@ def test_the_lag_of_a_group_that_zookeeper_does_not_have_is_the_coordinators(
     assert [tool("lag", group).stdout.splitlines()[-1] for group in ("both", "new")] == ["TOTAL 9", "TOTAL 5"]
     result = tool("lag", "nobody")
     assert result.exit_code == 1
-    assert result.stderr.startswith("zkconsumer: The consumer group 'nobody' does not exist. The groups ")
+    assert result.stderr.startswith("zkconsumer: The consumer group 'nobody' does not exist. The existing ")
