@@ -46,7 +46,7 @@ def fill(session: AdminSession, partitions: int) -> None:
     session.request([*map(Create, paths.parents(path)), Create(path, b"{}")])
     report = StoreWriteReport()
     writes = [OffsetWrite(tp, 1_000_000_000 + number, NO_ZNODE_VERSION) for number, tp in enumerate(wanted(partitions))]
-    write_offsets(session, GROUP, writes, None, report)
+    write_offsets(session, GROUP, writes, control_version=None, report=report)
     assert not report.stopped_by, report.stopped_by
 
 

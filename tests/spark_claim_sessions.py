@@ -72,7 +72,9 @@ class SessionOf:
 
     def claim(self, *partitions: TopicPartition) -> None:
         """Own these, as a member of ours does."""
-        claims = AcquireOwnershipProcedure(GROUP, self.session_id, dict.fromkeys(partitions, f"{GROUP}_a-0"), None)
+        claims = AcquireOwnershipProcedure(
+            GROUP, self.session_id, dict.fromkeys(partitions, f"{GROUP}_a-0"), control_version=None
+        )
         self.run(claims.run(look_first=False, look_closely=False))
         assert all(claimed.czxid for claimed in claims.results.values()), claims.results
 

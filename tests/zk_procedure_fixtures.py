@@ -61,7 +61,7 @@ class ProcedureSession:
     def claim(self, *partitions: TopicPartition, thread: str = "") -> None:
         """Own these, as a member of ours does."""
         owners = dict.fromkeys(partitions, thread or f"{GROUP}_a-0")
-        claims = AcquireOwnershipProcedure(GROUP, self.session_id, owners, None)
+        claims = AcquireOwnershipProcedure(GROUP, self.session_id, owners, control_version=None)
         self.run(claims.run(look_first=False, look_closely=False))
         assert all(claimed.czxid for claimed in claims.results.values())
 

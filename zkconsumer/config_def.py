@@ -121,7 +121,7 @@ class Setting(Generic[T]):
     """
 
     def __init__(
-        self, key: str, sentence: str, read: Callable[[object], T], type_: str, allowed: str, default: Any, unit: str
+        self, key: str, sentence: str, read: Callable[[object], T], *, type_: str, allowed: str, default: Any, unit: str
     ) -> None:
         self.key = key
         self.description = sentence
@@ -198,7 +198,9 @@ def integer(
             raise ValueError
         return given
 
-    return Setting(key, sentence, read, "integer", f"an integer from {low} to {high}", default, unit)
+    return Setting(
+        key, sentence, read, type_="integer", allowed=f"an integer from {low} to {high}", default=default, unit=unit
+    )
 
 
 def boolean(key: str, default: bool | TrueIfSetting, sentence: str) -> Setting[bool]:
@@ -214,7 +216,7 @@ def boolean(key: str, default: bool | TrueIfSetting, sentence: str) -> Setting[b
                 return False
         raise ValueError
 
-    return Setting(key, sentence, read, "boolean", "true or false", default, "")
+    return Setting(key, sentence, read, type_="boolean", allowed="true or false", default=default, unit="")
 
 
 def text(key: str, default: object, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str]:
@@ -225,7 +227,7 @@ def text(key: str, default: object, sentence: str, check: Callable[[str], str], 
             raise ValueError("it is one text, with commas in between" if isinstance(given, list | tuple | set) else "")
         return check(given)
 
-    return Setting(key, sentence, read, "string", allowed, default, "")
+    return Setting(key, sentence, read, type_="string", allowed=allowed, default=default, unit="")
 
 
 def optional_text(key: str, sentence: str, check: Callable[[str], str], allowed: str) -> Setting[str | None]:
@@ -260,7 +262,7 @@ def choice(
         here = (values_of_other_clients or {}).get(str(word))
         raise ValueError(f"that is the new consumer's word for {here}" if here else "")
 
-    return Setting(key, sentence, read, "string", " or ".join(choices), choices[0], "")
+    return Setting(key, sentence, read, type_="string", allowed=" or ".join(choices), default=choices[0], unit="")
 
 
 # --- reading one --------------------------------------------------------------------------------------------------

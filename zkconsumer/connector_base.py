@@ -249,7 +249,12 @@ class ConsumerConnector(Generic[M]):
         thread = make_thread_id(self.consumer_id, number)
         queue = ChunkQueue(self.config.queued_max_message_chunks)
         stream: KafkaStream[Any, Any] = KafkaStream(
-            thread, queue, self._member.lease, self.config.consumer_timeout_ms, key_decoder, value_decoder
+            thread,
+            queue,
+            self._member.lease,
+            timeout_ms=self.config.consumer_timeout_ms,
+            key_decoder=key_decoder,
+            value_decoder=value_decoder,
         )
         stream.iterator().delivery.on_poison = self._report_poison
         self._streams.append(stream)

@@ -136,7 +136,9 @@ def _new_delivery(
     if table_delivery.AVAILABLE and not TYPE_CHECKING:
         decoders = [None if each is default_decoder else each for each in (key_decoder, value_decoder)]
         return table_delivery.TableDelivery(queue, lease, timeout_ms, *decoders)
-    return RecordDelivery(queue, lease, timeout_ms, MessageAndMetadata, key_decoder, value_decoder)
+    return RecordDelivery(
+        queue, lease, timeout_ms, make=MessageAndMetadata, key_decoder=key_decoder, value_decoder=value_decoder
+    )
 
 
 class ConsumerIterator(DeliveringIterator[MessageAndMetadata[K, V]], Generic[K, V]):
@@ -218,6 +220,7 @@ class KafkaStream(Generic[K, V]):
         thread: str,
         queue: ChunkQueue,
         lease: Lease,
+        *,
         timeout_ms: int,
         key_decoder: Decoder = default_decoder,
         value_decoder: Decoder = default_decoder,

@@ -91,6 +91,7 @@ class Acceptor:
         listener: socket.socket,
         new_connection: Callable[[], asyncio.Protocol],
         open_connections: Callable[[], int],
+        *,
         shortage: DescriptorShortageLogger,
         tls: ssl.SSLContext | None,
         tls_handshake_s: float,

@@ -38,11 +38,11 @@ class BrokerCluster:
         topics: TopicStore,
         release: BrokerRelease,
         config: BrokerConfig,
+        *,
         group_rows: Sequence[BrokerConfigEntry],
         offsets_partitions: int,
         new_coordinator: Callable[[int], CoordinatorStateMachine],
         scheduler: Scheduler,
-        *,
         authorizer: Authorizer = allow_all,
         offsets_in_zookeeper: LegacyOffsetStore | None = None,
     ) -> None:

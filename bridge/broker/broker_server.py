@@ -227,9 +227,9 @@ class BrokerServer:
                 port.node, listener.name, SaslServerAuthenticator(users), budget, self._connections
             ),
             lambda: len(self._connections),
-            shortage,
-            self._tls if listener.has_tls else None,
-            TLS_HANDSHAKE_S,
+            shortage=shortage,
+            tls=self._tls if listener.has_tls else None,
+            tls_handshake_s=TLS_HANDSHAKE_S,
         )
 
     def _check_connections(self) -> None:

@@ -38,11 +38,11 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
             MemoryCatalogueStore() if folder is None else CatalogueFile(folder.catalogue),
             folder,
             files,
-            config,
-            release,
-            tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
-            base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
-            os.urandom,
+            config=config,
+            release=release,
+            node_ids=tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
+            new_cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            random_bytes=os.urandom,
         )
     except BaseException as error:
         files.close_all()
@@ -62,10 +62,10 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
         topics,
         release,
         config,
-        group_config_entries(group_config, behaviour.default_config()),
-        group_config.offsets_topic_partitions,
-        lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
-        scheduler,
+        group_rows=group_config_entries(group_config, behaviour.default_config()),
+        offsets_partitions=group_config.offsets_topic_partitions,
+        new_coordinator=lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
+        scheduler=scheduler,
         authorizer=settings.authorizer,
     )
 

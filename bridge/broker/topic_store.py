@@ -90,6 +90,7 @@ class TopicStore:
         store: CatalogueStore,
         folder: DataFolder | None,
         files: OpenFiles,
+        *,
         config: BrokerConfig,
         release: BrokerRelease,
         node_ids: tuple[int, ...],

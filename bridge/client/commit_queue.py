@@ -207,8 +207,8 @@ class CommitQueue:
             SentRequest(RequestKind.OFFSET_COMMIT, generation, member.coordinator_discovery.incarnation, commit.number),
             member.coordinator_discovery.coordinator.id,
             OFFSET_COMMIT.key,
-            body,
-            member.config.request_timeout_ms,
+            body=body,
+            timeout_ms=member.config.request_timeout_ms,
         )
 
     # --- answers --------------------------------------------------------------------------------------------------

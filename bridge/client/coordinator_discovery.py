@@ -64,9 +64,9 @@ class CoordinatorDiscovery:
             SentRequest(RequestKind.FIND_COORDINATOR, NO_GENERATION, self.incarnation),
             None,
             FIND_COORDINATOR.key,
-            FindCoordinatorRequest(key=self._group),
-            self._request_timeout_ms,
-            VERSION_MOST,
+            body=FindCoordinatorRequest(key=self._group),
+            timeout_ms=self._request_timeout_ms,
+            version_most=VERSION_MOST,
         )
 
     def answered(self, body: FindCoordinatorResponse) -> bool:

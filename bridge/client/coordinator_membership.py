@@ -149,10 +149,10 @@ class CoordinatorMembership:
             self.id,
             settings.client_id,
             brokers.connect,
-            brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
-            clock,
-            lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
-            self.thread_died,
+            any_broker=brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
+            clock=clock,
+            told=lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
+            on_thread_error=self.thread_died,
         )
 
     def _make_listener(self) -> ListenerCalls:

@@ -192,7 +192,12 @@ class GroupMemberBase(ABC):
         assert self.coordinator_discovery.coordinator is not None, "a request needs a known coordinator"
         sent = SentRequest(what, self.generation, self.coordinator_discovery.incarnation)
         self.pending_commands.send(
-            sent, self.coordinator_discovery.coordinator.id, api_key, body, timeout_ms, version_most
+            sent,
+            self.coordinator_discovery.coordinator.id,
+            api_key,
+            body=body,
+            timeout_ms=timeout_ms,
+            version_most=version_most,
         )
 
     # --- heartbeats --------------------------------------------------------------------------------------------------

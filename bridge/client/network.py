@@ -109,6 +109,7 @@ class Network:
         name: str,
         client_id: str,
         connect: MakeConnection,
+        *,
         any_broker: BootstrapClient,
         clock: Clock,
         told: NetworkCallback,

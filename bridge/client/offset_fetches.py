@@ -115,9 +115,9 @@ class OffsetFetches:
             ),
             member.coordinator_discovery.coordinator.id,
             OFFSET_FETCH.key,
-            body,
-            member.config.request_timeout_ms,
-            VERSION_MOST,
+            body=body,
+            timeout_ms=member.config.request_timeout_ms,
+            version_most=VERSION_MOST,
         )
 
     # --- answers --------------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class PendingCommands:
         sent: SentRequest,
         node: int | None,
         api_key: int,
+        *,
         body: Any,
         timeout_ms: int,
         version_most: int = VERSION_ANY,

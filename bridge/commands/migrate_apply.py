@@ -138,7 +138,7 @@ def apply(
     else:
         steps = partial(copy_steps, moving, CopyOptions(plan_to_bytes(first), accept_drift, hooks_dir, hold))
     if not do_it:
-        dry_run(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
         return
 
     def next_steps(phase: Phase | None) -> list[str]:
@@ -152,7 +152,9 @@ def apply(
             migrate_command(context, "rollback", first.group, "--execute"),
         ]
 
-    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(
+        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
+    )
 
 
 def _read(file: Path) -> MigrationPlan:

@@ -96,7 +96,7 @@ def complete(
     if not is_over:
         _warn_of_lost_offsets(context, session, group)
     if not do_it:
-        dry_run(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
         return
     if remove_fences or not is_over:
         why = ([] if is_over else [NO_ROLLBACK_TEXT]) + ([OLD_MEMBERS_TEXT] if remove_fences else [])
@@ -108,7 +108,9 @@ def complete(
             return [command_text(context, "groups", "delete", group)]
         return [migrate_command(context, "status", group), *([] if remove_fences else [lift])]
 
-    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(
+        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
+    )
     if not is_over:
         restore = migrate_command(context, "restore", str(file))
         print_message(f"The znodes of the group are in {file}. To restore them: {restore}")

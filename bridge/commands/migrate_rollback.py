@@ -79,13 +79,15 @@ def rollback(
     steps = partial(rollback_steps, moving, RollbackOptions(print_message, patience_ms, plan is not None))
     again = migrate_command(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
     if not do_it:
-        dry_run(context, moving, steps, again, SCHEMA, output)
+        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
         return
 
     def next_steps(phase: Phase | None) -> list[str]:
         return [migrate_command(context, "plan", group, "-f", f"{group}.plan")]
 
-    execute_steps(context, moving, steps, again, timeout_s, SCHEMA, output, next_steps)
+    execute_steps(
+        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
+    )
 
 
 def _plan(session: AdminSession, held: VersionedControl, group: str, file: Path | None) -> MigrationPlan | None:

@@ -47,6 +47,7 @@ class GroupRebalance(CoordinatorBase):
         group: GroupMetadata,
         member: MemberMetadata,
         protocols: Protocols,
+        *,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
         parked: DelayedRequest,

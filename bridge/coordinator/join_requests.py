@@ -106,7 +106,9 @@ class JoinRequests(StaticMemberRejoin):
             return
         new_member_id = self.new_member_id(request.client_id if instance_id is None else instance_id)
         if instance_id is not None and group.current_static_member_id(instance_id) is not None:
-            self.update_static_member_and_rebalance(group, instance_id, new_member_id, body, protocols, parked)
+            self.update_static_member_and_rebalance(
+                group, instance_id, new_member_id, body=body, protocols=protocols, parked=parked
+            )
         elif instance_id is None and self.behaviour.limits_new_members and parked.version >= MEMBER_ID_REQUIRED_FROM:
             group.pending_members.add(new_member_id)
             self.watch_member(group, new_member_id, body.session_timeout_ms)
@@ -143,7 +145,14 @@ class JoinRequests(StaticMemberRejoin):
             self.reply_join(parked, self.current_generation(group, member_id))
         else:
             rebalance_ms = rebalance_timeout_ms(body)
-            self.update_member_and_rebalance(group, member, protocols, rebalance_ms, body.session_timeout_ms, parked)
+            self.update_member_and_rebalance(
+                group,
+                member,
+                protocols,
+                rebalance_timeout_ms=rebalance_ms,
+                session_timeout_ms=body.session_timeout_ms,
+                parked=parked,
+            )
 
     def _do_pending_member_join_group(
         self, group: GroupMetadata, request: RequestReceived, body: JoinGroupRequest, parked: DelayedRequest

@@ -28,6 +28,7 @@ class StaticMemberRejoin(GroupRebalance):
         group: GroupMetadata,
         group_instance_id: str,
         new_member_id: str,
+        *,
         body: JoinGroupRequest,
         protocols: Protocols,
         parked: DelayedRequest,

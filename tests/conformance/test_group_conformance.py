@@ -98,7 +98,9 @@ def commit(
     broker: BrokerUnderTest, group: str, tp: TopicPartition, version: int, offset: int, metadata: str = ""
 ) -> ErrorCode:
     offsets = {tp: OffsetAndMetadata(offset, metadata)}
-    return commit_offsets(broker.connection(), only(OFFSET_COMMIT, version), group, offsets, TIMEOUT_MS)[tp]
+    return commit_offsets(
+        broker.connection(), only(OFFSET_COMMIT, version), group, offsets=offsets, timeout_ms=TIMEOUT_MS
+    )[tp]
 
 
 def commit_v0(broker: BrokerUnderTest, group: str, tp: TopicPartition, offset: int, metadata: str = "") -> int:
@@ -170,7 +172,9 @@ def test_all_that_a_group_has_stored(broker_under_test: BrokerUnderTest) -> None
     group = ready_group(broker_under_test)
     stored = {TopicPartition(broker_under_test.topic(), 0): OffsetAndMetadata(number, "") for number in (3, 4)}
     version = max(versions_of(broker_under_test, OFFSET_COMMIT))
-    commit_offsets(broker_under_test.connection(), only(OFFSET_COMMIT, version), group, stored, TIMEOUT_MS)
+    commit_offsets(
+        broker_under_test.connection(), only(OFFSET_COMMIT, version), group, offsets=stored, timeout_ms=TIMEOUT_MS
+    )
     for fetching in versions_of(broker_under_test, OFFSET_FETCH, 1):
         ranges = only(OFFSET_FETCH, fetching)
         if fetching < 2:

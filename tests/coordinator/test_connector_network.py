@@ -143,7 +143,15 @@ def told() -> Told:
 def network(broker: FakeBroker, told: Told) -> Iterator[Network]:
     deaths: list[BaseException] = []
     asks = BootstrapClient(broker.connect, lambda: [HERE], "c", 1_000)  # type: ignore[arg-type]
-    made = Network("m", "c", broker.connect, asks, SYSTEM_CLOCK, told, lambda _, error: deaths.append(error))  # type: ignore[arg-type]
+    made = Network(
+        "m",
+        "c",
+        broker.connect,
+        any_broker=asks,
+        clock=SYSTEM_CLOCK,
+        told=told,
+        on_thread_error=lambda _, error: deaths.append(error),
+    )  # type: ignore[arg-type]
     made.start()
     yield made
     made.ask_to_stop()
@@ -293,7 +301,9 @@ def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
     """As when brokers are upgraded one by one, and one of 0.8 keeps the offsets of the group."""
     cluster = FakeCluster(release="0.8.2.2")
     asks = BootstrapClient(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
-    network = Network("m", "c", cluster.connect, asks, SYSTEM_CLOCK, told, lambda *_: None)
+    network = Network(
+        "m", "c", cluster.connect, any_broker=asks, clock=SYSTEM_CLOCK, told=told, on_thread_error=lambda *_: None
+    )
     network.start()
     network.execute(ConnectCoordinator(CoordinatorNode(7, cluster.address(0))))
     network.execute(join(1))

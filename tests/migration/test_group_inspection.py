@@ -286,7 +286,7 @@ def commit(session: AdminSession, offsets: Mapping[TopicPartition, OffsetAndMeta
     [broker] = session.brokers.all()
     discover_coordinator(session.brokers, "g1")
     answers = session.brokers.execute(broker, lambda connection, ranges: commit_offsets(
-        connection, ranges, "g1", offsets, 5_000
+        connection, ranges, "g1", offsets=offsets, timeout_ms=5_000
     ))  # fmt: skip
     assert {error.code for error in answers.values()} == {0}
 

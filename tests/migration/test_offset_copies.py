@@ -89,7 +89,7 @@ def test_after_a_copy_every_difference_is_named() -> None:
     nodes = {T0: node(T0, 42), T2: node(T2, 6, 1)}
 
     def differences(kafka: dict[TopicPartition, CommittedOffset], there: dict[TopicPartition, OffsetNode]) -> list[str]:
-        return list(map(str, copy_differences(copies, [], kafka, there, "m1", 3)))
+        return list(map(str, copy_differences(copies, [], kafka, nodes=there, migration_id="m1", epoch=3)))
 
     assert differences(right, nodes) == []
     assert differences({**right, T0: mine(43)}, nodes) == [
@@ -113,7 +113,10 @@ def test_after_a_copy_every_difference_is_named() -> None:
     assert differences(right, {**nodes, came: node(came, 3, 0)}) == [
         "new/0: ZooKeeper has 3 at version 0, not no znode"
     ]
-    assert copy_differences(copies, [came], right, {**nodes, came: node(came, 3, 0)}, "m1", 3) == []
+    assert (
+        copy_differences(copies, [came], right, nodes={**nodes, came: node(came, 3, 0)}, migration_id="m1", epoch=3)
+        == []
+    )
 
 
 @pytest.mark.parametrize(("convention", "next_", "stored"), [(NEXT, 0, 0), (NEXT, 5, 5), (LAST, 5, 4), (LAST, 0, None)])

@@ -61,7 +61,7 @@ class Noting:
 
 def commit_with(ranges: SupportedVersions, **how: Any) -> tuple[int, bytes]:
     connection: Any = Noting()
-    commit_offsets(connection, ranges, "g", {T0: OffsetAndMetadata(10)}, 1_000, **how)
+    commit_offsets(connection, ranges, "g", offsets={T0: OffsetAndMetadata(10)}, timeout_ms=1_000, **how)
     [sent] = connection.sent
     return sent  # type: ignore[no-any-return]
 

@@ -75,9 +75,9 @@ def test_what_is_sound_is_handed_out_once_and_each_damaged_entry_costs_a_skip(
     found = scan_record_set(data)
     queue, lease = ChunkQueue(1), Lease(SYSTEM_CLOCK)
     lease.set_until(SYSTEM_CLOCK.now_ms() + FOR_EVER_MS)
-    info = PartitionTopicInfo(TopicPartition("t", 0), "thread", queue, start)
+    info = PartitionTopicInfo(TopicPartition("t", 0), "thread", queue, offset=start)
     queue.offer(FetchedDataChunk(data, info, start, found.next_offset, found.complete_bytes, 0))
-    iterator = KafkaStream[bytes, bytes]("thread", queue, lease, 0).iterator()
+    iterator = KafkaStream[bytes, bytes]("thread", queue, lease, timeout_ms=0).iterator()
     seen: list[int] = []
     skips = 0
     while True:

@@ -37,7 +37,7 @@ class Partition:
         self.info = self._start()
 
     def _start(self) -> PartitionTopicInfo:
-        return PartitionTopicInfo(self.tp, "c-0", self.queue, self.position)
+        return PartitionTopicInfo(self.tp, "c-0", self.queue, offset=self.position)
 
     def feed(self) -> None:
         info, first = self.info, self.info.fetch_offset
@@ -66,7 +66,7 @@ def main(seconds: int) -> None:
     assert table_delivery.AVAILABLE, "the compiled modules are what is tested"
     sys.setswitchinterval(1e-6)
     lease, queue = Lease(SYSTEM_CLOCK), ChunkQueue(20)
-    stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", queue, lease, 50)
+    stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", queue, lease, timeout_ms=50)
     partitions = [Partition(number, queue) for number in range(PARTITIONS)]
     deadline_ms = SYSTEM_CLOCK.now_ms() + seconds * 1000
     is_over = threading.Event()

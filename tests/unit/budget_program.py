@@ -70,7 +70,15 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
         """Nothing is reset here."""
 
     manager = ConsumerFetcherManager(
-        "budget", settings, 1, BlockingConnection, brokers, SYSTEM_CLOCK, ignored, died, ignored
+        "budget",
+        settings,
+        1,
+        connect=BlockingConnection,
+        brokers=brokers,
+        clock=SYSTEM_CLOCK,
+        on_reset=ignored,
+        on_thread_error=died,
+        on_authentication_error=ignored,
     )
     lease = Lease(SYSTEM_CLOCK)
     lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
@@ -78,11 +86,13 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
     streams = []
     for number, queue in enumerate(queues):
         manager.add_queue(queue)
-        stream: KafkaStream[bytes, bytes] = KafkaStream(f"c-{number}", queue, lease, TIMEOUT_MS)
+        stream: KafkaStream[bytes, bytes] = KafkaStream(f"c-{number}", queue, lease, timeout_ms=TIMEOUT_MS)
         streams.append(stream)
 
     def start(numbers: range) -> None:
-        manager.start([PartitionTopicInfo(TopicPartition(topic, at), "c", queues[at % STREAMS], 0) for at in numbers])
+        manager.start(
+            [PartitionTopicInfo(TopicPartition(topic, at), "c", queues[at % STREAMS], offset=0) for at in numbers]
+        )
 
     start(range(1))
     next(streams[0].iterator())

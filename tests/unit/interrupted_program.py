@@ -74,9 +74,9 @@ def main(wanted: int) -> dict[str, Any]:
         lease = Lease(clock)
         lease.set_until(clock.now_ms() + 1_000)
         queue = ChunkQueue(10)
-        info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, 0)
+        info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, offset=0)
         queue.offer(FetchedDataChunk(data, info, 0, RECORDS, len(data), 0))
-        iterator: Any = KafkaStream("c-0", queue, lease, 0).iterator()
+        iterator: Any = KafkaStream("c-0", queue, lease, timeout_ms=0).iterator()
         read = (by_for, by_method, by_has_next)[run % 3]
         seen: list[int] = []
         signal.setitimer(signal.ITIMER_VIRTUAL, EVERY_S + run % 97 * 7e-6, EVERY_S)

@@ -27,8 +27,8 @@ def main(chunks: int) -> tuple[int, int]:
     """The growth and the weight, in bytes."""
     lease, queue = Lease(SYSTEM_CLOCK), ChunkQueue(10)
     lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
-    stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", queue, lease, 0)
-    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, 0)
+    stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", queue, lease, timeout_ms=0)
+    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, offset=0)
     # The first entry is read and kept, the tail is cut off: it makes the chunk large and costs no time.
     kept, before = [], 0
     for offset in range(chunks + WARM_UP):

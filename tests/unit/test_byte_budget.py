@@ -31,7 +31,7 @@ ROOM_FOR_NOISE = 6 * 1024 * 1024
 
 
 def chunk_of(queue: ChunkQueue, records: bytes | memoryview) -> FetchedDataChunk:
-    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, 0)
+    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, offset=0)
     return FetchedDataChunk(records, info, 0, 1, len(records), 0)
 
 

@@ -436,8 +436,7 @@ def test_an_import_into_both_stores_that_was_cut_off_anywhere_is_completed_by_th
 def test_an_interruption_says_what_was_written(
     world: FakeEnvironment, offsets: RunTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*arguments: object) -> None:
-        [report] = [each for each in arguments if isinstance(each, StoreWriteReport)]
+    def interrupted(*_: object, report: StoreWriteReport, **__: object) -> None:
         report.written.append(TopicPartition("clicks", 0))
         report.unknown = [TopicPartition("clicks", 1)]
         raise KeyboardInterrupt

@@ -32,7 +32,7 @@ def commit_of(
     """A commit at the versions that the results of an earlier one have left."""
     stored = {tp: known[tp].stored if known is not None else NONE_YET for tp in offsets}
     wanted = {tp: OffsetToCommit(offset, stored[tp], THREAD) for tp, offset in offsets.items()}
-    return conditional_writes.commit_partitions(GROUP, party.session_id, wanted, control_version)
+    return conditional_writes.commit_partitions(GROUP, party.session_id, wanted, control_version=control_version)
 
 
 def commit(
@@ -50,7 +50,9 @@ def commit(
 def release(
     party: ProcedureSession, parts: Mapping[TopicPartition, PartitionToRelease], control_version: int | None = None
 ) -> Results:
-    results = party.run(conditional_writes.release_partitions(GROUP, party.session_id, parts, control_version))
+    results = party.run(
+        conditional_writes.release_partitions(GROUP, party.session_id, parts, control_version=control_version)
+    )
     assert set(results) == set(parts), "every partition has an outcome"
     return results
 

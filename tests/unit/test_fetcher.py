@@ -92,12 +92,12 @@ class Bench:
             NAME,
             fetch,
             num_fetchers,
-            cluster.connect,
-            asked,
-            SYSTEM_CLOCK,
-            lambda info, offset: self.resets.append((info.tp, offset)),
-            lambda name, error: self.deaths.append((name, error)),
-            self.refusals.append,
+            connect=cluster.connect,
+            brokers=asked,
+            clock=SYSTEM_CLOCK,
+            on_reset=lambda info, offset: self.resets.append((info.tp, offset)),
+            on_thread_error=lambda name, error: self.deaths.append((name, error)),
+            on_authentication_error=self.refusals.append,
         )
         lease = Lease(SYSTEM_CLOCK)
         lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
@@ -105,12 +105,12 @@ class Bench:
         self.streams: list[Stream] = []
         for number, queue in enumerate(self.queues):
             self.manager.add_queue(queue)
-            self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, DEADLINE_MS))
+            self.streams.append(KafkaStream(f"{NAME}-{number}", queue, lease, timeout_ms=DEADLINE_MS))
 
     def start(self, *partitions: int, offset: int = 0, stream: int = 0) -> list[PartitionTopicInfo]:
         """Fetch these partitions for this stream."""
         infos = [
-            PartitionTopicInfo(TopicPartition(TOPIC, number), f"{NAME}-{stream}", self.queues[stream], offset)
+            PartitionTopicInfo(TopicPartition(TOPIC, number), f"{NAME}-{stream}", self.queues[stream], offset=offset)
             for number in partitions
         ]
         self.manager.start(infos)
@@ -1193,7 +1193,7 @@ def test_what_waits_for_room_is_not_lost_when_its_fetcher_gives_up(bench: MakeBe
         append(cluster, partition, 3)
     offsets = {0: 0, 1: 0, 2: 10_000}
     made.manager.start(
-        PartitionTopicInfo(TopicPartition(TOPIC, partition), f"{NAME}-0", made.queues[0], offset)
+        PartitionTopicInfo(TopicPartition(TOPIC, partition), f"{NAME}-0", made.queues[0], offset=offset)
         for partition, offset in offsets.items()
     )
     wait_until(lambda: held.hits, "partition 2 is reset, and the chunks of 0 and 1 are here")
@@ -1401,6 +1401,6 @@ def test_a_stream_says_when_nothing_comes(cluster: FakeCluster, bench: MakeBench
     made = bench(cluster)
     made.start(0)
     lease = Lease(SYSTEM_CLOCK)
-    impatient: Stream = KafkaStream(NAME, made.queues[0], lease, SOON_MS)
+    impatient: Stream = KafkaStream(NAME, made.queues[0], lease, timeout_ms=SOON_MS)
     with pytest.raises(ConsumerTimeoutException):
         next(impatient.iterator())

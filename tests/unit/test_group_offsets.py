@@ -60,7 +60,10 @@ def test_a_group_from_the_first_question_to_the_last(release: str) -> None:
     assert find_coordinator(connection, ranges, GROUP, TIMEOUT_MS) == cluster.address(0)
     connection, ranges = asking(cluster, 0)
     stored = {TP: OffsetAndMetadata(7, "a note"), OTHER: OffsetAndMetadata(0)}
-    assert commit_offsets(connection, ranges, GROUP, stored, TIMEOUT_MS) == {TP: codes.NONE, OTHER: codes.NONE}
+    assert commit_offsets(connection, ranges, GROUP, offsets=stored, timeout_ms=TIMEOUT_MS) == {
+        TP: codes.NONE,
+        OTHER: codes.NONE,
+    }
     assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == OffsetFetchResult(codes.NONE, stored)
     assert {tp: row.offset for tp, row in cluster.committed(GROUP).items()} == {TP: 7, OTHER: 0}
 
@@ -74,7 +77,9 @@ def test_an_error_of_the_group_is_one_whatever_the_version(release: str, error: 
     cluster.inject(GroupError(GROUP, error.code), times=None)
     connection, ranges = asking(cluster)
     assert fetch_offsets(connection, ranges, GROUP, [TP, OTHER], TIMEOUT_MS) == OffsetFetchResult(error, {})
-    assert commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS) == {TP: error}
+    assert commit_offsets(connection, ranges, GROUP, offsets={TP: OffsetAndMetadata(1)}, timeout_ms=TIMEOUT_MS) == {
+        TP: error
+    }
     assert find_coordinator(connection, ranges, GROUP, TIMEOUT_MS) == error
     assert cluster.committed(GROUP) == {}
 
@@ -83,11 +88,11 @@ def test_an_error_of_the_group_is_one_whatever_the_version(release: str, error: 
 def test_another_broker_than_the_coordinator(release: str) -> None:
     cluster = a_cluster(release)
     connection, ranges = asking(cluster)
-    commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS)
+    commit_offsets(connection, ranges, GROUP, offsets={TP: OffsetAndMetadata(1)}, timeout_ms=TIMEOUT_MS)
     cluster.move_coordinator(GROUP, 1)
     assert fetch_offsets(connection, ranges, GROUP, [TP], TIMEOUT_MS).error in COORDINATOR_MOVED_ERRORS
     assert (
-        commit_offsets(connection, ranges, GROUP, {TP: OffsetAndMetadata(2)}, TIMEOUT_MS)[TP]
+        commit_offsets(connection, ranges, GROUP, offsets={TP: OffsetAndMetadata(2)}, timeout_ms=TIMEOUT_MS)[TP]
         in COORDINATOR_MOVED_ERRORS
     )
     assert find_coordinator(connection, ranges, GROUP, TIMEOUT_MS) == cluster.address(1)
@@ -143,7 +148,9 @@ def test_what_was_not_answered_is_named(version: int) -> None:
 def test_a_commit_that_was_not_answered_is_named() -> None:
     ranges = SupportedVersions({OFFSET_COMMIT.key: VersionRange(0, 3)})
     with pytest.raises(RemoteProtocolError, match="OffsetCommit v3 of group g1 was not answered for t/0"):
-        commit_offsets(cast(Connection, Forgetful()), ranges, GROUP, {TP: OffsetAndMetadata(1)}, TIMEOUT_MS)
+        commit_offsets(
+            cast(Connection, Forgetful()), ranges, GROUP, offsets={TP: OffsetAndMetadata(1)}, timeout_ms=TIMEOUT_MS
+        )
 
 
 def test_everything_of_a_group_needs_a_broker_from_0_10_2_on() -> None:

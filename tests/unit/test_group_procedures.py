@@ -138,7 +138,9 @@ def claim(
     look_closely: bool = False,
     control_version: int | None = None,
 ) -> tuple[Mapping[TopicPartition, AcquireResult], set[str]]:
-    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(partitions, THREAD), control_version)
+    claims = AcquireOwnershipProcedure(
+        GROUP, party.session_id, dict.fromkeys(partitions, THREAD), control_version=control_version
+    )
     party.run(claims.run(look_first=look_first, look_closely=look_closely))
     assert set(claims.results) == set(partitions), "every partition has an outcome"
     return claims.results, claims.unwatched
@@ -254,7 +256,7 @@ def test_a_holder_that_goes_while_it_is_looked_at_stays_refused_until_the_watch_
     party: ProcedureSession, other: ProcedureSession
 ) -> None:
     own(other, FOUR[0])
-    claims = AcquireOwnershipProcedure(GROUP, party.session_id, {FOUR[0]: THREAD}, None)
+    claims = AcquireOwnershipProcedure(GROUP, party.session_id, {FOUR[0]: THREAD}, control_version=None)
 
     def between(_: int) -> None:
         if isinstance(party.rounds[-1][0], GetMany):
@@ -270,7 +272,7 @@ def test_two_members_that_race_for_the_same_nodes_never_both_win(server: FakeZoo
         for tp in FOUR:
             server.remove(paths.owner(GROUP, tp))
         ours, theirs = ProcedureSession(server), ProcedureSession(server)
-        claims = AcquireOwnershipProcedure(GROUP, ours.session_id, dict.fromkeys(FOUR, THREAD), None)
+        claims = AcquireOwnershipProcedure(GROUP, ours.session_id, dict.fromkeys(FOUR, THREAD), control_version=None)
 
         def between(number: int, moment: int = moment, theirs: ProcedureSession = theirs) -> None:
             if number == moment:
@@ -336,7 +338,7 @@ def test_a_claim_is_not_made_in_another_session_than_the_one_it_was_decided_in(
     server: FakeZooKeeper, party: ProcedureSession
 ) -> None:
     server.ensure(paths.owners_of_topic(GROUP, TOPIC))
-    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), None)
+    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), control_version=None)
     party.run(claims.run(look_first=False, look_closely=False), lambda _: server.expire(party.store))
     assert outcomes(claims.results) == [WriteOutcome.UNKNOWN] * 4
     assert server.data(paths.owner(GROUP, FOUR[0])) is None

@@ -134,9 +134,11 @@ class World:
         self.lease = Lease(self.clock)
         self.lease.set_until(self.clock.now_ms() + 1_000)
         self.queue = ChunkQueue(10)
-        self.stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", self.queue, self.lease, timeout_ms)
+        self.stream: KafkaStream[bytes, bytes] = KafkaStream("c-0", self.queue, self.lease, timeout_ms=timeout_ms)
         self.iterator = self.stream.iterator()
-        self.infos = {n: PartitionTopicInfo(TopicPartition("t", n), "c-0", self.queue, at) for n, at in BASES.items()}
+        self.infos = {
+            n: PartitionTopicInfo(TopicPartition("t", n), "c-0", self.queue, offset=at) for n, at in BASES.items()
+        }
         self.sets = {0: records_of([BASES[0]], magic, codec), 1: records_of([BASES[1], BASES[1] + 1], magic, codec)}
         self.got: list[tuple[int, int]] = []
         self.skipped = 0
@@ -465,12 +467,12 @@ def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
         "c",
         settings,
         1,
-        Any,
-        Any,
-        ManualClock(),
-        Any,
-        Any,
-        Any,  # type: ignore[arg-type]
+        connect=Any,
+        brokers=Any,
+        clock=ManualClock(),
+        on_reset=Any,
+        on_thread_error=Any,
+        on_authentication_error=Any,  # type: ignore[arg-type]
     )
     world = World()
     manager.add_queue(world.queue)

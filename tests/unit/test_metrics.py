@@ -191,7 +191,7 @@ class Standing:
         self.lease.set_until(10**9)
 
     def partition(self, number: int, consumed: int, high_watermark: int) -> PartitionTopicInfo:
-        info = PartitionTopicInfo(TopicPartition("t", number), "c-0", self.queue, consumed)
+        info = PartitionTopicInfo(TopicPartition("t", number), "c-0", self.queue, offset=consumed)
         info.high_watermark, info.last_response_ms = high_watermark, self.clock.now_ms()
         self.infos.append(info)
         return info

@@ -185,22 +185,24 @@ def test_an_import_changes_what_differs_and_refuses_nothing_that_stands_there_al
 
 def test_with_both_stores_a_shift_begins_at_the_larger_where_members_would_start() -> None:
     current = {"zookeeper": {T0: 12}, "kafka": {T0: 15}}
-    plan = plan_set("g1", ShiftBy(-2), [T0], ["zookeeper", "kafka"], current, LOGS)
+    plan = plan_set("g1", ShiftBy(-2), [T0], stores=["zookeeper", "kafka"], current=current, logs=LOGS)
     assert [(row.store, row.current, row.new) for row in plan.rows] == [("zookeeper", 12, 13), ("kafka", 15, 13)]
 
 
 def test_a_plan_tells_each_reason_once_and_not_more_than_ten() -> None:
     wanted = [TopicPartition("clicks", number) for number in range(12)]
-    plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, dict.fromkeys(wanted, "gone"))
+    plan = plan_set(
+        "g1", ToLatest(), wanted, stores=["kafka"], current={"kafka": {}}, logs=dict.fromkeys(wanted, "gone")
+    )
     assert plan.rejection_lines() == ["clicks/0, clicks/1, clicks/2, clicks/3, clicks/4 and 7 more: gone"]
     reasons = {tp: f"reason {tp.partition}" for tp in wanted}
-    plan = plan_set("g1", ToLatest(), wanted, ["kafka"], {"kafka": {}}, reasons)
+    plan = plan_set("g1", ToLatest(), wanted, stores=["kafka"], current={"kafka": {}}, logs=reasons)
     assert plan.rejection_lines()[-1] == "and 2 more reasons"
     assert len(plan.rejection_lines()) == 11
 
 
 def test_what_is_larger_in_the_other_store_is_found() -> None:
-    plan = plan_set("g1", ToEarliest(), [T0, T1], ["zookeeper"], {"zookeeper": {}}, LOGS)
+    plan = plan_set("g1", ToEarliest(), [T0, T1], stores=["zookeeper"], current={"zookeeper": {}}, logs=LOGS)
     assert higher_in_other_store(plan, {T0: 11, T1: 10, T2: 99}) == [T0]
 
 

@@ -42,9 +42,9 @@ class Talk:
             "test",
             OffsetsChannelSettings(GROUP, "client", **given),
             cluster.connect,
-            lambda: self.find_brokers(),
-            SYSTEM_CLOCK,
-            lambda name, error: self.deaths.append(error),
+            find_brokers=lambda: self.find_brokers(),
+            clock=SYSTEM_CLOCK,
+            on_thread_error=lambda name, error: self.deaths.append(error),
         )
 
     def start_fetch(self, timeout_ms: int = PATIENT_MS) -> tuple[OffsetsChannelJob, list[OffsetFetchOutcome]]:

@@ -31,7 +31,9 @@ THREAD = f"{GROUP}_a-0"
 
 def claim(party: ProcedureSession, listed: OwnerListCache) -> list[WriteOutcome]:
     """What became of four claims."""
-    claims = AcquireOwnershipProcedure(GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), None, owner_lists=listed)
+    claims = AcquireOwnershipProcedure(
+        GROUP, party.session_id, dict.fromkeys(FOUR, THREAD), control_version=None, owner_lists=listed
+    )
     party.run(claims.run(look_first=True, look_closely=False))
     return [claims.results[tp].outcome for tp in FOUR]
 

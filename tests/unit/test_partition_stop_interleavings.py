@@ -103,7 +103,7 @@ def run_both(schedule: Schedule, sides: tuple[Side, Side], here: threading.local
 
 def both_sides(changes: tuple[int, ...], first: int) -> tuple[bool, list[int], int]:
     """Whether the record was handed out, the positions that the stop was given, and the steps."""
-    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", ChunkQueue(3), OFFSET)
+    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", ChunkQueue(3), offset=OFFSET)
     schedule = Schedule(changes, first)
     handed: list[bool] = []
     backs: list[int] = []

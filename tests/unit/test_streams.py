@@ -53,11 +53,13 @@ class Lane:
         self.queue = ChunkQueue(chunks_max)
         self.lease = Lease(clock)
         self.lease.set_until(clock.now_ms() + FOR_EVER_MS)
-        self.stream: Stream = KafkaStream(THREAD, self.queue, self.lease, timeout_ms, key_decoder, value_decoder)
+        self.stream: Stream = KafkaStream(
+            THREAD, self.queue, self.lease, timeout_ms=timeout_ms, key_decoder=key_decoder, value_decoder=value_decoder
+        )
         self.iterator = self.stream.iterator()
 
     def info(self, offset: int = 0, tp: TopicPartition = TP) -> PartitionTopicInfo:
-        return PartitionTopicInfo(tp, THREAD, self.queue, offset)
+        return PartitionTopicInfo(tp, THREAD, self.queue, offset=offset)
 
     def put(self, info: PartitionTopicInfo, records: bytes) -> None:
         """Queue a record set as a fetcher does."""

@@ -63,7 +63,7 @@ def join(world: FakeEnvironment, consumer: str) -> None:
 
 def written(admin: AdminSession, *writes: OffsetWrite, control_version: int | None = None) -> StoreWriteReport:
     report = StoreWriteReport()
-    write_offsets(admin, "g1", writes, control_version, report)
+    write_offsets(admin, "g1", writes, control_version=control_version, report=report)
     return report
 
 
@@ -209,7 +209,9 @@ def test_rights_are_given_to_what_is_made_below_the_group_and_to_nothing_above(
         if isinstance(each, Create | CreateOp)
     }))  # fmt: skip
     acl = (Acl(PERM_ALL, "world", "anyone"), Acl(PERM_READ, "ip", "127.0.0.1"))
-    write_offsets(admin, "g1", [OffsetWrite(T0, 1, NO_ZNODE_VERSION)], None, StoreWriteReport(), acl)
+    write_offsets(
+        admin, "g1", [OffsetWrite(T0, 1, NO_ZNODE_VERSION)], control_version=None, report=StoreWriteReport(), acl=acl
+    )
     assert made == {
         "/consumers": None, "/consumers/g1": None, "/consumers/g1/offsets": acl, "/consumers/g1/offsets/clicks": acl,
         "/consumers/g1/offsets/clicks/0": acl,
@@ -246,7 +248,7 @@ def test_a_run_that_was_cut_off_anywhere_is_completed_by_the_next(
         report = StoreWriteReport()
         writes = [OffsetWrite(tp, offset, NO_ZNODE_VERSION) for tp, offset in plan.items() if tp not in nodes]
         with contextlib.suppress(KeyboardInterrupt):
-            write_offsets(admin, "g1", writes, None, report)
+            write_offsets(admin, "g1", writes, control_version=None, report=report)
         return report
 
     watch(dies)
@@ -268,7 +270,7 @@ def test_what_zookeeper_never_answered_is_unknown(
     watch(mutes)
     report = StoreWriteReport()
     with pytest.raises(ZkTimeoutException):
-        write_offsets(admin, "g1", [OffsetWrite(T0, 1, NO_ZNODE_VERSION)], None, report)
+        write_offsets(admin, "g1", [OffsetWrite(T0, 1, NO_ZNODE_VERSION)], control_version=None, report=report)
     world.zookeeper.release("answers", world.stores[-1])
     assert report == StoreWriteReport(unknown=[T0])
 

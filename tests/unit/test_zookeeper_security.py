@@ -407,7 +407,9 @@ class Alice(ProcedureSession):
     def claims(
         self, *partitions: TopicPartition, acl: tuple[Acl, ...] | None = SECURE_ACL
     ) -> AcquireOwnershipProcedure:
-        claims = AcquireOwnershipProcedure(GROUP, self.session_id, dict.fromkeys(partitions, THREAD), None, acl)
+        claims = AcquireOwnershipProcedure(
+            GROUP, self.session_id, dict.fromkeys(partitions, THREAD), control_version=None, acl=acl
+        )
         self.run(claims.run(look_first=False, look_closely=False))
         return claims
 
@@ -430,10 +432,10 @@ def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_mo
         assert all(each.outcome is WriteOutcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
         sent += party.rounds
         wanted = {tp: OffsetToCommit(5, StoredOffset(), THREAD) for tp in FOUR}
-        party.run(conditional_writes.commit_partitions(GROUP, party.session_id, wanted, None, acl))
+        party.run(conditional_writes.commit_partitions(GROUP, party.session_id, wanted, control_version=None, acl=acl))
         sent += party.rounds
         handed = {FOUR[0]: PartitionToRelease(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
-        party.run(conditional_writes.release_partitions(GROUP, party.session_id, handed, None, acl))
+        party.run(conditional_writes.release_partitions(GROUP, party.session_id, handed, control_version=None, acl=acl))
         sent += party.rounds
         rounds.append(sent)
     assert [len(requests) for requests in rounds[0]] == [len(requests) for requests in rounds[1]]
@@ -488,7 +490,11 @@ def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
     plain.claims(*FOUR, acl=None)
     denials = DenialCollector()
     parts = {tp: PartitionToRelease(5, StoredOffset(), THREAD) for tp in FOUR}
-    results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, None, None, denials))
+    results = plain.run(
+        conditional_writes.release_partitions(
+            GROUP, plain.session_id, parts, control_version=None, acl=None, denials=denials
+        )
+    )
     assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert [server.data(paths.owner(GROUP, tp)) for tp in FOUR] == [None] * 4
     [denial] = denials.by_path.values()
@@ -501,12 +507,12 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
     alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
     alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
     parts = {tp: PartitionToRelease(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
-    results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, None))
+    results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, control_version=None))
     assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
     commits = {tp: OffsetToCommit(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
     plain.claims(*FOUR, acl=None)
-    refused = plain.run(conditional_writes.commit_partitions(GROUP, plain.session_id, commits, None))
+    refused = plain.run(conditional_writes.commit_partitions(GROUP, plain.session_id, commits, control_version=None))
     assert {each.outcome for each in refused.values()} == {WriteOutcome.FAILED}
     assert refused[FOUR[2]].why == f"NoAuth: only digest:alice may write {paths.offset(GROUP, FOUR[2])}"
 

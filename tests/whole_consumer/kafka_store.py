@@ -51,7 +51,9 @@ class KafkaStore:
         def try_commit() -> bool:
             wanted = {TopicPartition(self.topic, number): OffsetAndMetadata(at) for number, at in offsets.items()}
             with self._coordinator() as found:
-                answers = {} if found is None else commit_offsets(*found, self.group, wanted, TIMEOUT_MS)
+                answers = (
+                    {} if found is None else commit_offsets(*found, self.group, offsets=wanted, timeout_ms=TIMEOUT_MS)
+                )
                 return bool(answers) and set(answers.values()) == {codes.NONE}
 
         wait_until(lambda: _without_errors(try_commit), f"offsets of {self.group} can be stored", PATIENCE_MS)

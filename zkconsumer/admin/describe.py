@@ -111,7 +111,15 @@ def describe(
     """
     wanted = set(topics)
     rows = [
-        _row(state, tp, ends, kafka, storage, tp in unknown_ends, is_kafka_known)
+        _row(
+            state,
+            tp,
+            ends,
+            kafka=kafka,
+            storage=storage,
+            is_end_unknown=tp in unknown_ends,
+            is_kafka_known=is_kafka_known,
+        )
         for tp in state.partitions
         if not wanted or tp.topic in wanted
     ]
@@ -129,6 +137,7 @@ def _row(
     state: ZooKeeperGroup,
     tp: TopicPartition,
     ends: Mapping[TopicPartition, int],
+    *,
     kafka: Mapping[TopicPartition, int],
     storage: OffsetStorageMode,
     is_end_unknown: bool,

@@ -246,7 +246,9 @@ class GroupOffsetStores:
     ) -> None:
         writes = [OffsetWrite(row.tp, row.new, _version(seen, row.tp)) for row in rows]
         acl = SECURE_ACL if session.config.zookeeper_set_acl else None
-        write_offsets(session, self._group, writes, seen.control_version, reports.zookeeper, acl)
+        write_offsets(
+            session, self._group, writes, control_version=seen.control_version, report=reports.zookeeper, acl=acl
+        )
 
     def _write_to_kafka(self, rows: Sequence[PlannedOffset], report: StoreWriteReport) -> None:
         if not rows:

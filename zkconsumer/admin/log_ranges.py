@@ -183,7 +183,10 @@ class _OffsetLister:
             else:
                 found[tp] = _PartitionOffsets(problem=NO_SUCH_PARTITION)
         lines = self._brokers.execute_on_each(list(led), lambda connection, ranges, _: (connection, ranges))
-        talks = [self._talk(lines[leader], leader, theirs, times, version_max, found) for leader, theirs in led.items()]
+        talks = [
+            self._talk(lines[leader], leader, theirs, times=times, version_max=version_max, found=found)
+            for leader, theirs in led.items()
+        ]
         open_talks = [talk for talk in talks if talk is not None]
         while open_talks:
             for talk in open_talks:
@@ -198,6 +201,7 @@ class _OffsetLister:
         line: tuple[Connection, SupportedVersions] | BrokerRequestError,
         leader: BrokerAddress,
         partitions: Sequence[TopicPartition],
+        *,
         times: tuple[int, ...],
         version_max: int | None,
         found: dict[TopicPartition, _PartitionOffsets],
@@ -210,7 +214,12 @@ class _OffsetLister:
             connection, ranges = line
             version = ranges.pick(LIST_OFFSETS, version_max)
             return _LeaderRequests(
-                connection, version, partitions, times, found, lambda: self._brokers.disconnect(*leader[1:])
+                connection,
+                version,
+                partitions,
+                times=times,
+                found=found,
+                forget=lambda: self._brokers.disconnect(*leader[1:]),
             )
         except BROKER_REQUEST_ERRORS as error:
             for tp in partitions:
@@ -226,6 +235,7 @@ class _LeaderRequests:
         connection: Connection,
         version: int,
         partitions: Sequence[TopicPartition],
+        *,
         times: tuple[int, ...],
         found: dict[TopicPartition, _PartitionOffsets],
         forget: Callable[[], None],

@@ -145,6 +145,7 @@ def plan_set(
     group: str,
     target: ResetTarget,
     partitions: Iterable[TopicPartition],
+    *,
     stores: Sequence[OffsetStoreName],
     current: CurrentOffsets,
     logs: Mapping[TopicPartition, LogRange | str],

@@ -93,10 +93,10 @@ def write_offsets(
     session: AdminSession,
     group: str,
     writes: Sequence[OffsetWrite],
+    *,
     control_version: int | None,
     report: StoreWriteReport,
     acl: tuple[Acl, ...] | None = None,
-    *,
     allow_members: bool = False,
     in_session: int | None = None,
 ) -> None:

@@ -252,7 +252,9 @@ def consume(
     parts = console_format(properties) if properties else compile_format(output_format)
     printer = Printer(parts, max_messages, timeout_ms)
     wanted = _stream_factory(topics, whitelist, blacklist, streams)
-    config = _config(zookeeper, bootstrap_servers, group, config_file, settings, from_beginning)
+    config = _config(
+        zookeeper, bootstrap_servers, group, config_file=config_file, settings=settings, from_beginning=from_beginning
+    )
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
@@ -346,6 +348,7 @@ def _config(
     zookeeper: str | None,
     bootstrap_servers: str | None,
     group: str | None,
+    *,
     config_file: Path | None,
     settings: Sequence[str],
     from_beginning: bool,

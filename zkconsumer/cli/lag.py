@@ -138,7 +138,14 @@ def _zookeeper_group_reader(
         if found.state.authority == "kafka":
             rows, more = _with_coordinator_members(session.brokers, group, rows, topics)
             words += more
-        return _snapshot(group, found.state.read_at_ms, rows, words, doctor, topics_not_found(topics, rows, found))
+        return _snapshot(
+            group,
+            found.state.read_at_ms,
+            rows,
+            words=words,
+            next_step=doctor,
+            absent=topics_not_found(topics, rows, found),
+        )
 
     return look
 
@@ -179,7 +186,12 @@ def _coordinator_group_reader(
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
         rows = coordinator_group_rows(found, topics)
         return _snapshot(
-            group, SYSTEM_CLOCK.wall_ms(), rows, found.not_known, describe_it, topics_not_found(topics, rows, None)
+            group,
+            SYSTEM_CLOCK.wall_ms(),
+            rows,
+            words=found.not_known,
+            next_step=describe_it,
+            absent=topics_not_found(topics, rows, None),
         )
 
     return look
@@ -189,6 +201,7 @@ def _snapshot(
     group: str,
     at_ms: int,
     rows: Sequence[GroupDescribeRow],
+    *,
     words: Sequence[str],
     next_step: str,
     absent: Sequence[str],

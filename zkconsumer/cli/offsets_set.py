@@ -119,7 +119,7 @@ def set_(
     seen = stores.read(in_stores, include_kafka=True)
     wanted = list(target.offsets) if isinstance(target, ToFile) else _partitions(stores, seen, in_stores, scope)
     current = {each: seen.offsets_in(each) for each in in_stores}
-    plan = plan_set(group, target, wanted, in_stores, current, stores.log_ranges(wanted, time_ms))
+    plan = plan_set(group, target, wanted, stores=in_stores, current=current, logs=stores.log_ranges(wanted, time_ms))
     if as_csv:
         click.echo(_csv(plan), nl=False)
     elif output == "table":

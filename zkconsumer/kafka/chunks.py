@@ -84,6 +84,7 @@ class PartitionTopicInfo(OwnershipState):
         tp: TopicPartition,
         thread: str,
         queue: ChunkQueue,
+        *,
         offset: int,
         source: OffsetSource = OffsetSource.NEITHER,
         tally: RecordCounter | None = None,

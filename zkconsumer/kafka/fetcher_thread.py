@@ -195,6 +195,7 @@ class ConsumerFetcherThread:
         broker: BrokerAddress,
         settings: FetchSettings,
         connect: ConnectionFactory,
+        *,
         clock: Clock,
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],

@@ -215,6 +215,7 @@ def commit_offsets(
     connection: Connection,
     ranges: SupportedVersions,
     group: str,
+    *,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
     committer: CommittingMember = NON_MEMBER,

@@ -96,6 +96,7 @@ class OffsetsChannel:
         name: str,
         settings: OffsetsChannelSettings,
         connect: ConnectionFactory,
+        *,
         find_brokers: Callable[[], Sequence[BrokerAddress]],
         clock: Clock,
         on_thread_error: Callable[[str, BaseException], None],
@@ -316,7 +317,9 @@ class OffsetsChannel:
             return results
         timeout_ms = self._settings.socket_timeout_ms
         try:
-            answers = commit_offsets(coordinator.connection, coordinator.ranges, self._settings.group, sent, timeout_ms)
+            answers = commit_offsets(
+                coordinator.connection, coordinator.ranges, self._settings.group, offsets=sent, timeout_ms=timeout_ms
+            )
         except ConnectorClosed:
             job.possibly_written |= sent.keys()  # it may be started again, see _run
             raise

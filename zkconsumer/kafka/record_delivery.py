@@ -93,6 +93,7 @@ class RecordDelivery(ChunkReader[Record]):
         queue: ChunkQueue,
         lease: Lease,
         timeout_ms: int,
+        *,
         make: Callable[[str, int, Record, Any, Any], Any],
         key_decoder: Any,
         value_decoder: Any,

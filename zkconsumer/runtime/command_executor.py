@@ -205,9 +205,9 @@ class ZooKeeperExecutor:
             self._group,
             command.session_id,
             command.owners,
-            command.control_version,
-            self._rights.acl,
-            self._owner_lists,
+            control_version=command.control_version,
+            acl=self._rights.acl,
+            owner_lists=self._owner_lists,
         )
 
         def finish(_: None) -> ev.Event:
@@ -239,7 +239,12 @@ class ZooKeeperExecutor:
             return ev.CommitToZooKeeperCompleted(command.ticket, results)
 
         procedure = conditional_writes.commit_partitions(
-            self._group, command.session_id, command.offsets, command.control_version, self._rights.acl, denials
+            self._group,
+            command.session_id,
+            command.offsets,
+            control_version=command.control_version,
+            acl=self._rights.acl,
+            denials=denials,
         )
         self._run_and_handle(procedure, command.session_id, finish)
 
@@ -253,7 +258,12 @@ class ZooKeeperExecutor:
             return ev.ReleaseOwnershipCompleted(command.ticket, results)
 
         procedure = conditional_writes.release_partitions(
-            self._group, command.session_id, command.partitions, command.control_version, self._rights.acl, denials
+            self._group,
+            command.session_id,
+            command.partitions,
+            control_version=command.control_version,
+            acl=self._rights.acl,
+            denials=denials,
         )
         self._run_and_handle(procedure, command.session_id, finish)
 

@@ -70,7 +70,7 @@ class StreamFetcher:
 
     def _info(self, tp: TopicPartition, thread: str, offset: int, source: OffsetSource) -> PartitionTopicInfo:
         queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
-        return PartitionTopicInfo(tp, thread, queue, offset, source, tally)
+        return PartitionTopicInfo(tp, thread, queue, offset=offset, source=source, tally=tally)
 
     def drain(self, command: do.Drain) -> None:
         """Stop delivery; partitions without an unacknowledged record are drained at once, in one event."""

@@ -131,7 +131,12 @@ class ZooKeeperMembership:
         self._kafka: KafkaOffsetStore | None = None
         if coordinator_channel is not None:
             self.coordinator_channel = OffsetsChannel(
-                self.id, coordinator_channel, brokers.connect, brokers.find_brokers, clock, self.thread_died
+                self.id,
+                coordinator_channel,
+                brokers.connect,
+                find_brokers=brokers.find_brokers,
+                clock=clock,
+                on_thread_error=self.thread_died,
             )
             self._kafka = KafkaOffsetStore(
                 group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer

@@ -90,6 +90,7 @@ class ConditionalWrites:
         group: str,
         session_id: int,
         writes: Mapping[TopicPartition, _PartitionWrite],
+        *,
         control_version: int | None,
         acl: tuple[Acl, ...] | None,
         denials: DenialCollector,
@@ -279,6 +280,7 @@ def commit_partitions(
     group: str,
     session_id: int,
     offsets: Mapping[TopicPartition, OffsetToCommit],
+    *,
     control_version: int | None,
     acl: tuple[Acl, ...] | None = None,
     denials: DenialCollector | None = None,
@@ -299,7 +301,9 @@ def commit_partitions(
         )
         for tp, of in offsets.items()
     }
-    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
+    writes = ConditionalWrites(
+        group, session_id, planned, control_version=control_version, acl=acl, denials=denials or DenialCollector()
+    )
     yield from writes.run()
     return writes.results
 
@@ -308,6 +312,7 @@ def release_partitions(
     group: str,
     session_id: int,
     parts: Mapping[TopicPartition, PartitionToRelease],
+    *,
     control_version: int | None,
     acl: tuple[Acl, ...] | None = None,
     denials: DenialCollector | None = None,
@@ -325,6 +330,8 @@ def release_partitions(
         )
         for tp, of in parts.items()
     }
-    writes = ConditionalWrites(group, session_id, planned, control_version, acl, denials or DenialCollector())
+    writes = ConditionalWrites(
+        group, session_id, planned, control_version=control_version, acl=acl, denials=denials or DenialCollector()
+    )
     yield from writes.run()
     return writes.results

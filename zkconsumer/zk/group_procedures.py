@@ -146,6 +146,7 @@ class AcquireOwnershipProcedure:
         group: str,
         session_id: int,
         owners: Mapping[TopicPartition, str],
+        *,
         control_version: int | None,
         acl: tuple[Acl, ...] | None = None,
         owner_lists: OwnerListCache | None = None,

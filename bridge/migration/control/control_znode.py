@@ -210,7 +210,7 @@ class ControlZnode:
             raise self._lock_lost()
         report = StoreWriteReport()
         write_offsets(
-            self.session, self.group, writes, held.version, report, acl,
+            self.session, self.group, writes, control_version=held.version, report=report, acl=acl,
             allow_members=allow_members, in_session=self._lock_session_id,
         )  # fmt: skip
         if report.stopped_by:

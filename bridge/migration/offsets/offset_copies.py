@@ -130,6 +130,7 @@ def copy_differences(
     copies: Sequence[OffsetCopy],
     known: Collection[TopicPartition],
     kafka: Mapping[TopicPartition, CommittedOffset],
+    *,
     nodes: Mapping[TopicPartition, OffsetNode],
     migration_id: str,
     epoch: int,

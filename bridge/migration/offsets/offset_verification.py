@@ -61,7 +61,7 @@ class VerifyCopiedOffsets:
         kafka = self.stores.read_kafka([copy.tp for copy in self.copies])
         nodes = self.stores.read_zookeeper()
         return copy_differences(
-            self.copies, self.known, kafka, nodes, authority.migration_id, held.control.epoch
+            self.copies, self.known, kafka, nodes=nodes, migration_id=authority.migration_id, epoch=held.control.epoch
         )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ class PlaceholderJoiner:
         at: PlaceholderGroup,
         metadata: bytes,
         clock: Clock,
+        *,
         pause: Callable[[int], object],
         patience_ms: int,
         check_run: Callable[[], None],

@@ -89,9 +89,9 @@ class PlaceholderMember:
             self._group,
             placeholder_subscription(topics),
             session.clock,
-            pause or StopSignal().wait,
-            patience.min_duration_ms,
-            check_run,
+            pause=pause or StopSignal().wait,
+            patience_ms=patience.min_duration_ms,
+            check_run=check_run,
         )
 
     def read_occupants(self) -> GroupOccupants:

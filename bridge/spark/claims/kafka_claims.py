@@ -85,6 +85,7 @@ def settle_claims(
     claimant: ClaimContext,
     batch: int,
     begun: Mapping[TopicPartition, PendingClaim],
+    *,
     refused: Mapping[TopicPartition, str],
     unconfirmed: Collection[TopicPartition],
     runs_version: int,

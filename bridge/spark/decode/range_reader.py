@@ -123,7 +123,7 @@ def read_range(
     ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for records in the log that
     cannot be decoded; ``AuthenticationException``.
     """
-    reader = _RangeReader(cluster, wanted, settings, pause, decode, on_lost, clock)
+    reader = _RangeReader(cluster, wanted, settings, pause=pause, decode=decode, on_lost=on_lost, clock=clock)
     tries = 0
     while not reader.is_done:
         before = reader.position
@@ -153,6 +153,7 @@ class _RangeReader(Generic[P_co]):
         cluster: ClusterConnections,
         wanted: OffsetRange,
         settings: ReadSettings,
+        *,
         pause: Callable[[int], object],
         decode: Decode[P_co],
         on_lost: Callable[[OffsetRange], object],

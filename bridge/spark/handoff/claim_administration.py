@@ -104,7 +104,14 @@ def list_claims(session: AdminSession, group: str, query: str | None = None) -> 
     owners = session.get_many(paths.owner(group, tp) for tp in partitions)
     offsets = session.get_many(paths.offset(group, tp) for tp in partitions)
     listed = [
-        _listed(each, tp, path, node, owners.get(paths.owner(group, tp)), offsets.get(paths.offset(group, tp)))
+        _listed(
+            each,
+            tp,
+            path,
+            node=node,
+            owner=owners.get(paths.owner(group, tp)),
+            offset=offsets.get(paths.offset(group, tp)),
+        )
         for each, tp, path, node in records
     ]
     if not _is_in_kafka(session, group):
@@ -122,7 +129,7 @@ def _is_in_kafka(session: AdminSession, group: str) -> bool:
 
 
 def _listed(
-    query: str, tp: TopicPartition, path: str, node: ZnodeData, owner: ZnodeData | None, offset: ZnodeData | None
+    query: str, tp: TopicPartition, path: str, *, node: ZnodeData, owner: ZnodeData | None, offset: ZnodeData | None
 ) -> ListedClaimRecord:
     record, problem = ClaimRecord(), ""
     try:

@@ -133,7 +133,7 @@ class GroupOffsetWriter:
                 writes.append(OffsetWrite(tp, offsets[tp], NO_ZNODE_VERSION if node is None else node.stat.version))
         acl = SECURE_ACL if session.config.zookeeper_set_acl else None
         report = StoreWriteReport()
-        write_offsets(session, self._group, writes, control_version, report, acl)
+        write_offsets(session, self._group, writes, control_version=control_version, report=report, acl=acl)
         written = set(report.written)
         refused |= {write.tp: report.stopped_by for write in writes if write.tp not in written}
         self._create_owner_parents(session, topics, acl)

@@ -180,7 +180,13 @@ def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_m
     acl = SECURE_ACL if session.config.zookeeper_set_acl else None
     done = report.write_reports
     write_offsets(
-        session, report.group, writes, report.snapshot.control_version, done.zookeeper, acl, allow_members=allow_members
+        session,
+        report.group,
+        writes,
+        control_version=report.snapshot.control_version,
+        report=done.zookeeper,
+        acl=acl,
+        allow_members=allow_members,
     )
     rows = {row.tp: row for row in report.changes if row.store == "kafka" and row.new_offset is not None}
     if rows and not done.stopped_by:

@@ -181,7 +181,14 @@ class CoordinatorBatchMembership(BatchMembership):
                 taken = {
                     tp: one.claim.end for tp, one in begun.items() if tp not in {**refused, **dict.fromkeys(silent)}
                 }
-                report.merge(self._run(settle_claims(claimant, batch, begun, refused, silent, runs_version), until_ms))
+                report.merge(
+                    self._run(
+                        settle_claims(
+                            claimant, batch, begun, refused=refused, unconfirmed=silent, runs_version=runs_version
+                        ),
+                        until_ms,
+                    )
+                )
             report.result()
             return report
         finally:

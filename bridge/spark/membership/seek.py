@@ -16,6 +16,7 @@ def seek(
     group: str,
     session_id: int,
     wanted: Mapping[TopicPartition, int],
+    *,
     owners: Mapping[TopicPartition, str],
     control_version: int | None,
     acl: tuple[Acl, ...] | None,
@@ -24,7 +25,7 @@ def seek(
     stored, refused = yield from read_positions(group, list(wanted))
     refused |= {tp: "ZooKeeper did not answer" for tp in wanted if tp not in stored and tp not in refused}
     offsets = {tp: OffsetToCommit(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
-    results = yield from commit_partitions(group, session_id, offsets, control_version, acl)
+    results = yield from commit_partitions(group, session_id, offsets, control_version=control_version, acl=acl)
     written: dict[TopicPartition, StoredOffset] = {}
     for tp, result in results.items():
         if result.outcome is not WriteOutcome.DONE:

@@ -190,7 +190,9 @@ class ZooKeeperBatchMembership(BatchMembership):
             if not wanted:
                 return refused
             try:
-                stored, why = yield from seek(opened.group, session_id, wanted, threads, version, opened.security.acl)
+                stored, why = yield from seek(
+                    opened.group, session_id, wanted, owners=threads, control_version=version, acl=opened.security.acl
+                )
                 self._offsets_written(stored, held)
             finally:
                 self._processor.end_claim(held)

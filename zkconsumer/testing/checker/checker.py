@@ -242,7 +242,7 @@ class _Checker:
         member.delivered_since_resume += last - first + 1
         tenure = self._ownership.follow(member, partition, first, last, t)
         if member.kind == "ours":
-            self._ownership.check_is_owner(member, partition, tenure, (first, last), t, in_hand)
+            self._ownership.check_is_owner(member, partition, tenure, span=(first, last), t=t, in_hand=in_hand)
         is_zombie = member.zombie_t is not None and partition.is_zombie(member)
         before = partition.add_delivery_span(member, is_zombie, position)
         if before is not None and before[0] is not member and not is_zombie and not before[1]:
@@ -275,14 +275,21 @@ class _Checker:
                 (member, closed.line),
                 "delivered_after_close",
                 text,
-                t,
-                (closed.line, line),
-                partition.name,
-                (member.name,),
-                ((first, last),),
+                t=t,
+                lines=(closed.line, line),
+                partition=partition.name,
+                members=(member.name,),
+                spans=((first, last),),
             )
         if log.is_known and (first < log.start or last >= log.end):
             text = f"{member.name} handed out what the log does not hold: it goes from {log.start} to {log.end - 1}"
             self._bench.findings.add(
-                member, "not_in_log", text, t, (log.line, line), partition.name, (member.name,), ((first, last),)
+                member,
+                "not_in_log",
+                text,
+                t=t,
+                lines=(log.line, line),
+                partition=partition.name,
+                members=(member.name,),
+                spans=((first, last),),
             )

@@ -125,11 +125,11 @@ class CommitCheck:
             commit.position,
             "commit_ahead",
             f"{commit.offset} was stored while the partition was with {name}, but {what}",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (name,) if committer else (),
-            spans,
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(name,) if committer else (),
+            spans=spans,
         )
 
     # --- going back ---------------------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ class CommitCheck:
             "commit_rewound",
             f"the stored offset went back from {stored} to {commit.offset}; "
             f"the partition was with {writer.name if writer else 'nobody'}",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (writer.name,) if writer else (),
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(writer.name,) if writer else (),
         )
 
     def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
@@ -179,10 +179,10 @@ class CommitCheck:
             commit.position,
             reason,
             f"the stored offset went back from {stored} to {commit.offset}, {why}",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (member.name,) if member else (),
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(member.name,) if member else (),
         )
         return True
 

@@ -58,7 +58,7 @@ class EndStateCheck:
     def _find(self, text: str, positions: tuple[int, ...]) -> None:
         bench = self._bench
         t = bench.events[-1].t if bench.events else 0
-        bench.findings.add((), "end_state_differs", text, t, tuple(map(bench.line_number, positions)))
+        bench.findings.add((), "end_state_differs", text, t=t, lines=tuple(map(bench.line_number, positions)))
 
 
 def _state_differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:

@@ -184,6 +184,7 @@ class FindingCollector:
         key: Hashable,
         label: str,
         text: str,
+        *,
         t: int,
         lines: tuple[int, ...],
         partition: TopicPartition | None = None,

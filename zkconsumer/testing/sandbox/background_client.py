@@ -83,7 +83,7 @@ class BackgroundClusterClient:
                 f"topic {topic} exists already, with {present} partitions; for more of them: zkconsumer sandbox topic"
                 f" grow {topic} --partitions {present + 1}"
             )
-        topic_setup.create_topic(self._admin, self._answers, topic, self._spread(partitions))
+        topic_setup.create_topic(self._admin, self._answers, topic, replicas=self._spread(partitions))
 
     def grow_topic(self, topic: str, partitions: int) -> int:
         """Up to so many partitions; gives how many there were.  Raises ``SandboxError`` when these are not fewer."""

@@ -115,7 +115,7 @@ def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chro
             _forget(present)
         sandbox = Sandbox(outlives_parent=True)
         try:
-            cluster = _started(sandbox, kafka, zookeeper, brokers, topics, chroot)
+            cluster = _started(sandbox, kafka, zookeeper, brokers=brokers, topics=topics, chroot=chroot)
             text = json.dumps(asdict(cluster), indent=1)
             new = _state_file().with_suffix(".new")
             new.write_text(text)
@@ -152,7 +152,7 @@ def down() -> BackgroundCluster | None:
 
 
 def _started(
-    sandbox: Sandbox, kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str
+    sandbox: Sandbox, kafka: str, zookeeper: str, *, brokers: int, topics: Mapping[str, int], chroot: str
 ) -> BackgroundCluster:
     server = sandbox.start_zookeeper(zookeeper)
     parts = [ClusterProcess(server.name, f"{ZOOKEEPER}{zookeeper}", server.address, server.process.pid)]

@@ -223,7 +223,9 @@ class Sandbox:
             self.producer.create_topic(topic, partitions)
             self.wait_leaders(topic, len(wanted), timeout_ms)
         else:
-            topic_setup.create_topic(self.admin, self._metadata, topic, wanted, config, timeout_ms)
+            topic_setup.create_topic(
+                self.admin, self._metadata, topic, replicas=wanted, config=config, timeout_ms=timeout_ms
+            )
 
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
         """Adds partitions up to ``partitions`` and waits for their leaders."""

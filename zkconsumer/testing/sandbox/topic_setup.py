@@ -23,6 +23,7 @@ def create_topic(
     admin: ZooKeeperAdmin,
     query_metadata: MetadataQuery,
     topic: str,
+    *,
     replicas: Mapping[int, Sequence[int]],
     config: Mapping[str, str] | None = None,
     timeout_ms: int = LEADERS_TIMEOUT_MS,
