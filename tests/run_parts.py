@@ -3,10 +3,14 @@
     python tests/run_parts.py all|unit|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
-parts one after the other: lint and types keep one core busy each, and tests on real servers wait most of the time.
+parts one after the other: lint and types keep one core busy each.  Tests on real servers wait most of the time, so the
+tests without the C modules run beside them, with a lower priority.
 Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
 that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
 skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
+
+``all`` fails if it takes more than ``LIMIT_MINUTES``.  It does not if the cache of the servers was empty, or if other
+processes took a part of the processor: then the time shows nothing about the tests.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from zkconsumer.testing.sandbox import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--durations=5", "--durations-min=10"]
@@ -32,13 +38,14 @@ takes from who has most left, so that no long file is waited for in the end.
 class Part:
     """One row of the table; ``budget_minutes`` is what the part should take on two cores.
 
-    ``with_extensions`` False: the Python modules take the place of the compiled ones.
+    ``with_extensions`` False: the Python modules take the place of the compiled ones.  ``priority``: as of ``nice``.
     """
 
     name: str
     commands: tuple[tuple[str, ...], ...]
     budget_minutes: float
     with_extensions: bool = True
+    priority: int = 0
 
 
 def tool(name: str) -> str:
@@ -82,8 +89,9 @@ UNIT = Part(
 WITHOUT = Part(
     "unit without extensions",
     ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/hostile", "tests/unit", "tests/property", "tests/conformance"),),
-    3.5,
+    9,
     with_extensions=False,
+    priority=5,
 )
 MIXED_WITHOUT = Part(
     "mixed, without extensions",
@@ -116,8 +124,8 @@ NIGHTLY_OTHERS = Part(
 SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
-        ((UNIT, WITHOUT),),
-        ((REAL, CONFORMANCE), (SPARK, MIXED_WITHOUT), (MIGRATION, INTEROP, WHOLE)),
+        ((UNIT,),),
+        ((REAL, CONFORMANCE), (SPARK, MIXED_WITHOUT), (MIGRATION, INTEROP, WHOLE), (WITHOUT,)),
     ),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
     "nightly": (
@@ -127,6 +135,12 @@ SUITES = {
     ),
 }
 """Name -> stages -> lanes -> parts."""
+
+
+LIMIT_MINUTES = {"all": 20.0}
+"""Suite -> the longest time that it may take on two cores, with a filled cache and the processor to itself."""
+OTHERS_SHARE_MAX = 0.1
+"""The largest part of the processor's time that other processes may take when the limit is applied."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +160,8 @@ def run(part: Part, extra: list[str], is_alone: bool) -> Result:
     code, output = 0, ""
     for command in part.commands:
         words = [*command, *(extra if "pytest" in command else [])]
+        if part.priority:
+            words = ["nice", "-n", str(part.priority), *words]
         to = None if is_alone else subprocess.PIPE
         environment = dict(os.environ) if part.with_extensions else {**os.environ, "ZKCONSUMER_NO_EXTENSIONS": "1"}
         done = subprocess.run(
@@ -167,16 +183,62 @@ def run_stage(lanes: tuple[tuple[Part, ...], ...], extra: list[str]) -> list[Res
         return [result for results in pool.map(run_lane, lanes) for result in results]
 
 
+@dataclass(frozen=True)
+class ProcessorTime:
+    """Seconds: work of all cores, their whole time, and the work of this process and its children."""
+
+    busy: float
+    total: float
+    own: float
+
+
+def processor_time() -> ProcessorTime | None:
+    """Since the start of the machine and of this process; None where the system does not have /proc/stat."""
+    try:
+        first = Path("/proc/stat").read_text().split("\n", 1)[0]
+    except OSError:
+        return None
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(ticks) for ticks in first.split()[1:9])
+    second = os.sysconf("SC_CLK_TCK")
+    busy = (user + nice + system + irq + softirq + steal) / second
+    own = os.times()
+    return ProcessorTime(busy, busy + (idle + iowait) / second, sum(own[:4]))
+
+
+def others_share(before: ProcessorTime | None, after: ProcessorTime | None) -> float | None:
+    """The part of the processor's time that other processes took; None if it is not known."""
+    if before is None or after is None or after.total <= before.total:
+        return None
+    return (after.busy - before.busy - (after.own - before.own)) / (after.total - before.total)
+
+
+def limit_problem(suite: str, minutes: float, share: float | None, *, is_cache_filled: bool) -> str:
+    """Why the time of the suite is a failure; empty if it is none, or if it shows nothing about the tests."""
+    limit = LIMIT_MINUTES.get(suite)
+    if limit is None or minutes <= limit or not is_cache_filled or share is None or share > OTHERS_SHARE_MAX:
+        return ""
+    return (
+        f"{suite} took {minutes:.1f} minutes, and the limit is {limit:.0f}: make a test shorter, or move a size or a "
+        "combination to nightly that no promise rests on"
+    )
+
+
 def main() -> int:
     suite, extra = sys.argv[1], sys.argv[2:]
-    start = time.monotonic()
+    start, before, is_cache_filled = time.monotonic(), processor_time(), any(cache.folder().iterdir())
     results = [result for stage in SUITES[suite] for result in run_stage(stage, extra)]
     print(f"\n{'part':<28}{'result':<10}{'minutes':>8}{'budget':>8}")
     for each in results:
         ended = "ok" if each.code == 0 else f"exit {each.code}"
         print(f"{each.part.name:<28}{ended:<10}{each.seconds / 60:>8.1f}{each.part.budget_minutes:>8.1f}")
-    print(f"{'all':<28}{'':<10}{(time.monotonic() - start) / 60:>8.1f}", flush=True)
-    return next((each.code for each in results if each.code), 0)
+    minutes, share = (time.monotonic() - start) / 60, others_share(before, processor_time())
+    print(f"{'all':<28}{'':<10}{minutes:>8.1f}{LIMIT_MINUTES.get(suite, ''):>8}")
+    print(
+        "other processes took an unknown part" if share is None else f"other processes took {share:.0%}", "of the cores"
+    )
+    problem = limit_problem(suite, minutes, share, is_cache_filled=is_cache_filled)
+    print(problem, flush=True)
+    return next((each.code for each in results if each.code), 1 if problem else 0)
 
 
 if __name__ == "__main__":
