@@ -279,7 +279,7 @@ def test_a_node_that_went_tells_nothing_of_those_with_the_same_list() -> None:
 def test_a_right_that_the_server_does_not_tell_of_is_no_right() -> None:
     group = Group()
     group.zookeeper.fail_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
-    with pytest.raises(ZkTimeoutException, match="did not tell whether we may change the list of /x"):
+    with pytest.raises(ZkTimeoutException, match="did not report whether we may change the list of /x"):
         with_lists(group, {"/x": (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)})
 
 
@@ -365,7 +365,7 @@ def test_a_lost_answer_about_writes_is_asked_for_again_three_times_at_most(times
         if is_told:
             assert unwritable(authority.session, [offset]) == []
         else:
-            with pytest.raises(ZkTimeoutException, match=f"did not tell whether we may write {offset}: ConnectionLost"):
+            with pytest.raises(ZkTimeoutException, match=f"did not report whether we may write {offset}: ConnectionLost"):
                 unwritable(authority.session, [offset])
 
 

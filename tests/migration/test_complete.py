@@ -183,7 +183,7 @@ def test_the_saved_lists_survive_a_kill_at_any_write_of_the_second_migration(
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [("--no-acl-fence", "this plan leaves lists alone"), ("--strategy=dual", "with dual members stay")],
+    [("--no-acl-fence", "this plan changes no lists"), ("--strategy=dual", "with dual members stay")],
 )
 def test_a_plan_that_cannot_take_the_fences_over_names_the_command_that_removes_them(
     lab: Lab, shell: Shell, tmp_path: Path, option: str, words: str
@@ -202,7 +202,7 @@ def test_saved_lists_that_are_gone_refuse_the_new_plan(lab: Lab, shell: Shell, t
     group, _ = completed(lab, tmp_path)
     lab.zookeeper.remove(paths.control_child(group, "plan-0000"))
     refusal, code = left_fences_refused(shell, tmp_path, group)
-    assert (code, "were before is not known" in refusal) == (4, True)
+    assert (code, "before the fence are not known" in refusal) == (4, True)
 
 
 def left_fences_refused(shell: Shell, tmp_path: Path, group: str, *more: str) -> tuple[str, int]:

@@ -82,13 +82,13 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
         "journal: apply",
         "control znode: fencing",
         "access lists",
-        "access lists: nobody deletes claims any more",
+        "access lists: no member deletes owner nodes any more",
         "owner fences 1 of 1",
-        "owner fences of what came later",
+        "owner fences for late partitions",
         "join the placeholder member",
         "control znode: fenced",
         "all fences exist",
-        "the offsets are what the plan saw",
+        "the offsets are those of the plan",
         "commit the offsets to Kafka",
         "control znode: copied",
         "read the offsets back from Kafka, and compare",
@@ -105,7 +105,7 @@ def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
     with lab.process() as session:
         told = lab.apply(session, plan)
     done = [line.removesuffix(" …") for line in told]
-    looks = {"owner fences of what came later", "the offsets are what the plan saw"}
+    looks = {"owner fences for late partitions", "the offsets are those of the plan"}
     looks |= {"all fences exist", "read the offsets back from Kafka, and compare"}
     assert [name for name in done if name in planned] == [name for name in planned if name not in looks], (
         "what is done is what was said, in its order"

@@ -106,7 +106,7 @@ def test_a_live_group_is_explained_from_the_first_step_to_the_last() -> None:
         "wait for g1_a-1 to leave (1 registered)",
         "wait for g1_a-1 to leave (1 registered)",
         "do owner fences 1 of 1",
-        "do owner fences of what came later",
+        "do owner fences for late partitions",
         "do control znode: fenced",
         "do all fences exist",
         *(f"do control znode: {phase}" for phase in ("copied", "verified", "switched", "completed")),

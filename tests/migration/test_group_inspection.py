@@ -188,7 +188,7 @@ def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeEnvironment, a
     clicks.cluster.inject(GroupError("g1", 30), api=DESCRIBE_GROUPS)
     seen = look(admin)
     assert seen.coordinator_group is None
-    assert seen.coordinator_group_error.startswith("its coordinator does not tell (")
+    assert seen.coordinator_group_error.startswith("its coordinator does not answer (")
     assert "GROUP_AUTHORIZATION_FAILED" in seen.coordinator_group_error
 
 
@@ -337,6 +337,6 @@ def test_old_members_that_store_in_kafka_leave_values_of_no_member(zookeeper: Fa
         assert look(session).legacy_kafka_commits == ""
         commit(session, {tp(0): OffsetAndMetadata(4), tp(1): OffsetAndMetadata(3)})
         assert look(session).legacy_kafka_commits == (
-            "Kafka has 2 offsets that no modern member committed, 1 of them ahead of ZooKeeper "
+            "Kafka has 2 offsets that no member of a coordinator group committed, 1 of them ahead of ZooKeeper "
             "(clicks/0: 3 there, 4 in Kafka)"
         )

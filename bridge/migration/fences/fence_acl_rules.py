@@ -1,4 +1,4 @@
-"""The access list that a fence gives a node, and that of a new node; both from the lists before the fence."""
+"""Computes the access list of a node with a fence, and of a new node, from the lists before the fence."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class FenceAclRules:
-    """The lists that a fence gives nodes, by the lists that they had before.
+    """Computes the lists of a fence from the lists that the nodes had before.
 
-    ``_known``: the lists of before, which a run without a login of its own does not need for this.
+    ``_known``: the lists from before the fence; a run without a login of its own does not need them for this.
     """
 
     def __init__(self, authority: ControlZnode, planned: Mapping[str, AccessList], members_leave: bool) -> None:
         self._authority = authority
         self._known = acls_before_fence(authority, planned) if authority.acl_policy.is_protected else {}
         self._owners = f"{paths.owners(authority.group)}/" if members_leave else None
-        self._made: dict[tuple[AccessList, bool], AccessList] = {}  # mostly one list, a hundred thousand times
+        self._made: dict[tuple[AccessList, bool], AccessList] = {}  # a hundred thousand nodes mostly have one list
 
     def acl_for(self, path: str, acl: AccessList) -> AccessList:
-        """For a node that has this list.  One that is fenced already without DELETE does not get it again."""
+        """For a node that has this list.  A list that is a fence without DELETE does not get DELETE again."""
         before = acl
         if acl == () or is_fence(acl):
             before = self._known.get(path) or acl_of_parent(self._authority, path, self._known)
@@ -45,7 +45,7 @@ class FenceAclRules:
 
 
 def acl_of_parent(authority: ControlZnode, path: str, known: Mapping[str, AccessList]) -> AccessList:
-    """The list of before of the nearest node above that has one: as members would make a node that is missing.
+    """The list from before the fence of the nearest parent that has one: members would create a missing node with it.
 
     Open for a run without a login of its own, whose groups are open.
     """
@@ -62,9 +62,9 @@ def acl_of_parent(authority: ControlZnode, path: str, known: Mapping[str, Access
 
 
 def acl_of_new_offsets(authority: ControlZnode, plan: MigrationPlan) -> AccessList | None:
-    """The list of offset znodes that the tool creates on a way back.  None: open to the world.
+    """The list of offset znodes that the tool creates in a rollback.  None: open to the world.
 
-    With a fence of access lists it is the fence's, until the lists are put back; else that of the nodes beside it.
+    With an access list fence it is the list of the fence, until the lists are restored; else that of its siblings.
     """
     path = paths.offsets(authority.group)
     if plan.uses_acl_fence:
@@ -76,7 +76,7 @@ def acl_of_new_offsets(authority: ControlZnode, plan: MigrationPlan) -> AccessLi
 
 
 def blocks_group_logins(authority: ControlZnode, planned: Mapping[str, AccessList]) -> bool:
-    """Whether the lists of a fence stop members: not where some node lets this run's login alone write."""
+    """Whether the lists block members; they do not where a node lets only this run's login write."""
     login = authority.acl_policy.login
     if login is None:
         return True

@@ -1,11 +1,12 @@
-"""Access lists that refuse even a member that wakes from a long pause (K9), and their way back.
+"""The access list fence, which blocks even a member that resumes from a long pause (K9), and its removal.
 
-    ids            nobody registers                        the upper nodes first, so that nothing comes into being
-    owners, T      nobody claims                           behind the fence; and ``ids`` before all: once nobody can
-    offsets, T, P  nobody writes an offset                 register, one more look says whether somebody did
+    ids            no member registers             upper nodes first, so that no client creates nodes below a fenced
+    owners, T      no member acquires ownership    node; and ``ids`` before all: when no member can register any more,
+    offsets, T, P  no member writes an offset      one more read shows whether one has registered before
 
-Only while ``ids`` is empty: a live member would keep its claims and stop reading after one try.  Nodes that are missing
-are made, or a topic without nodes would be open.  The lists of before are in the plan, or written down beside it first.
+The fence is set only while ``ids`` is empty: a live member would keep its owner nodes and stop reading after one try.
+Missing nodes are created, or a topic without nodes would be open.  The plan contains the lists from before the fence,
+or the step stores them beside the control znode first.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from zkconsumer.zk.requests import (
 )
 
 ACL_ROUNDS_MAX = 4 * TRIES_MAX
-"""Looks at what is not fenced, or not put back: each level of nodes at least once."""
+"""How often the step reads the nodes without a fence, or not yet restored: each level of nodes at least once."""
 
 _FENCING = (Phase.FENCING, Phase.RETURNING, Phase.RETURNED)
-"""``returned``: while that is not confirmed, when no list was put back yet."""
+"""``returned``: while it is not confirmed, and no list was restored yet."""
 
 _FENCED_PHASES = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 
@@ -57,9 +58,9 @@ _FENCED_PHASES = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 class SetFenceAcls:
     """The lists of a fence on every node of the group.
 
-    ``planned``: the lists that the plan saw.  ``members_leave``: members may still delete their claims.  Without it, in
-    phase ``fencing``, that right is taken away, and nothing else looked at: nobody owns anything any more.  In phase
-    ``returning`` every node is taken back for this run's login.
+    ``planned``: the lists in the plan.  ``members_leave``: members may still delete their owner nodes.  Without it, in
+    phase ``fencing``, the step only removes that permission: no partition has an owner any more.  In phase
+    ``returning`` the step sets every list for this run's login.
     """
 
     control_znode: ControlZnode
@@ -71,7 +72,7 @@ class SetFenceAcls:
 
     @property
     def name(self) -> str:
-        return "access lists" if self.members_may_delete else "access lists: nobody deletes claims any more"
+        return "access lists" if self.members_may_delete else "access lists: no member deletes owner nodes any more"
 
     def describe(self) -> list[str]:
         levels = fenced_levels(self.control_znode.session, self.control_znode.group, self.topics)
@@ -123,7 +124,7 @@ class SetFenceAcls:
                 raise UsageError("a fence of access lists needs a login: give --zookeeper-auth, or --no-acl-fence")
             self._store_previous_acls(unfenced)
             if self._set(unfenced) and paths.partition_of(next(iter(unfenced))) is not None:
-                return  # the lowest level, whole: the look that comes after every step is enough
+                return  # the lowest level is complete; the check after every step finds what is missing
             if is_first and paths.ids(self.control_znode.group) in unfenced:
                 members = registered_members(self.control_znode.session, self.control_znode.group)
                 if members:
@@ -142,7 +143,7 @@ class SetFenceAcls:
         return [[f"{paths.owners(group)}/{name}" for name in sorted(listed.names if listed else ())]]
 
     def _unfenced(self, phase: Phase | None) -> dict[str, _UnfencedNode]:
-        """The nodes of the uppermost level that has some, with the lists that they have and are to have."""
+        """The nodes without a fence of the uppermost level that has some, with present and wanted lists."""
         authority = self.control_znode
         identity, wanted = authority.own_acl_entries(), FenceAclRules(authority, self.planned, self.members_may_delete)
         for level in self._levels(phase):
@@ -158,7 +159,7 @@ class SetFenceAcls:
         return {}
 
     def _store_previous_acls(self, unfenced: Mapping[str, _UnfencedNode]) -> None:
-        """Write down the lists that are neither a fence nor as the plan, or a run before, has them."""
+        """Store the lists that are no fence, and that neither the plan nor an earlier run contains."""
         known = acls_before_fence(self.control_znode, self.planned)
         late = {
             path: one.acl
@@ -169,7 +170,7 @@ class SetFenceAcls:
             return
         named = {path: acl for path, acl in late.items() if any(entry.scheme != WORLD for entry in acl)}
         path = None if self.control_znode.acl_policy.is_protected else first_protected_path(named)
-        if path is not None:  # it would be kept where everybody may read it
+        if path is not None:  # every client could read the stored lists
             raise PartiallyDoneError(
                 f"{login_required_text(self.control_znode.group, path, named[path])} The completed steps remain: "
                 f"roll back (zkconsumer migrate rollback {self.control_znode.group} --execute), and begin again with "
@@ -178,7 +179,7 @@ class SetFenceAcls:
         store_late_acls(self.control_znode, late)
 
     def _set(self, unfenced: Mapping[str, _UnfencedNode]) -> bool:
-        """Whether every one of them is certainly set."""
+        """Set the lists; return whether each of them is certainly set."""
         requests: list[Request] = []
         for path, one in unfenced.items():
             if one.acl == ():
@@ -190,7 +191,7 @@ class SetFenceAcls:
 
 
 class _UnfencedNode(NamedTuple):
-    """A node without its fence: the list that it has (``()``: it is missing; None: hidden), and that it is to have."""
+    """A node without its fence: its present list (``()``: it is missing; None: hidden), and the wanted one."""
 
     acl: AccessList | None
     wanted: AccessList
@@ -250,7 +251,7 @@ class RestoreAcls:
         _write_in_lock_session(self.control_znode, [SetAcl(path, acl) for path, acl in lists.items()], NoNode)
 
     def _remove(self, some: Sequence[str], originals: Mapping[str, AccessList]) -> None:
-        """What was made for the fence, or while it was there; what has children by now gets its parent's list."""
+        """Delete nodes that were created for the fence or during it; a node with children gets its parent's list."""
         if not some:
             return
         is_offset = [paths.partition_of(path) is not None for path in some]
@@ -266,9 +267,9 @@ class RestoreAcls:
 def _write_in_lock_session(
     authority: ControlZnode, requests: Sequence[Request], *passed: type[StoreError]
 ) -> list[Result]:
-    """Carry them out in the session that holds the run, or not at all.
+    """Execute the operations in the session that has the lock, or none of them.
 
-    What the connection took is looked at again by whoever asked.  Raises ``PartiallyDoneError`` for what is refused.
+    The caller reads again what a broken connection left unknown.  Raises ``PartiallyDoneError`` for what is refused.
     """
     answers = authority.write(requests)
     for request, answer in zip(requests, answers, strict=True):

@@ -1,15 +1,16 @@
-"""Which access lists are a fence (K9), and how nodes that an earlier run fenced are taken back.
+"""Defines which access lists are a fence (K9), and takes over nodes that an earlier run fenced.
 
-    the run has a login of its own    that login: everything     every entry of before: READ, if it had it (and DELETE,
-                                      under ``owners``, while members still leave)     the mark: no login's
-    it has none                       a login made up for it: everything     world: READ and ADMIN (and DELETE, ...)
+    the run has a login of its own    that login: everything     every entry from before: READ, if it had it (and
+                                      DELETE, under ``owners``, while members still leave)     the mark: no login's
+    it has none                       a generated login: everything     world: READ and ADMIN (and DELETE, ...)
 
-So with a login no entry has more than before, and the world never ADMIN.  The mark is a digest that no password has: it
-tells a fence from a list that looks like one, also where the members have the same login as the run.
+So with a login no entry has more permissions than before, and the world never has ADMIN.  The mark is a digest that no
+password has: it distinguishes a fence from a list that is similar, also where the members have the same login as the
+run.
 
-Without a login of its own a run is only for groups that give everything to the world.  There ``world`` keeps the right
-to administer, so that the next run, whose login is another one, can take the nodes back.  This fences programs, not
-people: no program of the original changes a list.
+A run without a login of its own migrates only groups that give everything to the world.  There ``world`` keeps ADMIN,
+so that the next run, whose login is another one, can take the nodes over.  This blocks programs, not people: the Scala
+consumer changes no access list.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 AccessList: TypeAlias = tuple[Acl, ...]
 
 OWN_LOGIN_ENTRY = Acl(PERM_ALL, "auth", "")
-"""The login of the session, which the server writes out."""
+"""The login of the session; the server replaces it with the real one."""
 READ_ONLY = Acl(PERM_READ | PERM_ADMIN, "world", "anyone")
 READ_AND_DELETE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
 
 FENCE_ACL_USER = "zkconsumer-fence"
-"""The user of the mark's digest; a migration id is in the place of the hash, which always ends with ``=``."""
+"""The user of the mark's digest; the migration id replaces the hash, which always ends with ``=``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class FenceAclTemplate:
     fence_entry: Acl | None = None
 
     def acl_for(self, before: Iterable[Acl], *, may_delete: bool) -> AccessList:
-        """The list for a node that had this one; with ``may_delete`` those who might delete below it still may."""
+        """The list for a node that had this one; ``may_delete``: entries with DELETE keep it."""
         if self.fence_entry is None:
             return (OWN_LOGIN_ENTRY, READ_AND_DELETE if may_delete else READ_ONLY)
         kept = PERM_READ | (PERM_DELETE if may_delete else 0)
@@ -61,17 +62,17 @@ class FenceAclTemplate:
 
 
 def fence_acl_entry(migration_id: str) -> Acl:
-    """The entry that says of which migration a fence is; it gives no login a right."""
+    """The entry that names the migration of a fence; it gives no login a permission."""
     return Acl(PERM_READ, "digest", f"{FENCE_ACL_USER}:{migration_id}")
 
 
 def is_fence_acl_entry(entry: Acl) -> bool:
-    """Whether an entry is a mark, of whatever migration; its second part is hidden where we may not administer."""
+    """Whether an entry is the mark of any migration; without ADMIN the server hides its second part."""
     return entry.scheme == "digest" and entry.id.partition(":")[0] == FENCE_ACL_USER
 
 
 def is_fence(acl: Sequence[Acl]) -> bool:
-    """Whether a list is a fence, of whatever run: marked, or as a run without a login makes it."""
+    """Whether a list is a fence of any run: it has a mark, or it is the list that a run without a login sets."""
     if any(map(is_fence_acl_entry, acl)):
         return True
     worlds = [entry for entry in acl if entry.scheme == "world"]
@@ -85,14 +86,15 @@ def is_fence(acl: Sequence[Acl]) -> bool:
 
 
 def is_same_acl(acl: Sequence[Acl], wanted: Sequence[Acl], identity: Sequence[Acl]) -> bool:
-    """Whether it is this list, with *us* where that says ``OWN_LOGIN_ENTRY``."""
+    """Whether it is this list; ``OWN_LOGIN_ENTRY`` matches ``identity``."""
     return bool(identity) and set(acl) == {*identity, *(entry for entry in wanted if entry != OWN_LOGIN_ENTRY)}
 
 
 def take_over_fence_acls(authority: ControlZnode, wanted: Sequence[str]) -> None:
-    """Be the one whom the fences of these nodes let; nodes without a fence stay as they are.  The run must be ours.
+    """Make this run's login the one that the fences of these nodes permit; nodes without a fence are not changed.
 
-    Only a fence of a run without a login lets us.  What is refused or lost shows at the write that wants the right.
+    The run must have the lock.  Only a fence of a run without a login permits this.  A refused or lost request is
+    reported by the later write that needs the permission.
     """
     lists: Mapping[str, AccessList | None] = authority.session.get_acls(wanted)
     identity = authority.own_acl_entries()

@@ -122,7 +122,7 @@ class CheckFences:
     """After ``fenced``: the group is still there, and every partition has its fence.
 
     Old tools delete ``/consumers/G`` as soon as ``ids`` is empty.  ``plan_location``: where the group's offsets are
-    kept, in words for the operator.
+    stored, as text for the operator.
     """
 
     control_znode: ControlZnode
@@ -165,5 +165,7 @@ class CheckFences:
         return mark is not None and mark.migration_id == self.control_znode.migration_id and mark.epoch <= epoch
 
     def do(self) -> None:
-        """There is nothing to do, but before ``fenced`` it cannot be said.  Raises ``PartiallyDoneError``."""
+        """Raises ``PartiallyDoneError``: before ``fenced`` the check is not possible, and after it there is nothing to
+        do.
+        """
         self.control_znode.require_phase(*_FENCED)

@@ -2,11 +2,10 @@
 
 --zookeeper-auth digest:FILE, sasl-…    the login of ``zookeeper.auth``: the migration belongs to it, and a run with
                                         another login is refused (``access``)
-neither, nor in --config                a digest made up at random, which is kept in memory and nowhere else.  A run
-                                        after this one has another, and takes the nodes back by the world's right
-                                        to administer: this fences programs, not people, and only a group that gives
-                                        everything to the world is moved so
---no-acl-fence                          no login is made up, since no list is changed
+neither, nor in --config                a random digest, which exists only in memory.  A later run has another one, and
+                                        takes the nodes over with the world's ADMIN permission: this blocks programs,
+                                        not people, and only a group that gives everything to the world is migrated so
+--no-acl-fence                          no login is generated, since no list is changed
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 GENERATED_USER = "zkconsumer-migrate"
-"""Stands in the lists of a fence, so that whoever looks at one knows where it comes from."""
+"""Is part of the lists of a fence, so that a person who reads one knows its origin."""
 
 PASSWORD_BYTES = 24
 
@@ -52,7 +51,7 @@ def open_fence_session(
 ) -> AdminSession:
     """A session that is connected, and logged in for the fence.
 
-    ``zookeeper_auth`` wins over the file.  Raises what ``AdminSession.open`` raises, and ``ZkAuthenticationFailed``.
+    ``zookeeper_auth`` replaces the file's.  Raises what ``AdminSession.open`` raises, and ``ZkAuthenticationFailed``.
     """
     more: dict[str, object] = {} if zookeeper_auth is None else {"zookeeper.auth": zookeeper_auth}
     config = tools_config(zookeeper, config_file, bootstrap_servers, more)

@@ -1,4 +1,4 @@
-"""Whether we may change the access lists of a group, and do what else the steps do; before anything is changed."""
+"""Checks, before anything is changed, that this login may change the access lists and has the other permissions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ NAMED_MAX = 1_000
 """How many nodes an error names at most."""
 
 PATH_INDEPENDENT_SCHEMES = frozenset({"world", "digest", "sasl", "ip"})
-"""Schemes whose entries a server compares with who we are, and with nothing else (``matches`` of ZooKeeper's
-authentication providers for them).  Another provider is given the path as well, and may look at it."""
+"""Schemes whose entries a server compares with the login only (``matches`` of ZooKeeper's authentication providers for
+them).  Another provider receives the path as well, and may use it."""
 
 
 def fenced_levels(session: AdminSession, group: str, topics: Sequence[str]) -> list[list[str]]:
-    """The nodes that the lists of a fence belong to, whether they are there or not; the upper ones first.
+    """The nodes to which the lists of a fence belong, existing or not; the upper ones first.
 
     ``ids``; ``owners`` and ``offsets``; those of each topic, also where the group has none yet; the offset znodes.
     """
     roots = [paths.owners(group), paths.offsets(group)]
     found = {root: {path.rpartition("/")[2] for path in some} for root, some in _below(session, roots).items()}
-    # A topic that has a node below one of them gets one below the other: there must be no list to be forgotten.
+    # A topic with a node below one of them gets one below the other: otherwise the missing node would have no fence.
     all_topics = {*topics, *(name for names in found.values() for name in names if is_topic(name))}
     of_topics = sorted(f"{root}/{name}" for root in roots for name in {*all_topics, *found.get(root, ())})
     leaves = _below(session, [path for path in of_topics if path.startswith(f"{paths.offsets(group)}/")])
@@ -56,12 +56,12 @@ def _below(session: AdminSession, parents: Sequence[str]) -> dict[str, list[str]
 
 
 def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | None]) -> list[str]:
-    """The nodes whose lists we may not change, sorted.
+    """The nodes whose lists this login may not change, sorted.
 
-    Where the list does not tell (it names others than the world, and who we are the server knows best), the server is
-    asked by a change that cannot be: about one node of those with the same list, since the server decides by the list
-    and our login alone; about each node where an entry is of a scheme that may look at the path too.  Raises
-    ``UnavailableError`` when it does not answer.
+    A list may not show it: it names other logins than the world, and only the server knows which of them is this one.
+    Then the function sends the server a change that always fails: for one node of those with the same list, since the
+    server decides by the list and the login alone; for each node where an entry has a scheme that may use the path
+    too.  Raises ``UnavailableError`` when the server does not answer.
     """
     lacking = [path for path, acl in lists.items() if acl is None]
     nodes_of: dict[AccessList, list[str]] = {}
@@ -81,11 +81,11 @@ def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | Non
                     lacking += nodes
                 case BadVersion():
                     pass
-                case NoNode():  # it went meanwhile, and tells nothing of the others
+                case NoNode():  # it was deleted since the read; its result does not apply to the others
                     untouched += _one_by_one(nodes[1:])
                 case _:
                     raise unexpected_result_error(
-                        f"ZooKeeper did not tell whether we may change the list of {nodes[0]}", answer
+                        f"ZooKeeper did not report whether we may change the list of {nodes[0]}", answer
                     )
         alike = untouched
     return sorted(lacking)
@@ -100,7 +100,7 @@ def _is_open_to_all(acl: AccessList) -> bool:
 
 
 def missing_admin_text(lacking: Sequence[str]) -> str:
-    """Which they are, and what to do."""
+    """The nodes, and what to do."""
     more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
     names = "".join(f"\n  {path}" for path in lacking[:NAMED_MAX])
     return (
@@ -112,7 +112,7 @@ def missing_admin_text(lacking: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckAclPermissions:
-    """The right to administer every node that is to be fenced; before anything is changed."""
+    """This login may administer every node that is to be fenced; checked before anything is changed."""
 
     session: AdminSession
     group: str
@@ -135,9 +135,9 @@ class CheckAclPermissions:
 
 @dataclass(frozen=True, slots=True)
 class CheckPermissions:
-    """We have the rights that the steps need, as whoever this run is logged in as; before anything is changed.
+    """This run's login has the permissions that the steps need; checked before anything is changed.
 
-    ``before``: the lists of before a fence, for the way back from behind it.
+    ``before``: the lists from before a fence, for a rollback.
     """
 
     session: AdminSession

@@ -2,8 +2,8 @@
 
     zkconsumer-migrate:1:<migration id>:<epoch>
 
-It is in the place of a member's thread id.  A Scala consumer takes it for another owner, and does not acquire the
-partition.  Old tools print it as the owner; they cut the text at its last ``-``, so it contains one.
+It replaces a member's thread id.  A Scala consumer takes it for another owner, and does not acquire the partition.  Old
+tools print it as the owner; they cut the text at its last ``-``, so it contains one.
 """
 
 from __future__ import annotations

@@ -26,14 +26,17 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 FENCE_REMOVAL_PHASES = (Phase.UNDOING, Phase.RETURNING, Phase.RETURNED, Phase.COMPLETED)
-"""Back before ``switched``, back after it (where members stay: before they claim), and ``complete --remove-fences``.
+"""Rollback before ``switched``, rollback after it, and ``complete --remove-fences``.  In a rollback after ``switched``
+where members stay, the fences are removed before the members acquire ownership.
 
-Never ``switched``: Kafka has the authority there, and an old member would read again from the cut-over.
+Never in ``switched``: Kafka has the authority there, and an old member would read again from the cut-over.
 """
 
 
 def fence_removal_status(authority: ControlZnode) -> StepStatus | None:
-    """What a step that lifts fences says without a look at them: refused, or done once the migration is undone."""
+    """The status of a step that removes fences, if the phase decides it: refused, or done once the migration is
+    undone.
+    """
     held = authority.check_phase(*FENCE_REMOVAL_PHASES, Phase.UNDONE)
     if isinstance(held, StepRefused):
         return held
@@ -53,11 +56,11 @@ def _unconfirmed(held: VersionedControl) -> PartiallyDoneError:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOwnerFences:
-    """Every fence of this migration away, of whatever epoch; and the parents that were not there before it.
+    """Deletes every fence of this migration, of any epoch, and the parents that were created for the fences.
 
-    Also those of a completed migration that this one took over (``ControlZnode.fences_of``).
+    Also deletes fences of a completed migration that this one took over (``ControlZnode.fences_of``).
 
-    ``before``: the paths that the plan saw.
+    ``before``: the paths in the plan.
     """
 
     control_znode: ControlZnode
@@ -71,7 +74,7 @@ class RemoveOwnerFences:
         return [f"delete the fences of {len(ours)} partitions"]
 
     def _fences(self) -> tuple[dict[TopicPartition, ZnodeData], dict[TopicPartition, ZnodeData]]:
-        """Ours, and those of other migrations."""
+        """The fences of this migration, and those of other migrations."""
         nodes = read_owner_nodes(self.control_znode.session, self.control_znode.group)
         marks = {tp: parse_fence_record(node.data) for tp, node in nodes.items() if not node.stat.ephemeral_owner}
         ours = {
@@ -112,7 +115,7 @@ class RemoveOwnerFences:
         )
 
     def _delete(self, fences: Mapping[TopicPartition, ZnodeData]) -> bool:
-        """False: something moved meanwhile; look again."""
+        """Delete the fences; False: a node changed meanwhile, read again."""
         group = self.control_znode.group
         ops = [(tp, _delete_ops(group, tp, node)) for tp, node in fences.items()]
         for plan in pack_multis(ops, [SIZE_OF_CONTROL_CHECK], one_by_one=False):
@@ -127,7 +130,7 @@ class RemoveOwnerFences:
         return True
 
     def _created_parents(self) -> list[str]:
-        """Parents without children that were made for the fences, those of topics first."""
+        """Parents without children that were created for the fences, those of topics first."""
         session, owners = self.control_znode.session, paths.owners(self.control_znode.group)
         listed = session.children(owners)
         if listed is None:

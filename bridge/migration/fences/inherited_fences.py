@@ -1,11 +1,11 @@
 """Takes over the fences of a completed migration in the next one.
 
-    plan     whose fences there are; the access lists as they were before them take the place of the fence's own
+    plan     contains whose fences exist; the access lists from before those fences replace the present ones
     apply    StoreInheritedAcls: those lists beside the control znode, before ``CreateControlZnode`` deletes the plan
-             then the fences are made this migration's own, as if nothing had been there
+             then this migration sets its own fences, as if there were none
 
-The old plan and its access lists are beside the control znode until the next migration begins.  A plan that did not
-have the lists of before could not restore them, and the group would stay closed to old members.
+The old plan and its access lists are beside the control znode until the next migration begins.  A plan without the
+lists from before the fences could not restore them, and the group would stay closed to old members.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InheritedFences:
-    """``fences_of``: the completed migration whose fences are there; empty: there are none.
+    """``fences_of``: the completed migration whose fences exist; empty: there are none.
 
-    ``lists``: every access list as it is without a fence; a node that was made for the fence has none.  ``problem``:
-    why that is not known, or why this plan cannot take the fences over; a sentence without its end.
+    ``lists``: every access list as it is without a fence; a node that was created for the fence has none.
+    ``problem``: why that is not known, or why this plan cannot take the fences over; without a period at the end.
     """
 
     migration_id: str
@@ -48,7 +48,7 @@ class InheritedFences:
 def read_inherited_fences(
     session: AdminSession, state: ZooKeeperGroup, lists: Mapping[str, AccessList] | None
 ) -> InheritedFences:
-    """What a completed migration left of its fences.  ``lists``: those of the group's nodes now; None: not looked at.
+    """The fences that a completed migration left.  ``lists``: the present lists of the group's nodes; None: not read.
 
     Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
@@ -64,12 +64,12 @@ def read_inherited_fences(
     if not fenced:
         return InheritedFences(control.migration_id if is_marked else "", lists or {})
     if lists is None:
-        problem = f"the access lists of that fence are there ({fenced[0]} and others), and this plan leaves lists alone"
+        problem = f"the access lists of that fence exist ({fenced[0]} and others), and this plan changes no lists"
         return InheritedFences(control.migration_id, {}, problem)
     try:
         before = _acls_before(session, state.group, control.migration_id)
     except ZkConsumerError as error:
-        problem = f"what the access lists of {count_text(len(fenced), 'node')} were before is not known: {error}"
+        problem = f"the access lists of {count_text(len(fenced), 'node')} before the fence are not known: {error}"
         return InheritedFences(control.migration_id, lists, problem)
     found = {path: before.get(path) if path in fenced else acl for path, acl in lists.items()}
     return InheritedFences(control.migration_id, {path: acl for path, acl in found.items() if acl is not None})
@@ -82,9 +82,9 @@ def _acls_before(session: AdminSession, group: str, migration_id: str) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class StoreInheritedAcls:
-    """The access lists of before the fences are beside the control znode, where ``CreateControlZnode`` leaves them.
+    """Stores the access lists from before the fences beside the control znode; ``CreateControlZnode`` keeps them there.
 
-    ``ended``: the completed migration, seen through the session of this run.  ``lists``: as the new plan has them.
+    ``ended``: the completed migration, read in the session of this run.  ``lists``: as in the new plan.
     """
 
     completed_control_znode: ControlZnode

@@ -2,9 +2,9 @@
 
     /zkconsumer/groups/G/acls-0000    {"schema": ..., "lists": {path: [[rights, scheme, id], ...]}}, gzip
 
-The plan was made while members ran: offsets and topics came after it, and a session that may not administer is not told
-whole lists.  So what is found when the fence is set is written down first.  Each piece is whole for itself and never
-written over; where two name a node, the later one is right.
+The plan was made while members ran: clients created offsets and topics after it, and a session without ADMIN does not
+receive whole lists.  So the lists that are found when the fence is set are stored first.  Each piece is complete and is
+never overwritten; where two pieces name a node, the later one is valid.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 SCHEMA = "zkconsumer.migration.acls/1"
 LISTS_MAX = 5_000
-"""In one piece, if they fit."""
+"""The maximum of lists in one piece, if they fit."""
 
 
 def read_late_acls(authority: ControlZnode) -> dict[str, AccessList]:
     """Path -> list.
 
-    Raises ``VerificationError`` for a piece that cannot be read, since its lists are known nowhere else, and for one
-    that others than this run's login may have written.
+    Raises ``VerificationError`` for a piece that cannot be read, since its lists exist nowhere else, and for one that
+    other logins than this run's may have written.
     """
     found: dict[str, AccessList] = {}
     pieces = read_pieces(authority.session, authority.group, ACL_PIECE_PREFIX)
@@ -65,12 +65,12 @@ def _check_ours(authority: ControlZnode, names: list[str]) -> None:
 
 
 def acls_before_fence(authority: ControlZnode, planned: Mapping[str, AccessList]) -> dict[str, AccessList]:
-    """Every list that is known of from before the fence; raises as ``read_late_acls`` does."""
+    """Every known list from before the fence; raises as ``read_late_acls`` does."""
     return {**planned, **read_late_acls(authority)}
 
 
 def store_late_acls(authority: ControlZnode, lists: Mapping[str, AccessList]) -> None:
-    """Write them down, behind what is there already.  Raises ``PartiallyDoneError``, ``UnavailableError``."""
+    """Store the lists in a new piece after the existing ones.  Raises ``PartiallyDoneError``, ``UnavailableError``."""
     taken = read_pieces(authority.session, authority.group, ACL_PIECE_PREFIX)
     number = max((int(name.removeprefix(ACL_PIECE_PREFIX)) for name in taken), default=-1) + 1
     for piece in _pieces(lists):

@@ -5,7 +5,7 @@ unconditional delete fail.  One multi with a check of the control znode creates 
 fails when a member owns one of the partitions, because a running owner would not detect a fence in its place: it would
 continue to read and commit, and delete the fence at its next rebalance.
 
-Where the session that fences owns a partition itself, the same multi puts the fence in the place of the claim.
+Where the session that sets the fence owns a partition itself, the same multi replaces its owner node with the fence.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from zkconsumer.zk.requests import (
 )
 
 CHUNK_PARTITIONS_MAX = 2_000
-"""What the contract allows in one multi; the limits of operations and bytes of a packet mostly cut before."""
+"""The maximum in one multi (K2); a packet's limits of operations and bytes are mostly lower."""
 
 _LONGEST_FENCE_RECORD = FenceRecord("0" * 64, 10**18 - 1)
 _FENCING = (Phase.FENCING, Phase.RETURNING)
-"""On the way back too: somebody may have deleted fences since the switch, and each must name the new epoch."""
+"""Also in a rollback: a client may have deleted fences since the switch, and each must name the new epoch."""
 
 
 def owner_fence_steps(authority: ControlZnode, partitions: Iterable[TopicPartition]) -> list[CreateOwnerFences]:
-    """One step a chunk; the same partitions give the same steps."""
+    """One step for each chunk; the same partitions give the same steps."""
     wanted = sorted(partitions)
     group, acl = authority.group, authority.acl_policy.acl
     ops = [
@@ -121,8 +121,8 @@ class CreateOwnerFences:
         )
 
     def _pending_ops(self, held: VersionedControl) -> dict[TopicPartition, list[Op]]:
-        """What is to be done for the partitions that are not fenced.  Raises ``PartiallyDoneError`` where somebody else
-        is.
+        """The operations for the partitions without a fence.  Raises ``PartiallyDoneError`` if another client owns
+        one.
         """
         group, session, acl = self.control_znode.group, self.control_znode.session, self.control_znode.acl_policy.acl
         nodes = read_some_owner_nodes(session, group, self.partitions)
@@ -163,12 +163,12 @@ class CreateOwnerFences:
 
 @dataclass(frozen=True, slots=True)
 class CreateLateOwnerFences:
-    """The same for what came into being after the plan: partitions of its topics, and topics of the group."""
+    """The same for partitions and topics of the group that were created after the plan."""
 
     control_znode: ControlZnode
     planned: Collection[TopicPartition]
 
-    name = "owner fences of what came later"
+    name = "owner fences for late partitions"
     changes = True
 
     def describe(self) -> list[str]:
@@ -196,7 +196,7 @@ class CreateLateOwnerFences:
 
 
 def create_fence_ops(group: str, tp: TopicPartition, mark: FenceRecord, acl: tuple[Acl, ...] | None) -> list[Op]:
-    """A fence where no node is; ``acl``: the access list of both nodes, None: open to the world."""
+    """Create a fence; no node exists.  ``acl``: the access list of both nodes, None: open to the world."""
     return [
         CreateOp(paths.owner(group, tp), format_fence_record(mark), acl=acl),
         CreateOp(paths.fence_child(group, tp), acl=acl),
@@ -206,7 +206,7 @@ def create_fence_ops(group: str, tp: TopicPartition, mark: FenceRecord, acl: tup
 def repair_fence_ops(
     group: str, tp: TopicPartition, node: ZnodeData, mark: FenceRecord, acl: tuple[Acl, ...] | None
 ) -> list[Op]:
-    """A fence of ours at this epoch, with its child; nothing when it is so already."""
+    """Make a node a fence of this migration at this epoch, with its child; no operations when it is one already."""
     path = paths.owner(group, tp)
     is_current, has_child = node.data == format_fence_record(mark), node.stat.num_children > 0
     ops: list[Op] = [] if is_current else [SetOp(path, format_fence_record(mark), node.stat.version)]
@@ -217,7 +217,7 @@ def repair_fence_ops(
 
 
 def _fencing_status(authority: ControlZnode) -> VersionedControl | StepStatus:
-    """What stands there while fences are being made; else what their step says without a look at them."""
+    """The control znode while fences are created; else the status of the step, which the phase decides."""
     held = authority.check_phase(*_from(Phase.FENCING), Phase.RETURNING)
     if not isinstance(held, VersionedControl):
         return held or StepPending()
@@ -225,5 +225,5 @@ def _fencing_status(authority: ControlZnode) -> VersionedControl | StepStatus:
 
 
 def _from(first: Phase) -> tuple[Phase, ...]:
-    """A phase of ``copy`` and all that are behind it."""
+    """A phase of ``copy`` and all phases after it."""
     return tuple(phase for phase in Phase if has_reached("copy", phase, first))

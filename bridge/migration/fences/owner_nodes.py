@@ -22,11 +22,11 @@ NAMED_MAX = 20
 """How many partitions an error names."""
 
 SIZE_OF_CONTROL_CHECK = CheckOp("/", 0)
-"""For counting: what stands before the operations of each multi."""
+"""For counting: the operations before those of each multi."""
 
 
 def read_owner_nodes(session: AdminSession, group: str) -> dict[TopicPartition, ZnodeData]:
-    """Every existing node ``owners/T/P``; names that are no partition are ignored."""
+    """Every existing node ``owners/T/P``; other names are ignored."""
     listed = session.children(paths.owners(group))
     topics = [name for name in (listed.names if listed else ()) if is_topic(name)]
     return read_some_owner_nodes(session, group, [tp for topic in topics for tp in _children(session, group, topic)])
@@ -41,15 +41,15 @@ def _children(session: AdminSession, group: str, topic: str) -> list[TopicPartit
 def read_some_owner_nodes(
     session: AdminSession, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ZnodeData]:
-    """The nodes of these partitions, where there are any."""
+    """The existing nodes of these partitions."""
     where = {paths.owner(group, tp): tp for tp in sorted(partitions)}
     return {where[path]: node for path, node in session.get_many(where).items()}
 
 
 def read_group_partitions(session: AdminSession, group: str, known: Iterable[str]) -> list[TopicPartition]:
-    """Every partition that the group has, or could claim: of its topics as they are now, and of its znodes.
+    """Every partition that the group has or could acquire: of its topics as they are now, and of its znodes.
 
-    ``known``: topics that are the group's though no znode of it says so.
+    ``known``: topics of the group that no znode of it names.
     """
     found: set[TopicPartition] = set()
     topics = set(known)
@@ -75,7 +75,7 @@ def is_topic(name: str) -> bool:
 
 
 def format_partitions(partitions: Sequence[TopicPartition]) -> str:
-    """The first of them, and how many more there are."""
+    """The first partitions, and how many more there are."""
     more = len(partitions) - NAMED_MAX
     return ", ".join(map(str, partitions[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 

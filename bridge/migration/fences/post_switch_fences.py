@@ -36,9 +36,9 @@ POST_SWITCH_PHASES = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
 
 @dataclass(slots=True)
 class FenceUnownedPartitions:
-    """Every partition of the group that nobody claims has its fence.
+    """Sets a fence for every partition of the group that has no owner.
 
-    ``topics``: those of the plan.  Done once: what is given back later is for the next such step.
+    ``topics``: those of the plan.  Done once: the next such step fences partitions that are released later.
     """
 
     control_znode: ControlZnode
@@ -61,7 +61,7 @@ class FenceUnownedPartitions:
         return StepDone() if is_over or not self.unfenced(held) else StepPending()
 
     def unfenced(self, held: VersionedControl) -> list[tuple[TopicPartition, list[Op]]]:
-        """What has no fence and no owner, and what makes the fence."""
+        """The partitions without fence and owner, each with the operations that create the fence."""
         session, group, acl = self.control_znode.session, self.control_znode.group, self.control_znode.acl_policy.acl
         partitions = read_group_partitions(session, group, self.topics)
         nodes = read_some_owner_nodes(session, group, partitions)
@@ -77,7 +77,7 @@ class FenceUnownedPartitions:
         return [(tp, some) for tp, some in ops if some]
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with what stands in the way."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with what blocks the fences."""
         answer: object = None
         for _ in range(TRIES_MAX + 1):
             left = self.unfenced(self.control_znode.require_phase(Phase.SWITCHED))

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 OFFSET_PROGRESS_TIMEOUT_MS = 90_000
-"""Longer than the original's commit interval, 60 s unless it is set (``auto.commit.interval.ms``)."""
+"""Longer than the Scala consumer's commit interval (``auto.commit.interval.ms``), by default 60 s."""
 
 OWNERSHIP_TIMEOUT_MS = 10_000
-"""How long members that are registered have for their first claims: with the original's settings, a few tries, 2 s
-apart.  Later, what they leave unclaimed is nothing that they read."""
+"""How long registered members have to acquire their first partitions: with the Scala consumer's default settings, a few
+tries, 2 s apart.  After that, the members do not read the partitions without an owner."""
 
 _PHASES = (Phase.UNDOING, Phase.RETURNED)
 
@@ -63,7 +63,7 @@ class TriggerRebalance:
 
     def do(self) -> None:
         path = paths.registration(self.control_znode.group, f"zkconsumer-nudge-{self.control_znode.migration_id}")
-        # Were it ever seen, it would be a member that reads nothing: what cannot be parsed stops the whole group.
+        # If a member read it, it would be a member that reads nothing: data that cannot be parsed stops the group.
         data = format_registration(Registration("static", {}, str(self.control_znode.session.clock.wall_ms())))
         for _ in range(TRIES_MAX):
             held = self.control_znode.require_phase(*_PHASES)
@@ -83,8 +83,8 @@ class WaitForOffsetProgress:
     While members are registered, the step first also waits for unowned partitions with unread records: the members
     acquire them a moment after the rebalance.
 
-    ``ends``: where the logs end, for whoever has the brokers at hand.  ``tell``: is given a sentence about the
-    partitions that stand; the migration is as it should be, and those members must be started anew.
+    ``ends``: the ends of the logs, if the caller has the brokers' answers.  ``tell``: receives a sentence about the
+    partitions whose offsets do not change; the migration is in order, and those members must be restarted.
     """
 
     control_znode: ControlZnode

@@ -1,12 +1,13 @@
-"""The access lists that a fence would change, those that we may not, and the other rights that we lack.
+"""Reads the access lists that a fence would change, and finds the permissions that this login lacks.
 
-    ids, owners, owners/T, offsets, offsets/T, offsets/T/P       of the group, as far as they are there
+    ids, owners, owners/T, offsets, offsets/T, offsets/T/P       of the group, those that exist
 
-A list tells who may; whether that is us, hangs on the login.  Only what certainly is not ours counts as forbidden: who
-an address (``ip``), a certificate or a Kerberos ticket is, only the server can tell, and it will.
+A list names logins.  For an address (``ip``), a certificate or a Kerberos ticket only the server can decide whether the
+entry means this login.  So only a list that certainly excludes this login counts as forbidden; the server decides the
+rest.
 
-Offset znodes are too many to read the list of each (one request a node: 5.4 s for 100,000 on ZooKeeper 3.8.4).
-``unwritable`` sends writes that the server checks and then refuses.
+A group has too many offset znodes to read the list of each (one request a node: 5.4 s for 100,000 on ZooKeeper 3.8.4).
+For these ``unwritable`` sends writes that the server checks and then refuses.
 """
 
 from __future__ import annotations
@@ -42,25 +43,26 @@ if TYPE_CHECKING:
 
 ANYONE = ("world", "anyone")
 SUPER_USER = "super"
-"""A digest user of this name has every right, if the server knows one."""
+"""A digest user with this name has every permission, if the server has configured one."""
 
 SERVER_CHECKED_SCHEMES = ("ip", "x509", "host", "auth")
 
 WRITES_IN_ONE_PACKET = 100
-"""The time in which a server undoes a multi that failed grows with the square of its length: with 3.8.4 and 3.4.6, one
-of 1,000 writes takes three times as long as ten of 100."""
+"""The time in which a server undoes a failed multi grows with the square of its length: with 3.8.4 and 3.4.6, one of
+1,000 writes takes three times as long as ten of 100."""
 
 DATA_BYTES_IN_ONE_PACKET = 1_000
-"""A node with more data than this is no offset znode; its write has a packet of its own."""
+"""A node with more data than this is not an offset znode; its write has a packet of its own."""
 
 TRIES_MAX = 3
-"""How often a packet is sent whose answer a broken connection lost.  It changed nothing: a server always refuses it."""
+"""How often a packet is sent again after the connection lost its answer.  It changes nothing: a server always refuses
+it."""
 
 
 def inspect_acls(session: AdminSession, state: ZooKeeperGroup) -> tuple[dict[str, tuple[Acl, ...]], tuple[str, ...]]:
-    """Path → list of the nodes that are there, and the paths whose list we may not change.
+    """Path → list of the existing nodes, and the paths whose list this login may not change.
 
-    Raises ``UnavailableError`` when ZooKeeper does not tell.
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     lists = session.get_acls(_fenced_paths(state))
     login = zk_login_of(session.config)
@@ -73,10 +75,10 @@ def inspect_acls(session: AdminSession, state: ZooKeeperGroup) -> tuple[dict[str
 def missing_permissions(
     session: AdminSession, nodes: GroupZnodes, before: Mapping[str, tuple[Acl, ...]] | None = None
 ) -> tuple[str, ...]:
-    """The nodes on which we lack a right, each with which: ``/consumers/g/ids (create, delete)``.
+    """The nodes on which this login lacks a permission, each with which: ``/consumers/g/ids (create, delete)``.
 
-    ``before``: lists that come back before the rights are needed, of nodes that have a fence's list now.
-    Raises ``UnavailableError`` when ZooKeeper does not tell.
+    ``before``: for nodes with a fence, the lists that are restored before the permissions are needed.
+    Raises ``UnavailableError`` when ZooKeeper does not answer.
     """
     before = before or {}
     written = [path for path in nodes.written if path not in before]
@@ -88,7 +90,7 @@ def missing_permissions(
     known: dict[tuple[object, int], bool] = {}
     for path, perms in needed.items():
         acl = _acl_without_fence(path, lists, before) if before else lists[path]
-        if acl is None:  # we may not even look at it: told elsewhere
+        if acl is None:  # this login may not read the list: another check reports it
             continue
         lacking = []
         for perm in (perm for perm in PERMISSION_NAMES if perms & perm):
@@ -102,14 +104,16 @@ def missing_permissions(
 
 
 def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
-    """The nodes that exist and that the server does not let us write.  Changes nothing.
+    """The existing nodes that the server does not let this login write.  Changes nothing.
 
-    Each packet is a multi that writes what a hundred nodes hold already, and ends with a check that always fails.  A
-    server looks at the rights of each operation in turn, and carries out none when one fails: ``NoAuth`` names the
-    first node that we may not write, and the failure of the last operation says that we may write all of them (seen
-    with ZooKeeper 3.4.6 and 3.8.4).  So the server decides, also for logins by address, certificate or Kerberos.
+    Each packet is a multi that writes to a hundred nodes the data that they contain already, and ends with a check that
+    always fails.  A server checks the permission for each operation in order, and executes none when one fails:
+    ``NoAuth`` names the first node that this login may not write; if only the last operation fails, it may write all
+    of them (seen with ZooKeeper 3.4.6 and 3.8.4).  So the server decides, also for logins by address, certificate or
+    Kerberos.
 
-    Raises ``ZkReadNotAuthorized`` for nodes that we may not read, ``UnavailableError`` when ZooKeeper does not tell.
+    Raises ``ZkReadNotAuthorized`` for nodes that this login may not read, ``UnavailableError`` when ZooKeeper does not
+    answer.
     """
     nodes = session.get_many(wanted)
     short = [(path, node.data) for path, node in nodes.items() if len(node.data) <= DATA_BYTES_IN_ONE_PACKET]
@@ -135,7 +139,7 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
                 case ConnectionLost() if tries < TRIES_MAX:
                     rest, is_lost = some, True
                 case _:
-                    raise unexpected_result_error(f"ZooKeeper did not tell whether we may write {some[0][0]}", answer)
+                    raise unexpected_result_error(f"ZooKeeper did not report whether we may write {some[0][0]}", answer)
             left += [rest] if rest else []
         pending, tries = left, tries + is_lost
     return refused
@@ -144,9 +148,9 @@ def unwritable(session: AdminSession, wanted: Sequence[str]) -> list[str]:
 def _acl_without_fence(
     path: str, lists: Mapping[str, tuple[Acl, ...] | None], before: Mapping[str, tuple[Acl, ...]]
 ) -> tuple[Acl, ...] | None:
-    """The list that a node has once the fence is lifted.
+    """The list that a node has after the fence is removed.
 
-    A node that was made for the fence is in no list of ``before``: it goes then, or it gets the list of the node above.
+    ``before`` does not contain a node that was created for the fence: it is deleted then, or it gets its parent's list.
     """
     acl = lists.get(path)
     if acl is None or not is_fence(acl):
@@ -156,7 +160,7 @@ def _acl_without_fence(
 
 
 def has_permission(acl: tuple[Acl, ...], login: ZkLogin | None, perm: int) -> bool:
-    """Whether whoever is logged in so has this right by a list, as far as that can be told here: in doubt, yes."""
+    """Whether a list gives this login the permission, as far as the client can decide it; if unknown, True."""
     own = identities(login)
     if ("digest", SUPER_USER) in {(scheme, name.partition(":")[0]) for scheme, name in own}:
         return True

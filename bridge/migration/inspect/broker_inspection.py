@@ -1,4 +1,4 @@
-"""What the brokers are: which releases they may be, whether they coordinate groups, how long they keep offsets."""
+"""Asks the brokers which releases they may be, whether they coordinate groups, and how long they keep offsets."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _MINUTES = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def inspect_brokers(session: AdminSession) -> tuple[tuple[BrokerSnapshot, ...], int | None, bool | None]:
-    """Every broker, by id; how long offsets are kept without a commit, in milliseconds, the shortest of all; and
-    whether that counts from each commit.
+    """Every broker, by id; the shortest retention of offsets without a commit, in milliseconds; and whether the
+    retention counts from each commit.
 
-    The time is None where no broker tells: before 0.11 none can be asked, and later ones tell who has the right to ask.
-    Raises ``UnavailableError`` when ZooKeeper does not tell of the brokers.
+    The time is None where no broker reports it: brokers before 0.11 cannot be asked, and later ones require a
+    permission.  Raises ``UnavailableError`` when ZooKeeper does not return the brokers.
     """
     seen: list[BrokerSnapshot] = []
     kept: list[int] = []
@@ -55,7 +55,7 @@ def inspect_brokers(session: AdminSession) -> tuple[tuple[BrokerSnapshot, ...], 
 
 
 def _brokers(session: AdminSession) -> list[BrokerAddress]:
-    """With their ids: a bootstrap server has none, and is one of many."""
+    """The brokers with their ids: a bootstrap server has no id, and is one of many."""
     if session.has_topics_in_zookeeper:
         return session.brokers.all()
     try:
@@ -65,7 +65,7 @@ def _brokers(session: AdminSession) -> list[BrokerAddress]:
 
 
 def _release_range(ranges: SupportedVersions) -> str:
-    """Between which releases it stands, by what it speaks: the table has one release of each kind."""
+    """The range of releases, by the versions that the broker supports: the table has one release of each kind."""
     if ranges.is_assumed:
         return "0.9" if ranges.supports(JOIN_GROUP, 0) else "before 0.9"
     names = [name for name, one in RELEASES.items() if one.has_api_versions]
@@ -77,7 +77,7 @@ def _release_range(ranges: SupportedVersions) -> str:
 
 
 def _supports_all(ranges: SupportedVersions, release: str) -> bool:
-    """Whether it speaks the highest version of everything that this release speaks."""
+    """Whether the broker supports the highest version of every request that this release supports."""
     return all(
         key in ranges.ranges and ranges.ranges[key].highest >= one.highest
         for key, one in RELEASES[release].ranges.items()

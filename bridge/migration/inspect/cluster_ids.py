@@ -1,9 +1,9 @@
-"""Which Kafka cluster, and which ZooKeeper, a plan was made with; and that it is carried out with no other ones.
+"""Checks that a plan is applied to the Kafka cluster and the ZooKeeper that it was made with.
 
-    brokers      Metadata, from 0.10.1 on                         either "" where nobody tells: brokers before 0.10.1
-    ZooKeeper    /cluster/id below the chroot, of such brokers    have no id, nor has a ZooKeeper without brokers
+    brokers      Metadata, from 0.10.1 on                         both are "" if unknown: brokers before 0.10.1 have no
+    ZooKeeper    /cluster/id below the chroot, of such brokers    id, and neither has a ZooKeeper without brokers
 
-Topics of the same names, and groups, are in many clusters.  What a plan does not know is not held against it.
+Topics and groups of the same names exist in many clusters.  An id that a plan does not contain is not compared.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
 
 ID_CHARS_MAX = 200
-"""An id of Kafka's own has 22."""
+"""An id that Kafka generates has 22 characters."""
 
 
 def read_cluster_ids(session: AdminSession) -> ClusterIds:
-    """Both ids.  Raises ``UnavailableError`` when ZooKeeper does not answer; brokers that do not, tell nothing."""
+    """Both ids; empty for brokers that do not answer.  Raises ``UnavailableError`` when ZooKeeper does not answer."""
     try:
         kafka = read_kafka_cluster_id(session)
     except BROKER_REQUEST_ERRORS:
@@ -38,16 +38,17 @@ def read_cluster_ids(session: AdminSession) -> ClusterIds:
 
 
 def read_kafka_cluster_id(session: AdminSession) -> str:
-    """What the first broker says that has an id; empty: none has.
+    """The id from the first broker that has one; empty if no broker has an id.
 
-    Raises ``BrokerUnreachable`` where none told and one of them did not answer: see ``Brokers.execute_on_any``.
+    Raises ``BrokerUnreachable`` if no broker returned an id and one of them did not answer: see
+    ``Brokers.execute_on_any``.
     """
     found = session.brokers.execute_on_any(fetch_cluster_id, is_conclusive=bool)
     return (found or "")[:ID_CHARS_MAX]
 
 
 def read_zookeeper_cluster_id(session: AdminSession) -> str:
-    """What brokers wrote below this chroot; empty where there is nothing of theirs, or nothing that we may read."""
+    """The id that brokers wrote below this chroot; empty if there is none, or this login may not read it."""
     try:
         node = session.get(paths.CLUSTER_ID)
         found = None if node is None else read_json_object(node.data.decode()).get("id")
@@ -58,7 +59,7 @@ def read_zookeeper_cluster_id(session: AdminSession) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckClusterIds:
-    """The servers are those that the plan was made with, as far as it knows."""
+    """The servers have the cluster ids of the plan, where the plan contains them."""
 
     context: MigrationContext
 

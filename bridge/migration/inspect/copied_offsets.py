@@ -1,9 +1,10 @@
-"""What became of the copied offsets: until when Kafka keeps them, and which are gone.  Looked at, and nothing changed.
+"""Reads the state of the copied offsets: until when Kafka keeps them, and which of them Kafka has lost.
 
-Brokers before 2.1 count from each commit, so the end is known: the journal has the moment and the time.  Later brokers
-keep the offsets as long as the group has members, and for their own time after the last one has left (KIP-211).
+Brokers before 2.1 count the retention from each commit, so the end is known: the journal has the moment of the commit
+and the retention.  Later brokers keep the offsets as long as the group has members, and for their own retention after
+the last one has left (KIP-211).
 
-Looked at from ``copied`` to ``switched``.  From ``completed`` on the group is Kafka's alone.
+The state is read from ``copied`` to ``switched``.  From ``completed`` on the group belongs to Kafka alone.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ LOST_SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class CopiedOffsetsStatus:
-    """``count``: how many were copied.  ``lost``: those that Kafka does not have any more.
+    """``count``: the number of copied offsets.  ``lost``: those that Kafka does not have any more.
 
-    ``kept_until_ms``: until when Kafka keeps them, at least, by the wall clock; None: ``kept`` says how long, or why
-    that is not known.  ``problem``: why they could not be compared; then ``lost`` is empty.
+    ``kept_until_ms``: until when Kafka keeps them at least, by the wall clock; None: ``kept`` contains the duration, or
+    why it is not known.  ``problem``: why they could not be compared; then ``lost`` is empty.
     """
 
     count: int = 0
@@ -48,12 +49,12 @@ class CopiedOffsetsStatus:
 
     @property
     def lines(self) -> list[str]:
-        """The lost ones, a line each, not too many."""
+        """One line for each lost offset, up to a limit."""
         more = len(self.lost) - LOST_SHOWN_MAX
         return [*map(str, self.lost[:LOST_SHOWN_MAX]), *([f"and {more} more"] if more > 0 else [])]
 
     def recovery_text(self, group: str, phase: Phase) -> str:
-        """A sentence about the lost ones, with the commands; empty when there are none."""
+        """A sentence about the lost offsets, with the commands; empty when none is lost."""
         if not self.lost:
             return ""
         if phase is not Phase.SWITCHED:
@@ -71,7 +72,7 @@ class CopiedOffsetsStatus:
 def read_copied_offsets_status(
     session: AdminSession, group: str, entries: JournalContents, patience: CoordinatorRetryPolicy
 ) -> CopiedOffsetsStatus:
-    """Compare now, in one of the phases ``PHASES_WITH_COPIED_OFFSETS``.  Raises nothing: what is not known is said."""
+    """Compare now, in one of the phases ``PHASES_WITH_COPIED_OFFSETS``.  Raises nothing: the result contains errors."""
     try:
         plan = read_effective_plan(session, group)
         copies = copies_of(plan)
@@ -84,7 +85,7 @@ def read_copied_offsets_status(
 
 
 def _retention_end(plan: MigrationPlan, entries: JournalContents) -> tuple[int | None, str]:
-    """Until when, or for how long."""
+    """The time at which the retention ends, or the duration as text."""
     seen = plan.snapshot
     if not seen.keeps_by_commit:
         return (
@@ -92,7 +93,7 @@ def _retention_end(plan: MigrationPlan, entries: JournalContents) -> tuple[int |
             f"for {broker_retention_text(seen)} (offsets.retention.minutes) after the last member of the group has "
             "left",
         )
-    # A run that goes on commits only what is missing, so the first entry is the one that holds for every offset.
+    # A repeated run commits only the missing offsets, so the first entry has the earliest end of all offsets.
     first = next((one for one in entries.entries if one.what == COPIED_JOURNAL_ENTRY), None)
     retention = "" if first is None else first.facts.get(RETENTION_FACT, "")
     if first is None or not (retention.isascii() and retention.isdigit() and len(retention) <= DIGITS_MAX):

@@ -1,13 +1,14 @@
-"""Looks at a group on both sides and gives what was seen; changes nothing, and makes no broker create a topic.
+"""Reads a group from ZooKeeper and Kafka and returns a ``GroupSnapshot``; changes nothing, and creates no topic.
 
-    znodes              read_group, access lists          look_rights, needed_rights
-    ended migration     what its way back left in Kafka, and what the stored numbers meant to it         returned
-    logs                where they begin and end, and the last entry of those that stand one before it   look_logs
-    Kafka's own store   offsets with what was committed along; the modern group of the same name
-    brokers             what they speak, how long they keep offsets                                      look_brokers
+    znodes              read_group, access lists          acl_inspection, required_permissions
+    ended migration     what its rollback left in Kafka, and its offset convention            returned_offsets
+    logs                start and end, and the last entry of a log whose end is one after     log_end_inspection
+                        the stored offset
+    Kafka's own store   committed offsets with metadata; the coordinator group of the same name
+    brokers             supported requests, retention of offsets                              broker_inspection
 
-ZooKeeper must answer.  What brokers do not tell is a sentence in ``GroupSnapshot``, and a plan refuses where it needs
-that.
+ZooKeeper must answer.  For information that brokers do not return, ``GroupSnapshot`` contains a sentence, and a plan
+that needs it is refused.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 NO_ASSIGNMENT = "none"
 
 GO_KAFKA_CLIENT_NODE = "api/rebalance"
-"""Below the group; go_kafka_client makes it before it registers, and nobody else does."""
+"""Below the group; only go_kafka_client creates it, before it registers."""
 
 
 def inspect_group(
@@ -61,9 +62,9 @@ def inspect_group(
 ) -> GroupSnapshot | None:
     """The group now; None when ``/consumers`` does not have it.
 
-    ``with_acls``: the access lists too, a packet a node.  ``with_rights``: also what we lack of the rights that a
-    move needs, with the fence of those lists or without it.  Raises ``InvalidNameError``, and ``UnavailableError`` when
-    ZooKeeper does not answer or does not tell.
+    ``with_acls``: also the access lists, one packet a node.  ``with_rights``: also the permissions for the migration
+    that this login lacks, with the fence of those lists or without it.  Raises ``InvalidNameError``, and
+    ``UnavailableError`` when ZooKeeper does not answer.
     """
     brokers, retention_ms, keeps_by_commit = inspect_brokers(session)
     silence = _unreachable_text(brokers)
@@ -71,10 +72,10 @@ def inspect_group(
     if state is None:
         return None
     there = _existing_partitions(state)
-    # Right behind the offsets: one that stands where its log ends shows what the numbers mean, and logs go on.
+    # Directly after the offsets: an offset at the end of its log shows the offset convention, and logs grow.
     logs = _logs(session, state, there, silence)
     store = KafkaOffsetAdmin(session, group)
-    # Where ZooKeeper has the topics, it tells of a cluster without an offset store.
+    # Where ZooKeeper has the topics, it shows whether the cluster has an offset store.
     has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
     kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
     modern, modern_problem = (None, silence) if silence and has_store else _coordinator_group(store)
@@ -118,7 +119,7 @@ def inspect_group(
 
 
 def _existing_partitions(state: ZooKeeperGroup) -> list[TopicPartition]:
-    """The partitions that exist; of a topic whose znode cannot be read, those that have an offset."""
+    """The existing partitions; of a topic whose znode cannot be read, those that have an offset."""
     numbers = {topic: frozenset(one.partitions) for topic, one in state.topics.items()}
     unread = {topic for topic, one in state.topics.items() if one.problem}
     return [tp for tp in state.partitions if tp.partition in numbers.get(tp.topic, ()) or tp.topic in unread]
@@ -156,7 +157,7 @@ def _partition(
 
 
 def _is_older(state: ZooKeeperGroup, node: OffsetNode) -> bool:
-    """Whether it was written before its topic was created; where brokers tell of topics, that is not known."""
+    """Whether it was written before its topic was created; False where brokers store the topics (not known there)."""
     birth = state.topics[node.tp.topic].stat
     return birth is not None and node.stat.mzxid < birth.czxid
 
@@ -165,9 +166,9 @@ def _is_older(state: ZooKeeperGroup, node: OffsetNode) -> bool:
 
 
 def _unreachable_text(brokers: tuple[BrokerSnapshot, ...]) -> str:
-    """Why nothing else is asked of the brokers: each question would wait for all of them anew.  Empty: one answers.
+    """Why no further request is sent to the brokers: each would wait for all of them again.  Empty: one answers.
 
-    Where none is known, whatever asks says so at once, and better.
+    Empty also if no broker is known: then the next request fails at once, with a better error text.
     """
     if not brokers or any(one.supports_groups is not None for one in brokers):
         return ""
@@ -186,11 +187,11 @@ def _kafka_values(
 
 
 def _coordinator_group(store: KafkaOffsetAdmin) -> tuple[CoordinatorGroup | None, str]:
-    """The modern group, or why that is not known."""
+    """The coordinator group, or why it is not known."""
     try:
         return store.coordinator_group(), ""
     except BROKER_REQUEST_ERRORS as error:
-        return None, f"its coordinator does not tell ({error})"
+        return None, f"its coordinator does not answer ({error})"
 
 
 def _legacy_kafka_commits(
@@ -199,10 +200,10 @@ def _legacy_kafka_commits(
     partitions: Mapping[TopicPartition, PartitionSnapshot],
     modern: CoordinatorGroup | None,
 ) -> str:
-    """What shows that old members store in Kafka: their file says it, or values that no modern member committed.
+    """Evidence that old members commit to Kafka: their file configures it, or no coordinator member made the commits.
 
-    Commits without membership are what old members make, from 0.8.2 on, and some tools; a group that ever had a
-    member keeps its protocol's type.
+    Old members, from 0.8.2 on, and some tools commit without a membership; a group that ever had a member keeps its
+    protocol type.
     """
     if configured_storage(session) in ("kafka", "dual"):
         return "the --config file says offsets.storage=kafka"
@@ -214,7 +215,7 @@ def _legacy_kafka_commits(
     if not foreign or modern is None or modern.protocol_type or not state.members:
         return ""
     ahead = [one for one in foreign if one.stored is None or (one.kafka is not None and one.kafka.offset > one.stored)]
-    words = f"Kafka has {count_text(len(foreign), 'offset')} that no modern member committed"
+    words = f"Kafka has {count_text(len(foreign), 'offset')} that no member of a coordinator group committed"
     if not ahead:
         return f"{words}, while members of the old group are registered"
     first = ahead[0]
@@ -244,7 +245,7 @@ def _filters(state: ZooKeeperGroup) -> tuple[str, ...]:
 
 
 def _assignment_in_use(state: ZooKeeperGroup) -> str:
-    """Which forms explain every claim of a registered member: the present owners recomputed in all of them."""
+    """The assignor variants that compute exactly the present owners of the registered members."""
     claims = {
         tp: one.thread
         for tp, one in state.owners.items()

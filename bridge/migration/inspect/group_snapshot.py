@@ -1,7 +1,7 @@
-"""A group on both sides, as it was looked at for a plan or a check.  Values only; ``look.py`` makes them.
+"""A group in ZooKeeper and Kafka, as ``group_inspection`` read it for a plan or a check.  Values only.
 
-Offsets are *stored* values here, as the znodes have them: whether they mean the next record or the last one is a
-decision (``decisions.OffsetConvention``).
+Offsets are the *stored* values of the znodes: ``decisions.OffsetConvention`` decides whether they mean the next record
+or the last one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class CommittedOffset(NamedTuple):
-    """What Kafka has for a partition: the offset (always the next one) and whatever was committed with it."""
+    """What Kafka has for a partition: the next offset and the metadata of the commit."""
 
     offset: int
     metadata: str = ""
 
     @property
     def provenance(self) -> Provenance | None:
-        """Which migration wrote it; None: an application did."""
+        """The migration that wrote it; None: an application did."""
         return parse_provenance(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerSnapshot:
-    """Who claims a partition: the text of the claim, and who made it."""
+    """The owner of a partition: the data of the owner node, and the kind of client that created it."""
 
     thread: str
     kind: OwnerKind
@@ -45,7 +45,7 @@ class OwnerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LastLogEntry:
-    """What stands at the last offset of a log: a record, or a marker that no consumer is given (a transaction's end).
+    """The entry at the last offset of a log: a record, or a transaction marker, which no consumer receives.
 
     ``at_ms`` is the record's timestamp, −1 where there is none.
     """
@@ -56,14 +56,14 @@ class LastLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One partition of the group's topics that exists.
+    """One existing partition of the group's topics.
 
-    ``stored`` None: there is no offset znode (``version`` is ``NO_ZNODE_VERSION``), or it holds none (``problem`` says
-    why when it is unreadable).  ``written_ms``: when the znode was last written, by ZooKeeper's clock.  ``is_older``:
-    that was before the topic was created.  ``is_ours``: its owner, a member of this library, wrote the value.
-    ``is_returned``: ``kafka`` is what the way back of an ended migration found and wrote to ZooKeeper (``returned``).
-    ``log`` is a sentence where the log's range is not known.  ``last`` is looked at where it tells what the stored
-    number means.
+    ``stored`` None: there is no offset znode (``version`` is ``NO_ZNODE_VERSION``), or it contains no offset
+    (``problem`` contains the reason when it is unreadable).  ``written_ms``: when the znode was last written, by
+    ZooKeeper's clock.  ``is_older``: that was before the topic was created.  ``is_ours``: its owner, a member of this
+    library, wrote the value.  ``is_returned``: a rollback of an ended migration read ``kafka`` and wrote it to
+    ZooKeeper (``returned_offsets``).  ``log`` is a sentence where the log's range is not known.  ``last`` is read only
+    where it shows the offset convention.
     """
 
     tp: TopicPartition
@@ -82,7 +82,7 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationSnapshot:
-    """One child of ``ids``: what it is, where it runs, and what it subscribes to, as the registration has it."""
+    """One child of ``ids``: kind of client, host and subscription, as the registration contains them."""
 
     consumer_id: str
     kind: str
@@ -96,7 +96,7 @@ class RegistrationSnapshot:
 class BrokerSnapshot:
     """One broker: whether it coordinates groups with members (0.9 and later), None when it does not answer.
 
-    ``words``: which releases it may be, or why that is not known.
+    ``release``: the releases that it may be, or why they are not known.
     """
 
     name: str
@@ -106,7 +106,7 @@ class BrokerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ClusterIds:
-    """The ids of the Kafka cluster and of the cluster that ZooKeeper is of; empty where nobody tells."""
+    """The ids of the Kafka cluster, and of the cluster that uses this ZooKeeper; empty if unknown."""
 
     kafka: str = ""
     zookeeper: str = ""
@@ -117,15 +117,15 @@ class GroupSnapshot:
     """Everything that a plan is made from and compared with.
 
     ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
-    fence would change, by path; ``no_admin``: those that we may not change; ``lacking``: nodes on which the steps
-    need other rights that we do not have, each with which.  ``modern`` None: nobody tells, and
-    ``modern_problem`` says why; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how long Kafka
-    keeps the offsets of a group that does not commit; None where the brokers do not tell; ``keeps_by_commit``: whether
-    that counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
-    ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin, or several ones in words;
-    ``none`` while nothing is owned, ``?`` when they show neither.  ``legacy_kafka_commits``: evidence that old members
-    store offsets in Kafka; ``last_writers``: znodes that only clients make which store the *last* offset.
-    ``clusters``: of whom both sides are.
+    fence would change, by path; ``no_admin``: those that this login may not change; ``lacking``: nodes on which the
+    steps need other permissions that this login lacks, each with which.  ``modern`` None: not known, and
+    ``modern_problem`` contains the reason; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how
+    long Kafka keeps the offsets of a group that does not commit; None if unknown; ``keeps_by_commit``: whether the
+    retention counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
+    ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin variant, or several as text;
+    ``none`` while no partition has an owner, ``?`` when the owners match no strategy.  ``legacy_kafka_commits``:
+    evidence that old members store offsets in Kafka; ``last_writers``: znodes that only clients create which store the
+    *last* offset.  ``clusters``: the cluster ids on both sides.
     """
 
     group: str
@@ -152,13 +152,13 @@ class GroupSnapshot:
     last_offset_clients: tuple[str, ...] = ()
     clusters: ClusterIds = ClusterIds()
     topic_filters: tuple[str, ...] = ()
-    """The subscriptions by regular expression, as text: topics may appear during the move."""
+    """The subscriptions by regular expression, as text: topics may appear during the migration."""
     fences_migration_id: str = ""
-    """The completed migration (``control``) whose fences are there; ``acls`` has the lists of before them."""
+    """The completed migration (``control``) whose fences exist; ``acls`` has the lists from before those fences."""
     fences_error: str = ""
     """Why a plan cannot take those fences over; a sentence without its end."""
     convention_before: OffsetConvention | None = None
-    """What the stored numbers meant to the ended migration that ``control`` names; None: that is not known."""
+    """The offset convention of the ended migration that ``control`` names; None: not known."""
 
     @property
     def topics(self) -> list[str]:

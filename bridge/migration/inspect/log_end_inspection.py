@@ -1,7 +1,7 @@
-"""What stands at the end of a log: asked where that tells what the group's stored numbers mean.
+"""Reads the last entry of logs, where it shows whether the stored offsets are the next or the last record.
 
-One Fetch a leader for ``PARTITIONS_PER_FETCH_MAX`` partitions, from the last offset on.  A partition of which nothing
-can be learnt (a leader that is away, a record that is corrupt) just tells nothing.
+One Fetch a leader for ``PARTITIONS_PER_FETCH_MAX`` partitions, from the last offset on.  A partition whose leader does
+not answer, or whose last record is corrupt, has no last entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 SAMPLED_PARTITIONS_MAX = 60
-"""Partitions that are looked at, spread over the topics: a rule shows in these as well as in all."""
+"""How many partitions are read, distributed over the topics: they show the convention as well as all partitions do."""
 
 PARTITIONS_PER_FETCH_MAX = 10
 BYTES_PER_PARTITION = 1024 * 1024
@@ -41,7 +41,7 @@ BYTES_PER_PARTITION = 1024 * 1024
 def read_last_entries(
     session: AdminSession, partitions: Mapping[TopicPartition, PartitionSnapshot]
 ) -> dict[TopicPartition, PartitionSnapshot]:
-    """The same, with ``last`` where it was looked at."""
+    """The same snapshots, with ``last`` where it was read."""
     found = dict(partitions)
     wanted = _sample([tp for tp, one in partitions.items() if needs_last_entry(one)])
     if not wanted:
@@ -62,7 +62,7 @@ def read_last_entries(
 
 
 def _newest(seen: PartitionSnapshot) -> int:
-    assert isinstance(seen.log, LogRange), "only such are looked at"
+    assert isinstance(seen.log, LogRange), "only partitions with a known log are selected"
     return seen.log.latest - 1
 
 
@@ -107,7 +107,7 @@ def _fetch_last_entries(
 
 
 def _entry(records: bytes | memoryview | None, offset: int) -> LastLogEntry | None:
-    """The entry at this offset; None when it did not come, or cannot be read."""
+    """The entry at this offset; None when the response does not contain it, or it cannot be read."""
     if records is None:
         return None
     try:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import ZnodeData
 
 STATUS_RETRY_POLICY = CoordinatorRetryPolicy(unreachable_attempts_max=1, min_duration_ms=5_000)
-"""How long a coordinator that is away is waited for: who asks wants an answer, so brokers are searched for once."""
+"""How long to wait for an unavailable coordinator: the user waits for the status, so brokers are searched for once."""
 
 PLACEHOLDER_ENTRY = "ended, and the seat stays"
 """The journal entry with the end of the placeholder's session; stored, so its text does not change."""
@@ -76,7 +76,7 @@ class MigrationStatus:
 
     @property
     def not_known(self) -> tuple[str, ...]:
-        """What nobody told, a sentence each; what is shown of it is neither empty nor zero."""
+        """One sentence for each value that could not be read; its field is empty or zero, which is not the value."""
         found = []
         if self.coordinator_error:
             found.append(f"the members of the coordinator group {self.group} are not known: {self.coordinator_error}")
@@ -88,17 +88,17 @@ class MigrationStatus:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no migration is active."""
         return self.control is None or self.control.phase in ENDED
 
     @property
     def waiting_for(self) -> list[str]:
-        """Of ``dual``: whom the phase waits for, each in words."""
+        """Of ``dual``: the members for which the phase waits, each as text."""
         return [] if self.participants is None else pending_conditions(self.participants)
 
     @property
     def next_commands(self) -> list[str]:
-        """The commands that lead on, the likeliest first; without the cluster's address."""
+        """The commands that continue the migration, the most likely first; without the cluster's address."""
         back = f"zkconsumer migrate rollback {self.group} --execute"
         if self.control is None:
             return [f"zkconsumer migrate plan {self.group} -f {self.group}.plan"]
@@ -126,9 +126,9 @@ class MigrationStatus:
 def read_migration_status(
     session: AdminSession, group: str, copied: CopiedOffsetsStatus | None = None
 ) -> MigrationStatus:
-    """Look now.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``UnavailableError``.
+    """Read the status.  Raises ``PreconditionFailed`` for a control znode that cannot be read, ``UnavailableError``.
 
-    ``copied``: what a look a moment ago found of the copied offsets, which are then not read again: there may be many.
+    ``copied``: the result of a recent read of the copied offsets, which are then not read again: there may be many.
     """
     at_ms = session.clock.wall_ms()
     held = ControlZnode(session, group, "").read()
@@ -185,7 +185,7 @@ def _copied(
 def _read_participants(
     session: AdminSession, held: VersionedControl, group: str, nodes: Mapping[TopicPartition, ZnodeData], problem: str
 ) -> tuple[Participants, str]:
-    """Everybody, and why it is not known who is in the coordinator's group: ``problem``, if that is known already."""
+    """All participants, and why the members of the coordinator group are not known (``problem``, if already known)."""
     followers = read_participants_by_id(session, group, lambda: nodes)
     if problem:
         return Participants(held.control, followers, None), problem
@@ -203,7 +203,7 @@ def _placeholder_until_ms(told: JournalEntry | None) -> int | None:
 
 
 def _coordinator_group_members(session: AdminSession, group: str, migration_id: str) -> tuple[str | None, str, str]:
-    """Who sits for the migration, who else is in the modern group, and why that is not known."""
+    """The placeholder member of the migration, the other members of the coordinator group, and why they are unknown."""
     try:
         found = PlaceholderMember(session, group, migration_id, patience=STATUS_RETRY_POLICY).read_occupants()
     except ZkConsumerError as error:

@@ -1,17 +1,19 @@
-"""Which rights the steps of a move need, besides those to read and to administer, and which of them we lack.
+"""The permissions that the steps of a migration need, besides reading and administering, and those that are missing.
 
-    /consumers/G           create, delete          where ids, owners or offsets are missing: made, and taken away again
-    ids                    create, delete          the way back wakes old members (K7), when the lists are as before
-    /zkconsumer/groups/G   create, delete, write   where an earlier migration left it; else create on the nearest node
-                                                   above it
-    without the fence of access lists, behind which the nodes of the group are ours:
+    /consumers/G           create, delete          where ids, owners or offsets are missing: created, and deleted later
+    ids                    create, delete          the rollback triggers a rebalance of old members (K7) after the
+                                                   lists are restored
+    /zkconsumer/groups/G   create, delete, write   where an earlier migration left it; else create on the nearest
+                                                   existing parent
+    without the access list fence, which gives this login all nodes of the group:
     owners, owners/T       create, delete          the owner fences (K2)
-    offsets, offsets/T     create                  the way back, of what has no node yet
-    offsets/T/P            write                   the way back
+    offsets, offsets/T     create                  the rollback, for missing offset znodes
+    offsets/T/P            write                   the rollback
 
-Looked at before anything is changed.  For most nodes the access lists decide.  Which address or Kerberos ticket a login
-has, only the server can tell, so in doubt we have a right.  The server itself decides for offset znodes, of which a
-group has many (``GroupZnodes.written``).  Pure; ``acl_inspection`` sends the requests.
+The permissions are checked before anything is changed.  For most nodes the access lists decide.  Only the server knows
+the address or the Kerberos ticket of a login, so an uncertain permission counts as present.  For offset znodes, of
+which a group has many, the server itself decides (``GroupZnodes.written``).  Pure; ``acl_inspection`` sends the
+requests.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ PERMISSION_NAMES = {PERM_CREATE: "create", PERM_DELETE: "delete", PERM_WRITE: "w
 
 @dataclass(frozen=True, slots=True)
 class GroupZnodes:
-    """The nodes of a group that a move reads and changes.  ``offsets``: the partitions that have an offset znode."""
+    """The nodes of a group that a migration reads and changes.  ``offsets``: partitions that have an offset znode."""
 
     group: str
     topics: Collection[str]
@@ -44,7 +46,7 @@ class GroupZnodes:
 
     @property
     def written(self) -> list[str]:
-        """The paths of the offset znodes that the way back writes.  No other right on them is needed."""
+        """The paths of the offset znodes that the rollback writes.  No other permission on them is needed."""
         return [] if self.acl_fence else [paths.offset(self.group, tp) for tp in self.offsets]
 
     @property
@@ -62,7 +64,7 @@ class GroupZnodes:
         return paths.owners_of_topic(self.group, topic), paths.offsets_of_topic(self.group, topic)
 
     def required_perms(self, there: Collection[str]) -> dict[str, int]:
-        """Path -> rights, for the nodes of ``all`` that exist."""
+        """Path -> permissions, for the existing nodes."""
         group = self.group
         owners, offsets, ids = paths.owners(group), paths.offsets(group), paths.ids(group)
         control = paths.control(group)
@@ -86,11 +88,11 @@ class GroupZnodes:
 
 
 def missing_permissions_text(lacking: Collection[str]) -> str:
-    """Which they are, and what to do; the sentence has no end."""
+    """The missing permissions, and what to do; without a period at the end."""
     return (
-        f"the steps need rights that we do not have on {count_text(len(lacking), 'node')}: {_first(lacking)}. Log in "
-        "as "
-        "whom their access lists name (zookeeper.auth in a --config file, --zookeeper-auth), or have them added"
+        f"the steps need permissions that this login lacks on {count_text(len(lacking), 'node')}: {_first(lacking)}. "
+        "Log in as a user that their access lists name (zookeeper.auth in a --config file, --zookeeper-auth), or have "
+        "it added"
     )
 
 

@@ -1,10 +1,10 @@
-"""The copies of offsets from one store to the other, and how an offset that is found is judged.  Pure.
+"""Decides which offsets to copy from one store to the other, and whether an offset that exists is correct.  Pure.
 
-    to Kafka       Copy = where a partition is to start, the offset znode that it comes from, what the plan saw in Kafka
+    to Kafka       OffsetCopy = the start of a partition, the offset znode that it comes from, Kafka's value in the plan
     to ZooKeeper   OffsetWrite = the value in the group's own convention, and the version of the znode that it replaces
 
-A value that this migration wrote is known by its metadata (``provenance``), so a run that comes later tells its own
-from everybody else's, and never writes over the latter.
+The metadata of a value (``provenance``) names the migration that wrote it.  So a later run distinguishes its own values
+from those of other clients, and never overwrites the latter.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ DIFFERENCES_SHOWN_MAX = 10
 
 
 class OffsetCopy(NamedTuple):
-    """One partition on its way to Kafka.
+    """One partition that is copied to Kafka.
 
     ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and
-    ``NO_ZNODE_VERSION`` where there is none.  ``before``: what the plan saw in Kafka, and its decisions are about.
+    ``NO_ZNODE_VERSION`` where there is none.  ``before``: Kafka's value in the plan, to which its decisions apply.
     """
 
     tp: TopicPartition
@@ -41,20 +41,20 @@ class OffsetCopy(NamedTuple):
     kafka_before: CommittedOffset | None = None
 
     def metadata(self, migration_id: str, epoch: int) -> str:
-        """What is committed with it."""
+        """The metadata of its commit."""
         return format_provenance(Provenance(migration_id, epoch, self.version))
 
 
 class CopyStatus(Enum):
-    """What a value that Kafka has means to a copy."""
+    """What a value in Kafka means to a copy."""
 
-    DONE = "as it is to be"
-    PENDING = "to be written: nothing is there, or what the plan saw, or a value of this migration that is not right"
-    DRIFT = "somebody else's, and not what the plan saw"
+    DONE = "correct"
+    PENDING = "to be written: Kafka has no value, or the one in the plan, or a wrong value of this migration"
+    DRIFT = "another client's value, and not the one in the plan"
 
 
 def copies_of(plan: MigrationPlan) -> tuple[OffsetCopy, ...]:
-    """What a plan carries over, in its order."""
+    """The offsets that a plan copies, in its order."""
     seen = plan.snapshot.partitions
     return tuple(
         OffsetCopy(row.tp, row.target, row.stored, row.version, seen[row.tp].kafka if row.tp in seen else None)
@@ -64,9 +64,9 @@ def copies_of(plan: MigrationPlan) -> tuple[OffsetCopy, ...]:
 
 
 def copy_status(copy: OffsetCopy, found: CommittedOffset | None, migration_id: str, epoch: int) -> CopyStatus:
-    """What is to be done about the value that Kafka has.
+    """What to do about the value that Kafka has.
 
-    None is no drift whatever the plan saw: brokers forget offsets of groups that do not commit.
+    A missing value is no drift, whatever the plan contains: brokers delete offsets of groups that do not commit.
     """
     if found is None:
         return CopyStatus.PENDING
@@ -80,21 +80,21 @@ def copy_status(copy: OffsetCopy, found: CommittedOffset | None, migration_id: s
 
 @dataclass(frozen=True, slots=True)
 class StoreDifference:
-    """Where a store is not as it should be: ``where`` is ``Kafka`` or ``ZooKeeper``, the rest in words for a person."""
+    """A wrong value in a store: ``where`` is ``Kafka`` or ``ZooKeeper``, the rest is text for a person."""
 
     tp: TopicPartition
     store: str
     expected: str
     actual: str
     expected_offset: int = 0
-    """Which offset it should be at least."""
+    """The lowest correct offset."""
 
     def __str__(self) -> str:
         return f"{self.tp}: {self.store} has {self.actual}, not {self.expected}"
 
 
 def format_differences(differences: Sequence[StoreDifference]) -> str:
-    """The first of them, and how many more."""
+    """The first differences, and how many more there are."""
     more = len(differences) - DIFFERENCES_SHOWN_MAX
     shown = "; ".join(map(str, differences[:DIFFERENCES_SHOWN_MAX]))
     return f"{shown}; and {more} more" if more > 0 else shown
@@ -103,7 +103,7 @@ def format_differences(differences: Sequence[StoreDifference]) -> str:
 def pending_and_drifted(
     copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, CommittedOffset], migration_id: str, epoch: int
 ) -> tuple[list[OffsetCopy], list[StoreDifference]]:
-    """What is to be written, and what somebody else committed since the plan was made."""
+    """The offsets to write, and those that another client has committed since the plan was made."""
     left: list[OffsetCopy] = []
     drift: list[StoreDifference] = []
     for copy in copies:
@@ -135,10 +135,10 @@ def copy_differences(
     migration_id: str,
     epoch: int,
 ) -> list[StoreDifference]:
-    """In what the two stores are not as a copy leaves them.
+    """The differences between the two stores and the result of a copy.
 
     Kafka: each value is the planned one, written by this migration at this epoch.  ZooKeeper: no offset znode was
-    written, made or deleted since it was read; ``known`` are the partitions that were looked at then.
+    written, created or deleted since it was read; ``known`` are the partitions that were read then.
     """
     found: list[StoreDifference] = []
     for copy in copies:
@@ -173,7 +173,7 @@ def lost_copies(copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, Com
 def kafka_differences(
     copies: Iterable[OffsetCopy], kafka: Mapping[TopicPartition, CommittedOffset], migration_id: str, epoch: int
 ) -> list[StoreDifference]:
-    """Which values are not the planned ones, written by this migration at this epoch."""
+    """The values that are not the planned ones, written by this migration at this epoch."""
     return [
         StoreDifference(
             copy.tp,
@@ -186,11 +186,13 @@ def kafka_differences(
     ]
 
 
-# --- the way back -----------------------------------------------------------------------------------------------
+# --- rollback -----------------------------------------------------------------------------------------------------
 
 
 def zookeeper_offset_for(offset_next: int, convention: OffsetConvention) -> int | None:
-    """What ZooKeeper is to have for a next offset; None: nothing, for nothing was read yet and *last* has no word."""
+    """ZooKeeper's value for a next offset; None: no record was read yet, and the *last* convention has no value for
+    it.
+    """
     if convention is OffsetConvention.NEXT:
         return offset_next
     return offset_next - 1 if offset_next > 0 else None
@@ -201,9 +203,9 @@ def pending_zookeeper_writes(
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
 ) -> list[OffsetWrite]:
-    """What must be written so that ZooKeeper says what Kafka says, sorted.
+    """The writes that give ZooKeeper the offsets of Kafka, sorted.
 
-    What Kafka does not know stays as it is: the last position that anybody knows.
+    An offset that Kafka does not have is not changed in ZooKeeper: it is the last known position.
     """
     writes: list[OffsetWrite] = []
     for tp, value in sorted(kafka.items()):
@@ -219,7 +221,7 @@ def zookeeper_differences(
     nodes: Mapping[TopicPartition, OffsetNode],
     convention: OffsetConvention,
 ) -> list[StoreDifference]:
-    """In what ZooKeeper does not say what Kafka says."""
+    """Where ZooKeeper's offset differs from Kafka's."""
     found = []
     for write in pending_zookeeper_writes(kafka, nodes, convention):
         node = nodes.get(write.tp)

@@ -54,27 +54,27 @@ if TYPE_CHECKING:
     from zkconsumer.zk.requests import Acl
 
 BATCH_BYTES_MAX = 512 * 1024
-"""Of the records that one commit becomes: a broker writes them as one batch, of at most a megabyte as shipped."""
+"""Of the records that one commit becomes: a broker writes them as one batch, by default of at most a megabyte."""
 
 RECORD_OVERHEAD_BYTES = 80
-"""What such a record takes besides the names and the metadata, in the largest of the formats (0.9 to 4.1)."""
+"""The size of such a record without the names and the metadata, in the largest of the formats (0.9 to 4.1)."""
 
 RETURN_BATCH_SIZE = 10_000
-"""Offsets that go to ZooKeeper between two looks at the seat."""
+"""Offsets that are written to ZooKeeper between two heartbeats of the placeholder member."""
 
 REJECTED_SHOWN_MAX = 10
 
 COPY_PHASES = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED)
-"""Phases in which Kafka's values are this migration's, and ZooKeeper's do not move."""
+"""Phases in which this migration wrote Kafka's values, and ZooKeeper's do not change."""
 
 COPIED_JOURNAL_ENTRY, RETENTION_FACT = "offsets are committed to Kafka", "retention_ms"
-"""The journal's entry that a commit follows, and in it for how long brokers before 2.1 are to keep the offsets."""
+"""The journal entry before a commit, and its key for how long brokers before 2.1 are to keep the offsets."""
 
 _TOO_LARGE_CODES = frozenset({INVALID_COMMIT_OFFSET_SIZE, MESSAGE_TOO_LARGE})
 
 
 class OffsetStores:
-    """Both stores of a group as the steps read them.  One thread."""
+    """Reads both stores of a group for the steps.  One thread."""
 
     def __init__(
         self,
@@ -90,20 +90,20 @@ class OffsetStores:
         self._kafka = KafkaOffsetAdmin(authority.session, authority.group, pause, patience)
 
     def is_in_phase(self, *phases: Phase) -> bool:
-        """Whether the control znode is this migration's, and in one of these phases; a dry run is in none."""
+        """Whether the control znode is this migration's, and in one of these phases; False in a dry run."""
         held = self.control_znode.read()
         return (
             held is not None and held.control.migration_id == self.control_znode.migration_id and held.phase in phases
         )
 
     def read_kafka(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
-        """What Kafka has stored for these partitions; None: for every one of the group."""
+        """The offsets in Kafka of these partitions; None: of every partition of the group."""
         self.placeholder.heartbeat_if_due()
         found = self._kafka.read_offsets() if partitions is None else self._kafka.read_some(partitions)
         return {tp: CommittedOffset(stored.offset, stored.metadata) for tp, stored in found.items()}
 
     def read_coordinator_group(self) -> CoordinatorGroup | None:
-        """Who is in the coordinator's group; None where that is not told."""
+        """The coordinator group with its members; None where it is not known."""
         return self._kafka.coordinator_group()
 
     def read_zookeeper(self) -> Mapping[TopicPartition, OffsetNode]:
@@ -116,20 +116,20 @@ class OffsetStores:
 class CopyToKafka:
     """Kafka has a value of this migration for every partition.
 
-    A value that this migration wrote at this epoch and is right is not written again; one of an older epoch is.  A
-    value of somebody else that is not the one that the plan saw ends the run (exit code 5), and stays.
+    The step does not write a correct value of this migration and this epoch again; it does write one of an older epoch.
+    It does not overwrite the value of another client that differs from the plan: that ends the run (exit code 5).
     """
 
     stores: OffsetStores
     copies: Sequence[OffsetCopy]
     phases: tuple[Phase, ...] = COPY_PHASES
-    """In which it may be done."""
+    """The phases in which the step may run."""
     retention_ms: int = DEFAULT_RETENTION_MS
     """How long brokers before 2.1 keep the offsets, from the commit on."""
     journal: Journal | None = None
-    """Where the commit is noted, before it, for whoever asks until when the offsets are kept; None: nowhere."""
+    """Where the step notes the commit before it, so that the end of the retention is known; None: nowhere."""
     _last_check: tuple[Generation, int, list[OffsetCopy]] | None = None
-    """What a check found to be left, and in which generation of ours and at which epoch."""
+    """The generation, the epoch and the missing copies of the last check."""
 
     name = "commit the offsets to Kafka"
     changes = True
@@ -152,14 +152,14 @@ class CopyToKafka:
         return StepPending() if left else StepDone()
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with the partitions that the brokers refuse; the others
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with the partitions that the brokers reject; the others
         are done.
         """
         seat, looked = self.stores.placeholder, self._last_check
         self._last_check = None
-        # Nobody but our generation commits: what was read in it, and behind its beginning, is so until we write.
+        # Only this generation can commit: a value that was read in it does not change until we write.
         seat.heartbeat()
-        assert seat.joined is not None, "a beat that was answered leaves us where we sit"
+        assert seat.joined is not None, "the coordinator answered the heartbeat, so the placeholder member has joined"
         epoch = self.stores.control_znode.require_phase(*self.phases).control.epoch
         if looked is None or looked[:2] != (seat.joined.generation, epoch):
             epoch, left = self._pending()
@@ -172,7 +172,7 @@ class CopyToKafka:
             raise PartiallyDoneError(_rejected_text(refused))
 
     def _pending(self) -> tuple[int, list[OffsetCopy]]:
-        """The epoch, and what is not as it is to be.  Raises ``VerificationError`` for what somebody else wrote."""
+        """The epoch, and the missing copies.  Raises ``VerificationError`` for what another client wrote."""
         authority = self.stores.control_znode
         epoch = authority.require_phase(*self.phases).control.epoch
         found = self.stores.read_kafka([copy.tp for copy in self.copies])
@@ -186,7 +186,7 @@ class CopyToKafka:
         return epoch, left
 
     def _commit(self, copies: Sequence[OffsetCopy], epoch: int) -> dict[TopicPartition, ErrorCode]:
-        """Everything, batch by batch; what was refused, and why."""
+        """Commit everything, batch by batch; returns the rejected partitions with their error codes."""
         rest = deque(copies)
         bytes_max = BATCH_BYTES_MAX
         refused: dict[TopicPartition, ErrorCode] = {}
@@ -204,7 +204,7 @@ class CopyToKafka:
     def _batch(
         self, rest: deque[OffsetCopy], bytes_max: int, epoch: int
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], int]:
-        """The first of them, as many as one commit takes, at least one; and their bytes."""
+        """The first copies, as many as one commit takes, at least one; and their bytes."""
         batch: dict[TopicPartition, OffsetAndMetadata] = {}
         size = 0
         for copy in rest:
@@ -219,16 +219,16 @@ class CopyToKafka:
 
 @dataclass(frozen=True, slots=True)
 class CopyToZooKeeper:
-    """ZooKeeper says what Kafka says, in the group's own convention; what Kafka does not know stays as it is.
+    """ZooKeeper has the offsets of Kafka, in the group's own convention; others are not changed.
 
-    ``acl``: the access list of the fence, for the znodes that are made; None: open to the world.
+    ``acl``: the access list of the fence, for the znodes that are created; None: open to the world.
     """
 
     stores: OffsetStores
     convention: OffsetConvention
     acl: tuple[Acl, ...] | None = None
     phase: Phase = Phase.RETURNING
-    """In which it is done: ``returned`` where that is not confirmed."""
+    """The phase in which the step runs: ``returned`` while it is not confirmed."""
 
     name = "write Kafka's offsets to ZooKeeper"
     changes = True
@@ -245,13 +245,13 @@ class CopyToZooKeeper:
             return StepDone()
         if self.stores.placeholder.joined is not None:
             try:
-                self.stores.placeholder.heartbeat()  # what differs after a write, another client committed
+                self.stores.placeholder.heartbeat()  # a difference after a write: another client committed
             except (VerificationError, PartiallyDoneError) as error:
                 return StepRefused(error)
         return StepPending()
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences stay."""
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when a write fails; the fences remain."""
         authority, seat = self.stores.control_znode, self.stores.placeholder
         held = authority.require_phase(self.phase)
         seat.heartbeat()

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyCopiedOffsets:
-    """Kafka has every planned value, written by this migration at this epoch, and no offset znode has moved.
+    """Kafka has every planned value, written by this migration at this epoch, and no offset znode has changed.
 
-    ``known``: the partitions that the plan looked at.
+    ``known``: the partitions in the plan.
     """
 
     stores: OffsetStores
@@ -51,11 +51,11 @@ class VerifyCopiedOffsets:
         )
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not where it can be compared."""
+        """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
         self.stores.control_znode.require_phase(*COPY_PHASES)
 
     def differences(self) -> list[StoreDifference]:
-        """What is not as it should be."""
+        """The values that are wrong."""
         authority = self.stores.control_znode
         held = authority.require_phase(*COPY_PHASES)
         kafka = self.stores.read_kafka([copy.tp for copy in self.copies])
@@ -67,7 +67,7 @@ class VerifyCopiedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReturnedOffsets:
-    """ZooKeeper says what Kafka says, partition by partition."""
+    """ZooKeeper and Kafka have the same offset for each partition."""
 
     stores: OffsetStores
     convention: OffsetConvention
@@ -89,11 +89,11 @@ class VerifyReturnedOffsets:
         )
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not where it can be compared."""
+        """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
         self.stores.control_znode.require_phase(self.phase)
 
     def differences(self) -> list[StoreDifference]:
-        """What is not as it should be."""
+        """The values that are wrong."""
         self.stores.control_znode.require_phase(self.phase)
         return zookeeper_differences(self.stores.read_kafka(), self.stores.read_zookeeper(), self.convention)
 
@@ -107,6 +107,6 @@ def _comparison_status(differences: Sequence[StoreDifference], stores: OffsetSto
             )
         )
     if stores.placeholder.joined is not None:  # a dry run compares without
-        # Whoever came meanwhile would have had to take the seat from us.
+        # Another client that joined meanwhile would have removed the placeholder member.
         stores.placeholder.heartbeat()
     return StepDone()

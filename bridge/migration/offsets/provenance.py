@@ -1,8 +1,8 @@
-"""Whose value an offset in Kafka is: the metadata of our commits names the migration (K6 of the contract).  Pure.
+"""The origin of an offset in Kafka: the metadata of our commits names the migration (K6).  Pure.
 
     zkconsumer-migrate:1:<migration id>:<epoch>:<version of the offset znode that it was copied from>
 
-Within Kafka's limit of 4,096 characters (``offset.metadata.max.bytes``) by far, and nothing that an application writes.
+It is far shorter than Kafka's limit of 4,096 characters (``offset.metadata.max.bytes``), and no application writes it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ _TEXT = re.compile(
 )
 
 NO_SOURCE = -1
-"""In the place of a version: there was no offset znode, the value was decided."""
+"""Replaces a version: there was no offset znode, the operator or a default decided the value."""
 
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check_migration_id(migration_id: str) -> str:
-    """Give the id of a migration back, or raise ``InvalidNameError``: it stands in commits and in the names of
-    protocols.
-    """
+    """Return the id of a migration, or raise ``InvalidNameError``: commits and names of protocols contain it."""
     if _ID.fullmatch(migration_id) is None:
         raise InvalidNameError(f"{migration_id[:80]!r} is no id of a migration")
     return migration_id
@@ -40,7 +38,7 @@ class Provenance(NamedTuple):
     source_version: int
 
     def is_of_migration(self, migration_id: str) -> bool:
-        """Whether that migration wrote it, at whatever epoch."""
+        """Whether that migration wrote it, at any epoch."""
         return self.migration_id == migration_id
 
 
@@ -50,6 +48,6 @@ def format_provenance(provenance: Provenance) -> str:
 
 
 def parse_provenance(metadata: str | None) -> Provenance | None:
-    """None for every metadata that no migration wrote."""
+    """None for metadata that no migration wrote."""
     found = _TEXT.fullmatch(metadata or "")
     return None if found is None else Provenance(found["id"], int(found["epoch"]), int(found["version"]))

@@ -1,8 +1,8 @@
 """In a rollback before the switch: restores offset znodes that another client deleted after the fences were set.
 
-Old tools delete ``/consumers/G`` as soon as nobody is registered; without the fence of access lists nothing stops them.
-ZooKeeper has the authority then, and the plan is the only one that knows what it said.  It is done before a fence is
-lifted, so that no old member begins somewhere else meanwhile.
+Old tools delete ``/consumers/G`` as soon as no member is registered; without the access list fence nothing prevents it.
+ZooKeeper has the authority then, and only the plan still contains the offsets.  The step runs before a fence is
+removed, so that no old member starts at another offset meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestoreDeletedOffsets:
-    """Every offset znode that the plan saw is there.  What is there is left as it is, whoever wrote it.
+    """Every offset znode in the plan exists.  Existing ones are not changed, whichever client wrote them.
 
     ``acl``: the access list of the fence; None: open to the world.
     """
@@ -50,9 +50,7 @@ class RestoreDeletedOffsets:
         return StepPending() if self.stores.is_in_phase(*COPY_PHASES) and self._missing() else StepDone()
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; the fences that are
-        there stay.
-        """
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when a write fails; the existing fences remain."""
         authority = self.stores.control_znode
         stopped_by = authority.write_offsets(authority.require_phase(*COPY_PHASES), self._missing(), self.acl)
         if stopped_by:

@@ -4,17 +4,17 @@
     plan       read_ended_migration: those values, and what the stored numbers mean
 
 The members of the coordinator's group committed offsets without our provenance.  ``rollback`` writes these offsets to
-ZooKeeper and leaves them in Kafka.  Then the old members go on, and the two stores differ.  For the next plan such a
-value in Kafka is no position of an application: ZooKeeper had it first, and has the authority.  That holds for exactly
-the values that are recorded here, offset and metadata; another value was committed later, and the plan asks for a
-decision (``--existing``).
+ZooKeeper and leaves them in Kafka.  Then the old members continue, and the two stores differ.  For the next plan such a
+value in Kafka is no position of an application: ZooKeeper had it first, and has the authority.  That is true for
+exactly the values that are recorded here, offset and metadata; another value was committed later, and the plan asks for
+a decision (``--existing``).
 
 Only a value that ZooKeeper has too is recorded, so it does not matter which client commits to Kafka while the record is
-written, or before a run that was cut off writes it.
+written, or before an interrupted run writes it.
 
-``CreateControlZnode`` deletes the record with the other pieces.  From then on the new plan has what it needs of it
-(``PartitionSnapshot.is_returned``).  If that migration is undone before it was switched, the next plan reads it there:
-nothing but the migration's own copies was committed meanwhile.
+``CreateControlZnode`` deletes the record with the other pieces.  From then on the new plan contains the part of it that
+it needs (``PartitionSnapshot.is_returned``).  If that migration is undone before it was switched, the next plan reads
+it there: meanwhile only the migration's own copies were committed.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ INT32_MAX = 2**31 - 1
 class EndedMigration:
     """What is known of the migration that the control znode names, once it has ended.
 
-    ``convention``: what the stored numbers meant to it; None: it read and wrote none, or that is not known.
-    ``returned``: the values in Kafka that its way back found, or the one before it, as ``fingerprint`` has them.
+    ``convention``: its offset convention; None: it read and wrote no offset, or that is not known.
+    ``returned``: the values in Kafka that its rollback found, or the one before it, as returned by ``fingerprint``.
     """
 
     convention: OffsetConvention | None = None
     returned: Mapping[TopicPartition, tuple[int, str]] = field(default_factory=dict)
 
     def has_returned(self, tp: TopicPartition, value: CommittedOffset | None) -> bool:
-        """Whether Kafka still has what the way back found."""
+        """Whether Kafka still has the value that the rollback found."""
         return value is not None and self.returned.get(tp) == fingerprint(value)
 
 
@@ -80,7 +80,7 @@ NO_ENDED_MIGRATION = EndedMigration()
 
 
 def fingerprint(value: CommittedOffset) -> tuple[int, str]:
-    """An offset, and the SHA-256 of its metadata (empty where there is none), which may be an application's secret."""
+    """An offset, and the SHA-256 of its metadata (empty without metadata), which may be an application's secret."""
     return value.offset, hashlib.sha256(value.metadata.encode()).hexdigest() if value.metadata else ""
 
 
@@ -89,7 +89,7 @@ def fingerprint(value: CommittedOffset) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedOffsetsRecord:
-    """What the pieces hold; ``of``: the migration."""
+    """The contents of the pieces; ``of``: the migration."""
 
     migration_id: str
     ended: EndedMigration
@@ -104,7 +104,7 @@ def format_returned_record(migration_id: str, ended: EndedMigration) -> bytes:
 
 
 def parse_returned_record(text: bytes) -> ReturnedOffsetsRecord:
-    """The same, back.  Raises ``InvalidJsonError``."""
+    """Parse ``format_returned_record``'s text.  Raises ``InvalidJsonError``."""
     try:
         members = JsonObjectReader.parse(text.decode("ascii"), "the record")
     except UnicodeDecodeError as error:
@@ -123,8 +123,7 @@ def parse_returned_record(text: bytes) -> ReturnedOffsetsRecord:
 
 
 def read_returned_record(session: AdminSession, group: str) -> ReturnedOffsetsRecord | None:
-    """The record beside the control znode; None: there is none.  Raises ``DamagedPiecesError`` for one that is not
-    whole.
+    """The record beside the control znode; None: there is none.  Raises ``DamagedPiecesError`` for an incomplete one.
     """
     pieces = read_pieces(session, group, RETURNED_PIECE_PREFIX)
     if not pieces:
@@ -135,13 +134,13 @@ def read_returned_record(session: AdminSession, group: str) -> ReturnedOffsetsRe
         raise DamagedPiecesError(str(error)) from error
 
 
-# --- what a plan finds --------------------------------------------------------------------------------------------
+# --- for the next plan --------------------------------------------------------------------------------------------
 
 
 def read_ended_migration(session: AdminSession, group: str, control: ControlRecord | None) -> EndedMigration:
-    """What is known of the migration before.
+    """What is known of the previous migration.
 
-    Nothing while one is under way, and where what it left cannot be read: then the plan asks.
+    Nothing while a migration is active, and where its data cannot be read: then the plan asks.
     """
     if control is None or not control.is_over:
         return NO_ENDED_MIGRATION
@@ -158,11 +157,11 @@ def read_ended_migration(session: AdminSession, group: str, control: ControlReco
 
 
 def _of_plan(plan: MigrationPlan, phase: Phase) -> EndedMigration:
-    """Of a migration that did not come back from Kafka: it was undone before its switch, or is completed.
+    """Of a migration without a rollback from Kafka: it was undone before its switch, or is completed.
 
-    Where no offset was stored, the plan's convention is no more than a default.
+    Where no offset was stored, the plan's convention is only a default.
     """
-    assert phase in ENDED, "only such are looked at"
+    assert phase in ENDED, "only ended migrations are read"
     seen = plan.snapshot.partitions
     has_stored = any(one.stored is not None and not one.is_older_than_topic for one in seen.values())
     returned = {tp: fingerprint(one.kafka) for tp, one in seen.items() if one.is_returned and one.kafka is not None}
@@ -174,7 +173,7 @@ def _of_plan(plan: MigrationPlan, phase: Phase) -> EndedMigration:
 
 @dataclass(frozen=True, slots=True)
 class StoreReturnedOffsets:
-    """Beside the control znode stands which values in Kafka were written to ZooKeeper, in ``returned``."""
+    """Stores beside the control znode which values of Kafka were written to ZooKeeper, in phase ``returned``."""
 
     context: MigrationContext
 
@@ -196,7 +195,7 @@ class StoreReturnedOffsets:
         try:
             record = read_returned_record(authority.session, authority.group)
         except DamagedPiecesError:
-            return StepPending()  # a run was cut off between two pieces
+            return StepPending()  # a run was interrupted between two pieces
         return StepDone() if record is not None and record.migration_id == authority.migration_id else StepPending()
 
     def do(self) -> None:
@@ -220,7 +219,7 @@ def returned_offsets(
 ) -> dict[TopicPartition, tuple[int, str]]:
     """The values that a client committed, and that ZooKeeper has too.
 
-    Values with a provenance are known by that, as long as no client writes over them.
+    Values with a provenance are recognised by it, as long as no client overwrites them.
     """
     found = {}
     for tp, value in kafka.items():

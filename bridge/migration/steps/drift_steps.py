@@ -88,7 +88,7 @@ class AcceptDrift:
     accept: bool
     had_placeholder: bool
 
-    name = "the offsets are what the plan saw"
+    name = "the offsets are those of the plan"
     changes = True
 
     def describe(self) -> list[str]:
