@@ -53,7 +53,7 @@ class AssignmentWait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentLimits:
-    """The limits in ms; ``positions``: the pause before the coordinator is asked for offsets again.
+    """The limits in ms; ``positions_ms``: the pause before the coordinator is asked for offsets again.
 
     ``new_from_beginning``: ``new.partitions.from.beginning``.
     """
@@ -65,7 +65,7 @@ class AssignmentLimits:
 
 
 class AssignmentExecutor:
-    """``feed`` submits an event to the machine; ``wait`` starts a timer, which calls ``fired``.
+    """``submit`` submits an event to the machine; ``wait`` starts a timer, which calls ``fired``.
 
     ``refused``: called when the coordinator denies the committed offsets, so that a retry is of no use.
     """

@@ -43,7 +43,7 @@ class Polled:
 class Subscribed:
     """Subscribe to these topics from now on.
 
-    ``takes``: for a filter, whether it matches a topic; ``topics`` are then the known topics that it matches.
+    ``matches_filter``: for a filter, whether it matches a topic; ``topics`` are then the known topics that it matches.
     """
 
     topics: frozenset[str]

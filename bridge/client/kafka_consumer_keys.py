@@ -32,7 +32,7 @@ SPELLINGS: dict[str, str] = {
 
 
 class UnsupportedKey(NamedTuple):
-    """``is_only_supported_value``: the value of the behaviour that always applies; any other value is an error."""
+    """``supported_value``: the value of the behaviour that always applies; any other value is an error."""
 
     supported_value: str
     why: str

@@ -37,7 +37,7 @@ from zkconsumer.types import TopicPartition
 class PendingAppend:
     """An append in flight; ``partitions``: those whose offsets it commits.
 
-    ``is_end``: it deletes the group.  Other appends in flight of a dead group came before it.
+    ``deletes_group``: it deletes the group.  Other appends in flight of a dead group came before it.
     """
 
     group: GroupMetadata

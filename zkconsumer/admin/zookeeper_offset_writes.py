@@ -68,7 +68,7 @@ NO_ZNODE_VERSION = -1
 class OffsetWrite:
     """One offset znode: its new value, and the version that it must have (``NO_ZNODE_VERSION``: it must not exist).
 
-    ``offset`` None: delete it.  ``also``: operations in the same multi; all succeed or none.
+    ``offset`` None: delete it.  ``extra_ops``: operations in the same multi; all succeed or none.
     """
 
     tp: TopicPartition

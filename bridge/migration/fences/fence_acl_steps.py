@@ -58,8 +58,8 @@ _FENCED_PHASES = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)
 class SetFenceAcls:
     """The lists of a fence on every node of the group.
 
-    ``planned``: the lists in the plan.  ``members_leave``: members may still delete their owner nodes.  Without it, in
-    phase ``fencing``, the step only removes that permission: no partition has an owner any more.  In phase
+    ``planned``: the lists in the plan.  ``members_may_delete``: members may still delete their owner nodes.  Without
+    it, in phase ``fencing``, the step only removes that permission: no partition has an owner any more.  In phase
     ``returning`` the step sets every list for this run's login.
     """
 

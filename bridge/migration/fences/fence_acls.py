@@ -44,7 +44,7 @@ FENCE_ACL_USER = "zkconsumer-fence"
 
 @dataclass(frozen=True, slots=True)
 class FenceAclTemplate:
-    """The lists of a fence of one run.  ``mark`` None: of a run without a login of its own."""
+    """The lists of a fence of one run.  ``fence_entry`` None: of a run without a login of its own."""
 
     fence_entry: Acl | None = None
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InheritedFences:
-    """``fences_of``: the completed migration whose fences exist; empty: there are none.
+    """``migration_id``: the completed migration whose fences exist; empty: there are none.
 
     ``lists``: every access list as it is without a fence; a node that was created for the fence has none.
-    ``problem``: why that is not known, or why this plan cannot take the fences over; without a period at the end.
+    ``error``: why that is not known, or why this plan cannot take the fences over; without a period at the end.
     """
 
     migration_id: str
@@ -84,7 +84,8 @@ def _acls_before(session: AdminSession, group: str, migration_id: str) -> dict[s
 class StoreInheritedAcls:
     """Stores the access lists from before the fences beside the control znode; ``CreateControlZnode`` keeps them there.
 
-    ``ended``: the completed migration, read in the session of this run.  ``lists``: as in the new plan.
+    ``completed_control_znode``: the completed migration, read in the session of this run.  ``lists``: as in the new
+    plan.
     """
 
     completed_control_znode: ControlZnode

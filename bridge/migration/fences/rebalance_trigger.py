@@ -83,7 +83,7 @@ class WaitForOffsetProgress:
     While members are registered, the step first also waits for unowned partitions with unread records: the members
     acquire them a moment after the rebalance.
 
-    ``ends``: the ends of the logs, if the caller has the brokers' answers.  ``tell``: receives a sentence about the
+    ``ends``: the ends of the logs, if the caller has the brokers' answers.  ``report``: receives a sentence about the
     partitions whose offsets do not change; the migration is in order, and those members must be restarted.
     """
 

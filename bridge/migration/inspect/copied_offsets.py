@@ -37,8 +37,8 @@ LOST_SHOWN_MAX = 20
 class CopiedOffsetsStatus:
     """``count``: the number of copied offsets.  ``lost``: those that Kafka does not have any more.
 
-    ``kept_until_ms``: until when Kafka keeps them at least, by the wall clock; None: ``kept`` contains the duration, or
-    why it is not known.  ``problem``: why they could not be compared; then ``lost`` is empty.
+    ``kept_until_ms``: until when Kafka keeps them at least, by the wall clock; None: ``retention_text`` contains the
+    duration, or why it is not known.  ``error``: why they could not be compared; then ``lost`` is empty.
     """
 
     count: int = 0

@@ -59,11 +59,11 @@ class PartitionSnapshot:
     """One existing partition of the group's topics.
 
     ``stored`` None: there is no offset znode (``version`` is ``NO_ZNODE_VERSION``), or it contains no offset
-    (``problem`` contains the reason when it is unreadable).  ``written_ms``: when the znode was last written, by
-    ZooKeeper's clock.  ``is_older``: that was before the topic was created.  ``is_ours``: its owner, a member of this
-    library, wrote the value.  ``is_returned``: a rollback of an ended migration read ``kafka`` and wrote it to
-    ZooKeeper (``returned_offsets``).  ``log`` is a sentence where the log's range is not known.  ``last`` is read only
-    where it shows the offset convention.
+    (``error`` contains the reason when it is unreadable).  ``written_ms``: when the znode was last written, by
+    ZooKeeper's clock.  ``is_older_than_topic``: that was before the topic was created.  ``is_written_by_owner``: its
+    owner, a member of this library, wrote the value.  ``is_returned``: a rollback of an ended migration read ``kafka``
+    and wrote it to ZooKeeper (``returned_offsets``).  ``log`` is a sentence where the log's range is not known.
+    ``last_entry`` is read only where it shows the offset convention.
     """
 
     tp: TopicPartition
@@ -116,16 +116,16 @@ class ClusterIds:
 class GroupSnapshot:
     """Everything that a plan is made from and compared with.
 
-    ``orphans``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of every node that a
-    fence would change, by path; ``no_admin``: those that this login may not change; ``lacking``: nodes on which the
-    steps need other permissions that this login lacks, each with which.  ``modern`` None: not known, and
-    ``modern_problem`` contains the reason; the same for Kafka's values and ``kafka_problem``.  ``retention_ms``: how
-    long Kafka keeps the offsets of a group that does not commit; None if unknown; ``keeps_by_commit``: whether the
-    retention counts from each partition's own commit, also while the group has members (before 2.1, KIP-211).
-    ``strategy_in_use`` is the assignment that the owners show: ``range``, a roundrobin variant, or several as text;
-    ``none`` while no partition has an owner, ``?`` when the owners match no strategy.  ``legacy_kafka_commits``:
-    evidence that old members store offsets in Kafka; ``last_writers``: znodes that only clients create which store the
-    *last* offset.  ``clusters``: the cluster ids on both sides.
+    ``offsets_without_partition``: partitions that have an offset znode and do not exist.  ``acls``: the access lists of
+    every node that a fence would change, by path; ``acls_without_admin``: those that this login may not change;
+    ``missing_permissions``: nodes on which the steps need other permissions that this login lacks, each with which.
+    ``coordinator_group`` None: not known, and ``coordinator_group_error`` contains the reason; the same for Kafka's
+    values and ``kafka_error``.  ``retention_ms``: how long Kafka keeps the offsets of a group that does not commit;
+    None if unknown; ``keeps_by_commit``: whether the retention counts from each partition's own commit, also while the
+    group has members (before 2.1, KIP-211). ``assignment_in_use`` is the assignment that the owners show: ``range``, a
+    roundrobin variant, or several as text; ``none`` while no partition has an owner, ``?`` when the owners match no
+    strategy.  ``legacy_kafka_commits``: evidence that old members store offsets in Kafka; ``last_offset_clients``:
+    znodes that only clients create which store the *last* offset.  ``clusters``: the cluster ids on both sides.
     """
 
     group: str

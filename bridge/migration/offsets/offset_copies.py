@@ -31,7 +31,8 @@ class OffsetCopy(NamedTuple):
     """One partition that is copied to Kafka.
 
     ``offset``: the next one.  ``stored`` and ``version``: of the offset znode that it comes from; None and
-    ``NO_ZNODE_VERSION`` where there is none.  ``before``: Kafka's value in the plan, to which its decisions apply.
+    ``NO_ZNODE_VERSION`` where there is none.  ``kafka_before``: Kafka's value in the plan, to which its decisions
+    apply.
     """
 
     tp: TopicPartition

@@ -89,7 +89,7 @@ def fingerprint(value: CommittedOffset) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedOffsetsRecord:
-    """The contents of the pieces; ``of``: the migration."""
+    """The contents of the pieces; ``migration_id``: the migration."""
 
     migration_id: str
     ended: EndedMigration

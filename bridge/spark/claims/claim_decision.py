@@ -68,8 +68,8 @@ class OnRewind(Enum):
 class ClaimSnapshot:
     """One partition as it was read.
 
-    ``not_owned``: why it is not ours, empty when it is.  ``offset`` None: there is none; ``unreadable``: why the
-    content of its znode is not an offset.  ``claimed``: the end of our latest claim, if that claim counts.
+    ``not_owned_reason``: why it is not ours, empty when it is.  ``offset`` None: there is none; ``unreadable``: why the
+    content of its znode is not an offset.  ``claimed_end``: the end of our latest claim, if that claim counts.
     """
 
     record: ClaimRecord

@@ -17,7 +17,7 @@ class ClaimReport:
 
     ``stored``: the written offsets, with their versions.  ``rewound``: for accepted claims of a group that had been set
     back below our claim: the offset found (``NO_OFFSET``: none), and our claim's end.
-    ``unsure``: ranges that an earlier run began to claim, and that others may have read, too (row 4 of
+    ``ambiguous``: ranges that an earlier run began to claim, and that others may have read, too (row 4 of
     ``claim_decision``).  ``unknown``: partitions that could not be settled; repeat the claim when the connection is
     back. ``error``: why the query must stop; earlier accepted claims are in the records.
     """

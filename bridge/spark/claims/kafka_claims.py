@@ -148,7 +148,7 @@ def replay_claims(
 
 
 class _BeginClaimProcedure(ClaimProcedure):
-    """``begun``: the claims that need a commit to Kafka."""
+    """``pending``: the claims that need a commit to Kafka."""
 
     def __init__(
         self,

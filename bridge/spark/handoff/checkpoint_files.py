@@ -51,7 +51,8 @@ class BadCheckpoint(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """One source's end of one batch: the next offset of each partition.  ``ours`` None: ``format("kafka")``."""
+    """One source's end of one batch: the next offset of each partition.  ``stream_offset`` None: ``format("kafka")``.
+    """
 
     source: str
     offsets: _Offsets
@@ -60,7 +61,7 @@ class SourceOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """Batch ``number`` of Spark's own count.  ``others``: sources without offsets of Kafka."""
+    """Batch ``number`` of Spark's own count.  ``other_sources``: sources without offsets of Kafka."""
 
     number: int
     sources: tuple[SourceOffsets, ...]

@@ -58,7 +58,7 @@ class ListedClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """``claims``: the records to delete; ``alive``: why none may be deleted, empty when that is allowed."""
+    """``claims``: the records to delete; ``blocked_by``: why none may be deleted, empty when that is allowed."""
 
     query: str
     claims: list[ListedClaimRecord]

@@ -41,10 +41,11 @@ OFFSETS_MOVED_BY_CLAIMS = "claims move this group"
 class CheckpointState:
     """The state of one group in a checkpoint.
 
-    ``committed``: the end of the last batch that is done.  ``of_batch``: the partitions of this batch.  ``query``
-    is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own count, of the
-    last batch that is done, -1 without one.  ``spark_batches``: Spark's number of each batch in the checkpoint, by the
-    query's own.  Spark counts batches that the query did not plan, so its number can be the larger one.
+    ``committed``: the end of the last batch that is done.  ``batch_partitions``: the partitions of this batch.
+    ``query`` is the id that the query gave itself, None for ``format("kafka")``; ``batch`` the number, by its own
+    count, of the last batch that is done, -1 without one.  ``spark_batches``: Spark's number of each batch in the
+    checkpoint, by the query's own.  Spark counts batches that the query did not plan, so its number can be the larger
+    one.
     """
 
     committed: Mapping[TopicPartition, int]
@@ -56,7 +57,8 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileRow:
-    """One partition in one store.  ``new`` None: no write.  ``refusal``: why no row of the plan can be written."""
+    """One partition in one store.  ``new_offset`` None: no write.  ``refusal``: why no row of the plan can be written.
+    """
 
     tp: TopicPartition
     store: OffsetStoreName

@@ -13,7 +13,7 @@ DESCRIPTIONS_SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class SelectedOffsets:
-    """``offsets``: the next offset of each partition; ``why_not``: why there is none, empty when there are some."""
+    """``offsets``: the next offset of each partition; ``none_reason``: why there is none, empty when there are some."""
 
     offsets: Mapping[TopicPartition, int]
     none_reason: str = ""

@@ -32,8 +32,8 @@ class _OwnedPartition:
     """``offset``: the group's offset when this epoch began, or as committed since; ``position``: the group's offset as
     far as we know.
 
-    ``epochs``: earlier epochs of this ownership, between which no other member owned the partition.  ``claims``: how
-    many claims are being written.
+    ``epochs``: earlier epochs of this ownership, between which no other member owned the partition.
+    ``claims_in_progress``: how many claims are being written.
     """
 
     thread: str

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ControlSnapshot:
-    """``control`` and ``version`` None: the group does not migrate.  ``is_asked_to_leave``: a rollback waits until the
-    members of the coordinator group leave."""
+    """``control`` and ``version`` None: the group does not migrate.  ``is_rollback_waiting``: a rollback waits until
+    the members of the coordinator group leave.
+    """
 
     control: ControlRecord | None = None
     version: int | None = None

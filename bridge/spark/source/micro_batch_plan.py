@@ -74,10 +74,10 @@ class PositionByTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """A position.  ``is_fixed``: no later run could compute it again; ``differs_from_group``: it is not the group's
-    offset.
+    """A position.  ``must_be_checkpointed``: no later run could compute it again; ``differs_from_group``: it is not the
+    group's offset.
 
-    ``instead``: the end of our last batch, for a group whose offset is beyond the end of the log.
+    ``fallback``: the end of our last batch, for a group whose offset is beyond the end of the log.
     """
 
     offset: int

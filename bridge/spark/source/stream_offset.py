@@ -50,7 +50,8 @@ _SHOWN_CHARS_MAX = 200
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Counters since the query began: changes of its assignment, and records that were deleted before they were read
-    (``failOnDataLoss=false``).  ``waits``: the query owns nothing, and waits for the end of its group's migration.
+    (``failOnDataLoss=false``).  ``waiting_for_migration``: the query owns nothing, and waits for the end of its group's
+    migration.
 
     ``skipped_offsets``: the offsets that ``skipOffsets`` removed from the batches before this one; the number for a
     batch is known when the batch is read, and its end is written before that.
