@@ -365,7 +365,9 @@ def test_a_lost_answer_about_writes_is_asked_for_again_three_times_at_most(times
         if is_told:
             assert unwritable(authority.session, [offset]) == []
         else:
-            with pytest.raises(ZkTimeoutException, match=f"did not report whether we may write {offset}: ConnectionLost"):
+            with pytest.raises(
+                ZkTimeoutException, match=f"did not report whether we may write {offset}: ConnectionLost"
+            ):
                 unwritable(authority.session, [offset])
 
 

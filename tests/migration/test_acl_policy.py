@@ -291,7 +291,7 @@ def test_a_plan_whose_starts_are_not_what_its_decisions_give_is_refused_behind_t
     ground = KillScenario(tmp_path)
     plan = begun(ground, Phase.FENCED)
     assert may(ground, None, SetData(f"{CONTROL}/{plan_piece_name(0)}", pack(forged(plan))[0]))
-    with ground.process() as session, pytest.raises(VerificationError, match=r"t/0: the plan says 48 \(cop") as no:
+    with ground.process() as session, pytest.raises(VerificationError, match=r"t/0: the plan contains 48 \(cop") as no:
         resume(ground, session)
     assert "its decisions give 10 (copied)" in str(no.value)
     assert ground.stored() == {}

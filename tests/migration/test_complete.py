@@ -183,7 +183,7 @@ def test_the_saved_lists_survive_a_kill_at_any_write_of_the_second_migration(
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [("--no-acl-fence", "this plan changes no lists"), ("--strategy=dual", "with dual members stay")],
+    [("--no-acl-fence", "this plan changes no lists"), ("--strategy=dual", "dual keeps the members running")],
 )
 def test_a_plan_that_cannot_take_the_fences_over_names_the_command_that_removes_them(
     lab: Lab, shell: Shell, tmp_path: Path, option: str, words: str

@@ -160,7 +160,8 @@ def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> 
     with dual.process() as session:
         dual.move(session, again)
     assert dual.stands(crowd.group) == ("switched", "kafka")
-    assert {parse_provenance(text).migration_id for _, text in dual.kafka(crowd.group).values()} == {again.migration_id}  # type: ignore
+    assert {parse_provenance(text).migration_id for _, text in dual.kafka(crowd.group).values()} == {again.migration_id}
+    # type: ignore
 
 
 def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
@@ -363,7 +364,10 @@ def test_a_start_that_does_not_follow_from_the_decisions_is_not_committed_by_the
     rows = tuple(replace(row, target=48) if row.tp == T2 else row for row in plan.partitions)
     forged = replace(plan, partitions=rows)
     forged = replace(forged, digest=digest_of_plan(forged))
-    with dual.process() as session, pytest.raises(VerificationError, match=r"t/2: the plan says 48 \(missing: earl"):
+    with (
+        dual.process() as session,
+        pytest.raises(VerificationError, match=r"t/2: the plan contains 48 \(missing: earl"),
+    ):
         dual.move(session, forged)
     assert dual.stands(crowd.group)[0] == "planned"
     assert dual.kafka(crowd.group) == {}

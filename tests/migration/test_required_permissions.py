@@ -99,7 +99,7 @@ def test_the_refusal() -> None:
     lacking = tuple(f"/consumers/g1/owners/t{number} (create, delete)" for number in range(30))
     [refusal] = plan(missing_permissions=lacking).refusals
     assert "permissions that this login lacks on 30 nodes: /consumers/g1/owners/t0 (create, delete), " in refusal
-    assert "t19 (create, delete) and 10 more. Log in as a user"  in refusal
+    assert "t19 (create, delete) and 10 more. Log in as a user" in refusal
     assert next_command(refusal) == "zkconsumer migrate plan g1"
 
 

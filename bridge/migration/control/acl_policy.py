@@ -1,10 +1,10 @@
 """Which access lists the nodes of a migration have, and whether a list belongs to this run's login.  Pure.
 
     the run has a login of its own (``zookeeper.auth``)
-        /zkconsumer, /zkconsumer/groups    created with: the login everything, the world READ.  Found: the world has at
-                                           most READ; other logins that an administrator added may have more
+        /zkconsumer, /zkconsumer/groups    created with: the login everything, the world READ.  Required: the world has
+                                           at most READ; other logins that an administrator added may have more
         /zkconsumer/groups/G               the login everything, the world READ: members watch it and check its version
-        plan-*, accepted-*, acls-*         the login everything, and no entry for anyone else: they hold access lists
+        plan-*, accepted-*, acls-*         the login everything, and no entry for others: they contain access lists
                                            with digests (hashes of passwords), and everything that the next run does
         returned-*, journal, run, leave    the login everything, the world READ
         members                            the same; the logins of the group CREATE and DELETE, for acknowledgements
@@ -12,8 +12,8 @@
                                            creating it would need CREATE on the control znode; data in it is a request
     the run has no login of its own        everything is open to the world, as the nodes of an unprotected group are
 
-ZooKeeper asks the *parent's* list for the right to create or delete a child.  A node that was open before proves
-nothing about what it holds, so lists that differ from these are refused and never changed by a run.
+ZooKeeper checks the *parent's* list for the right to create or delete a child.  Any client may have written the data of
+a node that was open before.  So lists that differ from these are refused, and no run changes them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PRIVATE_ACL = (Acl(PERM_ALL, "auth", ""),)
 
 WORLD = "world"
 MASKED_DIGEST = ":x"
-"""What a server shows in the place of a digest's hash to a client that may not administer the node."""
+"""A server shows this instead of a digest's hash to a client that may not administer the node."""
 
 _PERM_LETTERS = (
     (PERM_CREATE, "c"), (PERM_DELETE, "d"), (PERM_READ, "r"), (PERM_WRITE, "w"), (PERM_ADMIN, "a"),
@@ -86,7 +86,7 @@ class RunAclPolicy:
 
     @property
     def login_text(self) -> str:
-        """The login in words, without a secret."""
+        """The login as text, without a secret."""
         if self.login is None:
             return "no login of its own (no --zookeeper-auth)"
         return ZkSecurity(login=self.login).user_description
@@ -103,7 +103,7 @@ def is_unmasked(acl: Sequence[Acl]) -> bool:
 
 
 def world_perms(acl: Sequence[Acl]) -> int:
-    """What everybody may do."""
+    """The permissions of the world."""
     rights = 0
     for entry in acl:
         if entry.scheme == WORLD:
@@ -114,8 +114,8 @@ def world_perms(acl: Sequence[Acl]) -> int:
 def matches_login(entry: Acl, login: ZkLogin) -> bool:
     """Whether an entry can only mean this login.
 
-    A server may make a longer name of a SASL user (``user/host@REALM``); who a ticket without a principal is, it alone
-    knows, so any SASL entry passes then, and the right to administer is asked of the server besides.
+    A server may extend the name of a SASL user (``user/host@REALM``), and only the server knows the user of a ticket
+    without a principal.  So any SASL entry matches then, and the server is also asked for the right to administer.
     """
     match login:
         case DigestLogin():
@@ -131,7 +131,7 @@ def _short(name: str) -> str:
 
 
 def format_acl(acl: Sequence[Acl]) -> str:
-    """A list as ``zkCli.sh`` has it, without the hashes of passwords."""
+    """A list in the format of ``zkCli.sh``, without the hashes of passwords."""
     return (
         ",".join(f"{_format_acl_id(entry)}:{format_perms(entry.perms)}" for entry in acl)
         or "a list that this run may not see"
@@ -155,14 +155,14 @@ def _format_acl_id(entry: Acl) -> str:
     return f"{entry.scheme}:{entry.id}"
 
 
-# --- what is found ----------------------------------------------------------------------------------------------
+# --- the lists of existing nodes --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ControlAcls:
-    """The lists of a control znode and of what belongs to it, by path.
+    """The lists of a control znode, its parents and its children, by path.
 
-    ``parents``: of those that exist.  ``control`` None: there is no control znode.  ``children``: by name.
+    ``parents``: of the existing ones.  ``control`` None: there is no control znode.  ``children``: by name.
     """
 
     parents: Mapping[str, tuple[Acl, ...]]
@@ -211,7 +211,7 @@ def invalid_acls(found: ControlAcls, access: RunAclPolicy, control_path: str) ->
 
 
 def is_owned_by_login(acl: Sequence[Acl], login: ZkLogin, world_may: int) -> bool:
-    """Whether this login, and no other, has rights besides those of the world, which has no more than these."""
+    """Whether this login, and no other, has more permissions than ``world_may``, which the world has at most."""
     named = [entry for entry in acl if entry.scheme != WORLD]
     return (
         not world_perms(acl) & ~world_may
@@ -223,8 +223,8 @@ def is_owned_by_login(acl: Sequence[Acl], login: ZkLogin, world_may: int) -> boo
 def group_logins(lists: Iterable[Sequence[Acl]], fenced: Iterable[Sequence[Acl]]) -> set[tuple[str, str]]:
     """The schemes and ids that the members of a group have, by the lists of its nodes.
 
-    A member creates claims or writes offsets.  ``fenced``: lists of a fence, which leave members READ.  The world is a
-    member only where every list lets it: in a group that is protected in part, its members are those with a login.
+    A member creates owner nodes or writes offsets.  ``fenced``: lists of a fence, which leave members READ.  The world
+    counts as a member only where every list permits it: in a partly protected group the members are those with a login.
     """
     normal = list(lists)
     found = {

@@ -41,7 +41,7 @@ NAMED_MAX = 20
 def acl_policy_of(session: AdminSession) -> RunAclPolicy:
     """The lists that a run in this session gives its nodes: by the login of the configuration.
 
-    A digest that ``login.open_session`` makes up is no login of the run's own: the next run has another one.
+    A digest that ``fence_login.open_fence_session`` generates is no login of the run's own: the next run has another.
     """
     return RunAclPolicy(zk_login_of(session.config))
 
@@ -93,7 +93,7 @@ def _known_acls(lists: Mapping[str, tuple[Acl, ...] | None]) -> dict[str, tuple[
 
 
 def _check_may_administer(session: AdminSession, path: str, access: RunAclPolicy) -> None:
-    """Asked of the server, which alone knows whom it takes us for."""
+    """Ask the server, which alone knows the login of this session."""
     [answer] = session.request([SetAcl(path, OPEN_ACL, IMPOSSIBLE_VERSION)])
     if isinstance(answer, NoAuth):
         raise PreconditionFailed(
@@ -142,7 +142,7 @@ def read_group_acls(session: AdminSession, group: str) -> dict[str, tuple[Acl, .
 
 
 def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]:
-    """As whom the members of a group write claims and offsets: schemes and ids.
+    """The schemes and ids with which the members of a group write owner nodes and offsets.
 
     Raises ``PreconditionFailed`` where ZooKeeper hides the hash of one.
     """
@@ -167,7 +167,7 @@ def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]
 class CheckLoginOfProtectedGroup:
     """A group with access lists is migrated only by a run that has a login.
 
-    ``planned``: the lists that the plan has; empty where it has none, and the upper nodes of the group are read.
+    ``planned``: the lists of the plan; empty where it has none, and then the upper nodes of the group are read.
     """
 
     session: AdminSession

@@ -1,18 +1,20 @@
-"""The control znode of a group on the move, what follows which, and what its children are called.  Pure.
+"""The control znode of a migrating group: its children, their names, and the order of phases.  Pure.
 
     /zkconsumer/groups/G              Control: id, epoch, phase, authority, strategy (``zkconsumer.zk.znode_formats``)
     /zkconsumer/groups/G/plan-0000    the plan, gzip, in pieces of at most ``CHILD_BYTES_MAX``
-    /zkconsumer/groups/G/accepted-0000   the same, as it was accepted with its drift; it counts once it is whole
-    /zkconsumer/groups/G/returned-0000   which offsets in Kafka the way back wrote to ZooKeeper, for the next plan
-    /zkconsumer/groups/G/journal      who ran what when, gzip: what was *intended*, never believed over the world
-    /zkconsumer/groups/G/acls-0000    access lists of nodes that the plan did not see so, each piece for itself
-    /zkconsumer/groups/G/run          ephemeral: whose run it is; nobody else's begins meanwhile
-    /zkconsumer/groups/G/abort        with data: a run is asked to stop; deleted, or emptied, by the next run
-    /zkconsumer/groups/G/leave        ephemeral: a rollback waits; members of ours are to leave the modern group
+    /zkconsumer/groups/G/accepted-0000   the plan that was accepted with its drift; it is valid once it is complete
+    /zkconsumer/groups/G/returned-0000   which offsets in Kafka the rollback wrote to ZooKeeper, for the next plan
+    /zkconsumer/groups/G/journal      which process *intended* what and when, gzip; the state of the stores takes
+                                      precedence
+    /zkconsumer/groups/G/acls-0000    access lists of nodes that differ from the plan, each piece complete
+    /zkconsumer/groups/G/run          ephemeral: the lock of the active run; no other run begins meanwhile
+    /zkconsumer/groups/G/abort        with data: a request to stop the run; the next run deletes or empties it
+    /zkconsumer/groups/G/leave        ephemeral: a rollback waits until members of this library leave the coordinator
+                                      group
     /zkconsumer/groups/G/members      dual: one ephemeral child a member, with the epoch that it acknowledges
 
-The epoch grows with each write that moves the authority, or begins or undoes a fence; a value, a claim or a member that
-names an older one is not believed.
+The epoch grows with each write that moves the authority, or begins or undoes a fence.  An offset, an owner node or a
+member with an older epoch is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ LEAVE_CHILD = "leave"
 PHASES_WITH_NEW_EPOCH = frozenset(
     {Phase.FENCING, Phase.ARMED, Phase.LOCKED, Phase.SWITCHED, Phase.UNDOING, Phase.RETURNING, Phase.RETURNED}
 )
-"""Phases that begin with a greater epoch; ``planned`` does too, where the znode was left by another migration."""
+"""Phases that begin with a greater epoch; ``planned`` does too, where another migration left the znode."""
 
 
 PLAN_PIECE_PREFIX = "plan-"
@@ -42,9 +44,9 @@ ACL_PIECE_PREFIX = "acls-"
 ACCEPTED_PIECE_PREFIX = "accepted-"
 RETURNED_PIECE_PREFIX = "returned-"
 PRIVATE_PIECE_PREFIXES = (PLAN_PIECE_PREFIX, ACL_PIECE_PREFIX, ACCEPTED_PIECE_PREFIX)
-"""What the names of pieces begin with that only the run's login may read: they hold access lists."""
+"""Prefixes of the pieces that only the run's login may read: they contain access lists."""
 PIECE_PREFIXES = (*PRIVATE_PIECE_PREFIXES, RETURNED_PIECE_PREFIX)
-"""The same, of all pieces."""
+"""The prefixes of all pieces."""
 
 
 def plan_piece_name(number: int) -> str:
@@ -53,7 +55,7 @@ def plan_piece_name(number: int) -> str:
 
 
 def acl_piece_name(number: int) -> str:
-    """The name of one piece of the access lists that were found later than the plan."""
+    """The name of one piece of the access lists that were found after the plan was made."""
     return f"{ACL_PIECE_PREFIX}{number:04d}"
 
 
@@ -63,19 +65,19 @@ def accepted_piece_name(number: int) -> str:
 
 
 def returned_piece_name(number: int) -> str:
-    """The name of one piece of the record of what the way back wrote to ZooKeeper."""
+    """The name of one piece of the record of what the rollback wrote to ZooKeeper."""
     return f"{RETURNED_PIECE_PREFIX}{number:04d}"
 
 
 def initial_control(migration_id: str, strategy: Strategy, before: ControlRecord | None) -> ControlRecord:
-    """What the first run writes; ``before`` is what a migration that has ended left there."""
+    """The first control znode of a migration; ``before`` is what an ended migration left there."""
     epoch = 1 if before is None else before.epoch + 1
     return ControlRecord(migration_id, epoch, Phase.PLANNED.value, authority_of(Phase.PLANNED), strategy)
 
 
 def next_control(control: ControlRecord, phase: Phase, *, is_confirmed: bool = True) -> ControlRecord:
-    """The control znode one phase on.  Raises ``InternalError`` for a phase that cannot follow, or before a move is
-    confirmed.
+    """The control znode in the next phase.  Raises ``InternalError`` for a phase that cannot follow, or before a move
+    of the authority is confirmed.
     """
     if not control.is_confirmed:
         raise InternalError(f"{phase.value} must not follow {control.phase} before that is confirmed")
@@ -88,7 +90,7 @@ def next_control(control: ControlRecord, phase: Phase, *, is_confirmed: bool = T
 
 
 def phase_of(control: ControlRecord) -> Phase:
-    """The phase as one of ours.  Raises ``ValueError`` for a word of a later release."""
+    """The phase.  Raises ``ValueError`` for a phase of a later release."""
     return Phase(control.phase)
 
 

@@ -1,9 +1,9 @@
 """Stores a text that is too long for one znode, such as the plan: gzip, split into children of the control znode.
 
-    text --gzip--> plan-0000 plan-0001 ...     each at most ``CHILD_BYTES_MAX``, each written behind a check of the
-                                               control znode; read back and compared before anything is fenced
+    text --gzip--> plan-0000 plan-0001 ...     each at most ``CHILD_BYTES_MAX``, each written with a check of the
+                                               control znode; read back and compared before a fence is set
 
-Pieces that were not all written give no text, so a run that was cut off in the middle writes them again.
+An incomplete set of pieces gives no text, so the run after an interrupted one writes them again.
 """
 
 from __future__ import annotations

@@ -70,10 +70,11 @@ _LATER_PHASES_OF_ROLLBACK: dict[Phase, tuple[Phase, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class CreateControlZnode:
-    """The control znode of a new migration: made, or over that of one that has ended, whose children go with it.
+    """The control znode of a new migration: created, or written over that of an ended one, whose children are deleted.
 
-    ``seen``: what the plan saw.  It is refused over a completed migration that the plan did not see, and where fences
-    that it saw were another's to lift since; access lists stay that were carried over with them (``fences.left``).
+    ``seen``: the control znode in the plan.  The step is refused over a completed migration that the plan does not
+    contain, and where another migration has removed the fences in the plan since.  Access lists that
+    ``StoreInheritedAcls`` stored remain.
     """
 
     control_znode: ControlZnode
@@ -124,7 +125,7 @@ class CreateControlZnode:
         return StepDone()
 
     def _plan_saw_end_of(self, held: VersionedControl) -> bool:
-        """Whether the plan saw how that migration ended, as far as that matters to it."""
+        """Whether the plan contains the end of that migration, as far as it matters to the plan."""
         seen = self.snapshot
         if seen is None or (held.phase is not Phase.COMPLETED and not seen.fences_migration_id):
             return True
@@ -158,14 +159,17 @@ class CreateControlZnode:
         raise connection_lost_error(path)
 
     def _parents(self) -> list[Create]:
-        """What is above the control znode, and the node of Spark queries beside it, which then only we could create."""
+        """The parents of the control znode, and the node of Spark queries beside it: later only this login could
+        create it."""
         [top, *below] = paths.parents(paths.control(self.control_znode.group))
         acl = self.control_znode.acl_policy.acl
         spark = [Create(paths.SPARK_CLAIMS)] if self.control_znode.acl_policy.is_protected else []
         return [Create(top, acl=acl), *spark, *(Create(path, acl=acl) for path in below)]
 
     def _member_children_ops(self) -> list[Op]:
-        """What members of the group write below a control znode that is not theirs, made anew with their logins."""
+        """Creates the children that members write below a control znode with another owner, with the members'
+        logins.
+        """
         session, group = self.control_znode.session, self.control_znode.group
         if not self.control_znode.acl_policy.is_protected:
             return []
@@ -176,7 +180,7 @@ class CreateControlZnode:
             [there] = session.request([Exists(path)])
             if isinstance(there, Stat) and name == MEMBERS_CHILD:
                 if there.num_children:
-                    continue  # members are there already, by the list that let them in
+                    continue  # members are there already, with the list that permitted them
                 ops.append(DeleteOp(path))
             ops.append(CreateOp(path, acl=self.control_znode.acl_policy.acl_for_group_logins(name, logins)))
         return ops
@@ -283,7 +287,7 @@ class AcquireLock:
             if run is not None and run.session_id == session_id:
                 is_first = not self.control_znode.had_lock
                 self.control_znode.lock_acquired(run.session_id)
-                if is_first:  # else it was asked of us, or nobody was
+                if is_first:  # otherwise the request is for this run, or for none
                     self.control_znode.write([self._clear_abort_request()])
                 return
             if run is not None:
@@ -291,7 +295,7 @@ class AcquireLock:
         raise connection_lost_error(self._path)
 
     def _clear_abort_request(self) -> Delete | SetData:
-        """Takes the request to stop away; where a run with a login created the node, it stays, without data."""
+        """Delete the request to stop; where a run with a login created the node, empty it instead."""
         path = paths.control_child(self.control_znode.group, ABORT_CHILD)
         return SetData(path, b"") if self.control_znode.acl_policy.is_protected else Delete(path)
 
@@ -322,7 +326,7 @@ class AdvancePhase:
         return StepPending() if standing is None else StepDone()
 
     def _this_phase_and_later(self) -> tuple[Phase, ...]:
-        """Where a migration stands that has this phase behind it."""
+        """The phases of a migration that has reached this phase."""
         forward = [way[way.index(self.phase) :] for way in FORWARD.values() if self.phase in way]
         return tuple(phase for way in forward for phase in way) or _LATER_PHASES_OF_ROLLBACK.get(self.phase, ())
 

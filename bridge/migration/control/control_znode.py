@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from zkconsumer.zk.znode_formats import ControlRecord
 
 TRIES_MAX = 3
-"""How often a write is tried whose answer was lost with the connection; each time after a read."""
+"""How often a write is tried after the connection lost its answer; the node is read before each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class VersionedControl:
 
     @property
     def phase(self) -> Phase:
-        """Where the migration stands."""
+        """The phase of the migration."""
         return phase_of(self.control)
 
     @property
     def strategy(self) -> Strategy:
-        """How it moves."""
+        """The strategy of the migration."""
         return strategy_of(self.control)
 
 
@@ -91,32 +91,32 @@ class MigrationLock:
 
 
 class ControlZnode:
-    """One migration of one group, seen through one session.  One thread."""
+    """One migration of one group, accessed in one session.  One thread."""
 
     def __init__(self, session: AdminSession, group: str, migration_id: str) -> None:
         self.session = session
         self.group = paths.check_group(group)
         self.migration_id = migration_id
         self.acl_policy = acl_policy_of(session)
-        """Which access lists the nodes get that this run creates."""
+        """The access lists of the nodes that this run creates."""
         self.fence_acl_template = FenceAclTemplate(
             fence_acl_entry(migration_id) if self.acl_policy.is_protected else None
         )
-        """Which access lists the nodes of the group get as a fence."""
+        """The access lists of a fence for the nodes of the group."""
         self.had_lock = False
-        """Whether this run had the lock at some time: then a request to stop may be for it."""
+        """Whether this run has ever had the lock: then a request to stop may be for it."""
         self._lock_session_id: int | None = None
-        """The session that made ``run``, from the moment in which ``run`` was found to be ours until the steps begin
-        anew.  None: this run may write nothing."""
+        """The session that created ``run``, from the moment when ``run`` was read as ours until the steps start again.
+        None: this run may write nothing."""
         self.fence_migration_ids: frozenset[str] = frozenset({migration_id})
-        """Migrations whose owner fences are ours to change: this one, and a completed one whose fences it takes over.
-        Constant from ``open_migration`` on."""
+        """Migrations whose owner fences this run may change: this one, and a completed one whose fences it takes over.
+        Constant after ``open_migration``."""
 
     def read(self) -> VersionedControl | None:
         """The control znode, of any migration; None: it does not exist.
 
         Raises ``PreconditionFailed`` for a node that this release cannot read, ``UnavailableError`` when ZooKeeper does
-        not tell.
+        not answer.
         """
         control, version, problem = read_control(self.session, self.group)
         if problem:
@@ -146,10 +146,10 @@ class ControlZnode:
         raise self.concurrent_change_error(held, f"migration {self.migration_id} in phase {wanted}")
 
     def check_phase(self, *phases: Phase) -> VersionedControl | StepRefused | None:
-        """What stands there, for the ``check`` of a step that needs one of these phases.
+        """The control znode, for the ``check`` of a step that needs one of these phases.
 
-        None: it is not there yet, and may come there: whoever does the step is refused, a dry run goes on.  Refused:
-        it has gone another way, or is another's.
+        None: the migration has not reached the phase, and can reach it: ``do`` of the step raises, a dry run continues.
+        Refused: the migration cannot reach the phase any more, or the control znode belongs to another migration.
         """
         try:
             held = self.read()
@@ -183,7 +183,7 @@ class ControlZnode:
     def write(self, requests: Sequence[Request]) -> list[Result]:
         """The results, in order; ZooKeeper executes each request in the session that owns the lock, or not at all.
 
-        ``ConnectionLost`` is a result: whether that request was carried out is not known.  Raises
+        ``ConnectionLost`` is a result: it is unknown whether that request was executed.  Raises
         ``MigrationLockLostError`` when the session has ended, ``ZkTimeoutException`` when ZooKeeper does not answer.
         """
         if not requests:
@@ -203,8 +203,8 @@ class ControlZnode:
         *,
         allow_members: bool = False,
     ) -> str:
-        """``zkconsumer.admin.zookeeper_offset_writes.write_offsets`` in the session that holds the run, behind a check
-        of the control znode; gives what stopped it, empty when every offset is written.  Raises as ``write`` does.
+        """``zkconsumer.admin.zookeeper_offset_writes.write_offsets`` in the session that has the lock, with a check of
+        the control znode; returns what stopped it, empty when every offset is written.  Raises as ``write`` does.
         """
         if self._lock_session_id is None:
             raise self._lock_lost()
@@ -214,26 +214,26 @@ class ControlZnode:
             allow_members=allow_members, in_session=self._lock_session_id,
         )  # fmt: skip
         if report.stopped_by:
-            self.require_lock_session()  # ``MigrationLockLostError`` tells more than what stopped it
+            self.require_lock_session()  # ``MigrationLockLostError`` is a better error than the reason of the stop
         return report.stopped_by
 
     def create_lock(self, held: VersionedControl, op: Op, session_id: int | None) -> MultiOk | MultiFailed | None:
-        """Make ``run`` by this operation, in that session or not at all; the answer is that of ``transact``."""
+        """Create ``run`` with this operation, in that session or not at all; returns the result of ``transact``."""
         [answer] = self.session.request([self._conditional_multi(held, [op])], session_id)
         return self._multi_result(answer, held, 1)
 
     def transact(self, held: VersionedControl, ops: Sequence[Op]) -> MultiOk | MultiFailed | None:
-        """All of these operations, if the control znode is still as ``held`` says; None: unknown, so look again.
+        """All of these operations, if the control znode still equals ``held``; None: unknown, so read again.
 
-        What failed first is counted without the check.  Raises ``PartiallyDoneError`` when the control znode has
-        changed, ``MigrationLockLostError`` when the session of the run has ended, ``UnavailableError`` for any other
-        answer.
+        The index of the first failed operation does not count the check.  Raises ``PartiallyDoneError`` when the
+        control znode has changed, ``MigrationLockLostError`` when the session of the run has ended,
+        ``UnavailableError`` for any other answer.
         """
         [answer] = self.write([self._conditional_multi(held, ops)])
         return self._multi_result(answer, held, len(ops))
 
     def write_control(self, held: VersionedControl, control: ControlRecord) -> bool:
-        """Write the control znode once, if it is still as ``held`` says; False: the answer was lost.
+        """Write the control znode once, if it still equals ``held``; False: the answer was lost.
 
         Raises as ``transact`` does.
         """
@@ -271,18 +271,16 @@ class ControlZnode:
         return None if node is None else _parse_lock(node)
 
     def lock_acquired(self, session_id: int) -> None:
-        """``run`` was found to be of this session, which is ours: the run writes in it from now on."""
+        """``run`` was read as created in this session of ours: from now on the run writes in it."""
         self.had_lock = True
         self._lock_session_id = session_id
 
     def reset_lock(self) -> None:
-        """The steps are carried out from the first one on, which takes the run again if its session has ended."""
+        """The steps start again from the first one, which acquires the lock again if its session has ended."""
         self._lock_session_id = None
 
     def require_lock_session(self) -> int:
-        """The session that holds the run, which is ours: looked at now.  Raises ``MigrationLockLostError`` when it does
-        not.
-        """
+        """The session that has the lock, read now.  Raises ``MigrationLockLostError`` if it is not this run's."""
         lost = self.lock_lost_error(self.read_lock())
         if lost is not None:
             raise lost
@@ -291,14 +289,14 @@ class ControlZnode:
         return self._lock_session_id
 
     def lock_lost_error(self, run: MigrationLock | None) -> MigrationLockLostError | None:
-        """What to raise when this run was taken and ``run``, as it is now, is not ours; None in any other case."""
+        """The error if this run had the lock and ``run``, as it is now, is not ours; None in any other case."""
         session_id = self._lock_session_id
         if session_id is None or (run is not None and run.session_id == session_id):
             return None
         return self._lock_lost()
 
     def check_lock(self) -> None:
-        """Raises ``MigrationLockLostError`` when this run was taken and is not ours any more; looked at now."""
+        """Raises ``MigrationLockLostError`` if this run had the lock and has lost it; read now."""
         if self._lock_session_id is not None:
             self.require_lock_session()
 
@@ -309,10 +307,10 @@ class ControlZnode:
         )
 
     def own_acl_entries(self) -> tuple[Acl, ...]:
-        """Who we are for ZooKeeper, each with all rights, as the server writes it into lists.
+        """The logins of this session as the server writes them into lists, each with all permissions.
 
-        Empty while the run is not ours, and for a session without a login.  Read from the list of ``run``, which was
-        made for ``auth``: no client knows what a server makes of a Kerberos principal.
+        Empty while this run has no lock, and for a session without a login.  Read from the list of ``run``, which was
+        created with ``auth``: a client cannot compute what a server makes of a Kerberos principal.
         """
         run = self.read_lock()
         if run is None or run.session_id != self.session.session_id:

@@ -123,7 +123,8 @@ def parse_returned_record(text: bytes) -> ReturnedOffsetsRecord:
 
 
 def read_returned_record(session: AdminSession, group: str) -> ReturnedOffsetsRecord | None:
-    """The record beside the control znode; None: there is none.  Raises ``DamagedPiecesError`` for an incomplete one.
+    """The record beside the control znode; None: there is none.  Raises ``DamagedPiecesError`` for an incomplete
+    one.
     """
     pieces = read_pieces(session, group, RETURNED_PIECE_PREFIX)
     if not pieces:

@@ -106,13 +106,14 @@ class PlaceholderJoiner:
             self._pause(COORDINATOR_RETRY_BACKOFF_MS)
 
     def _try_join(self) -> str:
-        """Empty when we sit, else why not yet.
+        """Empty when the placeholder member has joined, else why not yet.
 
-        An answer that was lost may have made a member that we did not hear of, so each try begins with a look.
+        A lost answer may have created a member whose id this run did not receive, so each try reads the group first.
 
-        A seat that is there is replaced by a new member: a static one in one request.  Any other is removed first: a
-        newcomer would be answered only when the coordinator has waited for the former in vain (10 s; 30 s in 0.9).
-        Whoever commits or joins in that moment is found, as whoever did before this run: every value is compared.
+        A new member replaces an existing placeholder member.  A static one is replaced in one request.  Any other is
+        removed first: otherwise the coordinator would answer the new member only after it has waited for the former
+        one (10 s; 30 s in 0.9).  A client that commits or joins in that moment is detected like one before this run:
+        every value is compared.
         """
         found = self._group.read_occupants()
         if found.others:
@@ -149,21 +150,21 @@ class PlaceholderJoiner:
         return f"JoinGroup failed with {error_code(answer.error_code)}"
 
     def _fall_back(self, code: int, *, is_static: bool) -> bool:
-        """Whether there is less to ask for, at once; raises when there is nothing less."""
+        """Whether the next try can ask for less, at once; raises when there is nothing less."""
         if code == INVALID_SESSION_TIMEOUT and len(self._session_timeouts_ms) > 1:
             del self._session_timeouts_ms[0]
         elif code == UNSUPPORTED_VERSION and is_static:
             # Brokers from 2.3 on whose inter.broker.protocol.version is older have no static members.
             self._has_static_members = False
         elif code == INCONSISTENT_GROUP_PROTOCOL:
-            return False  # that is another member, and the next look names it
+            return False  # that is another member, and the next try names it
         else:
             self._group.raise_error(error_code(code), "JoinGroup")
         return True
 
     def _send_sync(self, joined: JoinGroupResponse, config: GroupMemberConfig, sent_at_ms: int) -> str:
         if joined.leader != joined.member_id:
-            # A JoinGroup of ours whose answer was lost may lead, and would never tell everybody's share.
+            # A JoinGroup of this run whose answer was lost may lead, and would never send the assignments.
             for ghost in self._group.read_occupants().placeholders:
                 if ghost.member_id != joined.member_id:
                     self._remove(ghost.member_id)
@@ -186,7 +187,7 @@ class PlaceholderJoiner:
     def _try_leave(self) -> str:
         """Empty when the group has no placeholder member of this migration; else why to try again."""
         seats = self._group.read_occupants().placeholders
-        # What was found before the run was still ours is no seat of a later run.
+        # Members that were found before the lock was checked may belong to a later run, so read the group after it.
         self._check_run()
         troubles = [self._remove(seat.member_id) for seat in seats]
         return next(filter(None, troubles), "")

@@ -1,20 +1,21 @@
-"""The seat in the modern group that keeps everybody else out of it while offsets are carried over (K5 of the contract).
+"""The placeholder member in the coordinator group, which keeps all other clients out while offsets are copied (K5).
 
-    look ---> others are there: nothing is done, they are named
+    read group -> others are members: nothing is done, the error names them
       |
-      '-----> nobody, or a seat of this migration --JoinGroup, SyncGroup--> sitting --beat, commit--> ... --leave-->
-                                                                               '--22, 25, 27, 82--> lost
+      '---------> no member, or a placeholder member of this migration --JoinGroup, SyncGroup--> joined
+                                               joined --heartbeat, commit--> joined --leave--> end
+                                               joined --22, 25, 27, 82--> lost
 
-The seat is a member of type ``consumer`` with one protocol that nobody else has, so a stock client that joins is told
-error 23, and a commit or a reset by somebody who is no member error 25 (brokers of every release from 0.9 on).  Only a
-member that has *joined* keeps others out.  Its name is made from the migration's id alone: whoever runs the migration
-again finds the seat by what DescribeGroups tells, also one whose member id nobody ever heard of, and joins in its place
-while it is still there.  Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
+The placeholder is a member of type ``consumer`` with one protocol that no other client has.  So the coordinator rejects
+a stock client that joins with error 23, and a commit or a reset by a client that is no member with error 25 (brokers of
+every release from 0.9 on).  Only a member that has *joined* keeps others out.  Its name is made from the migration's id
+alone.  So any later run finds it in the answer to DescribeGroups, also if no run received its member id, and replaces
+it while it is still a member.  Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
 
-Each run has a member id of its own.  So a LeaveGroup of a run that was paused names a member that is gone, and never
-the member of the run that came after it.
+Each run has a member id of its own.  So a LeaveGroup of a paused run names a member that does not exist any more, and
+never the member of a later run.
 
-The session is the longest that the brokers allow, and the seat beats when it is used: nothing runs beside the caller.
+The session is the longest that the brokers allow.  The caller sends the heartbeats: the placeholder has no thread.
 """
 
 from __future__ import annotations
@@ -55,18 +56,19 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 PLACEHOLDER_RETRY_POLICY = CoordinatorRetryPolicy(min_duration_ms=10_000)
-"""So long a coordinator that is away is waited for without a word; then the run waits for it, and says so."""
+"""How long requests wait for an unavailable coordinator without a report; then the run waits for it, and reports it."""
 
 _RETRIABLE_COMMIT_CODES = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {REQUEST_TIMED_OUT}
 
 
 class PlaceholderMember:
-    """One migration's seat in one group.  One thread.
+    """One migration's placeholder member in one group.  One thread.
 
-    ``topics``: those of the group.  ``sitting`` is None while we do not sit.  ``check_run`` raises when the run is not
-    ours any more; it is called between a look at the group and the requests that follow from it.  Methods raise
-    ``PartiallyDoneError`` when something must be seen to before it can go on, ``VerificationError`` when another client
-    is alive in the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers were waited for in vain.
+    ``topics``: those of the group.  ``joined`` is None while it is not a member.  ``check_run`` raises when this run
+    has lost the lock; it is called between a read of the group and the requests that depend on it.  Methods raise
+    ``PartiallyDoneError`` when the operator must act before the run can continue, ``VerificationError`` when another
+    client is a member of the group, ``BrokerUnreachable`` or ``KafkaException`` when the brokers did not answer in
+    time.
     """
 
     def __init__(
@@ -188,5 +190,5 @@ class PlaceholderMember:
 
 
 def _retriable_commit_code(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
-    """The same of a commit; one that took too long may have been stored, and may be stored twice."""
+    """The same for a commit; a commit that timed out may have been stored, and may be stored twice."""
     return next((code for code in outcome.values() if code in _RETRIABLE_COMMIT_CODES), None)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.version_negotiation import SupportedVersions
 
 REBALANCE_TIMEOUT_MS = 10_000
-"""How long a rebalance of ours may take: by then the coordinator drops whoever did not come back."""
+"""How long a rebalance of the placeholder may take; after it the coordinator removes members that did not join
+again.
+"""
 
 HEARTBEAT_INTERVAL_MS = 3_000
 """Kafka's ``heartbeat.interval.ms``."""
@@ -44,7 +46,7 @@ class PlaceholderJoinRequest:
     is_static: bool = True
 
     def send(self, connection: Connection, ranges: SupportedVersions) -> tuple[JoinGroupResponse, GroupMemberConfig]:
-        """The answer, and as what was joined.  The client id is the seat's name, by which it is found again."""
+        """The answer, and the settings of the join.  The client id is the placeholder's name, by which runs find it."""
         version = ranges.pick(JOIN_GROUP)
         instance_id = self.name if self.is_static and version >= STATIC_FROM else None
         config = placeholder_config(self.group, instance_id, self.session_timeout_ms)
@@ -70,7 +72,9 @@ def placeholder_config(group: str, instance_id: str | None, session_timeout_ms: 
 def send_sync_group(
     connection: Connection, ranges: SupportedVersions, config: GroupMemberConfig, generation: Generation
 ) -> ErrorCode:
-    """Settle the generation: nobody gets a partition.  The shares of whoever does not lead are passed over."""
+    """Complete the generation with empty assignments.  The coordinator ignores them from a member that is not
+    leader.
+    """
     shares = {generation.member_id: encode_assignment(Assignment((), UPGRADE_BLOCKING_USER_DATA))}
     body = sync_group(config, generation, PROTOCOL_TYPE, shares)
     response = connection.request(SYNC_GROUP, ranges.pick(SYNC_GROUP), body, REQUEST_TIMEOUT_MS)

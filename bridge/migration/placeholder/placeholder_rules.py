@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 
 PLACEHOLDER_SESSION_TIMEOUTS_MS = (1_800_000, 300_000, 30_000)
-"""What brokers allow at most as they are shipped: from 2.3 on, from 0.10.1 on, in 0.9."""
+"""The longest session timeouts that brokers allow by default: from 2.3 on, from 0.10.1 on, in 0.9."""
 
 MEMBERSHIP_LOST_CODES = frozenset({22, 25, 27, 69, 82, 113})
-"""Codes that tell a member that it is none, or not in this generation: 69 and 113 from OffsetCommit v9 on (4.0)."""
+"""Error codes for a client that is no member, or not of this generation: 69 and 113 from OffsetCommit v9 on (4.0)."""
 
 SUBSCRIPTION_BYTES_MAX = 64 * 1024
-"""Of the topics' names that a seat says it reads: the coordinator writes them into one record."""
+"""The limit for the topic names in a placeholder's subscription: the coordinator writes them into one record."""
 
 NAMES_SHOWN_MAX = 5
 
 UPGRADE_BLOCKING_USER_DATA = b"zkconsumer: on the move"
-"""Beside the share of a seat, and of the members of a group that moves with them in it.
+"""The user data in the assignment of a placeholder, and of the members of a migrating group.
 
-A client of the new protocol (KIP-848) that comes makes a group of its kind out of ours and is let in, whatever protocol
-name we have: but not where a member's share has bytes of its assignor's, since these would be lost (KAFKA-18134, 4.0;
-``ConsumerGroup.fromClassicGroup``).  It is told error 69 then.  Brokers of any release pass them on unread, and tools
-pass them over.
+A client of the consumer protocol (KIP-848) that joins converts a classic group and is admitted, whatever protocol the
+placeholder has: except where a member's assignment contains user data of its assignor, since these would be lost
+(KAFKA-18134, 4.0; ``ConsumerGroup.fromClassicGroup``).  Then it gets error 69.  Brokers of any release forward these
+bytes unread, and tools ignore them.
 """
 
 SESSION_MARGIN_MS = 10_000
-"""By how much the session of a seat must be longer than that of the run with ZooKeeper: a run that is paused has lost
-its ``run``, and the next run has had time to come, before the coordinator lets anybody into the group."""
+"""The session of a placeholder must be longer than that of the run with ZooKeeper by this: then a paused run has lost
+its lock, and the next run has had time to start, before the coordinator admits another client."""
 
 SHORT_ZOOKEEPER_SESSION_MS = 10_000
-"""What a run asks ZooKeeper for where the brokers allow a seat no long session: 0.9 allows 30 s."""
+"""The session timeout for ZooKeeper where the brokers allow a placeholder no long session: 0.9 allows 30 s."""
 
 INCONSISTENT_GROUP_PROTOCOL = 23
 UNKNOWN_MEMBER_ID = 25
@@ -62,7 +62,8 @@ class GroupOccupants:
 
 
 def occupants_of(group: CoordinatorGroup, name: str) -> GroupOccupants:
-    """Who is there; ``name`` is a seat's client id and instance id, which coordinators tell in every state."""
+    """The members of the group; ``name``: a placeholder's client id and instance id, which coordinators return in
+    every state."""
     ours = tuple(member for member in group.members if name in (member.client_id, member.instance_id))
     others = tuple(
         f"{member.instance_id or member.member_id} ({member.client_id}, {member.host})"
@@ -94,9 +95,10 @@ def join_error_remedy(code: int, group: str) -> str:
 
 
 def placeholder_subscription(topics: Collection[str]) -> bytes:
-    """A seat's metadata: it reads the topics of the group, so brokers keep their offsets, and let nobody delete them.
+    """A placeholder's metadata: it reads the topics of the group, so brokers keep their offsets, and let no client
+    delete them.
 
-    Version 0, which every broker and tool reads; names beyond ``SUBSCRIPTION_BYTES_MAX`` are left out.
+    Version 0, which every broker and tool reads; names beyond ``SUBSCRIPTION_BYTES_MAX`` are omitted.
     """
     said: list[str] = []
     size = 0

@@ -52,7 +52,7 @@ class RequestMembersToLeave:
 
     def do(self) -> None:
         for _ in range(TRIES_MAX):
-            # That of a run that died may stand until its session ends, and would then be missing.
+            # The node of a run that died may exist until its session ends, and would be deleted during this run.
             self.control_znode.write([Delete(self._path)])
             held = self.control_znode.require_phase(Phase.SWITCHED)
             create = CreateOp(self._path, b"", ephemeral=True, acl=self.control_znode.acl_policy.acl)
@@ -69,11 +69,11 @@ class RequestMembersToLeave:
 
 @dataclass(slots=True)
 class EnsureSessionTimeouts:
-    """The coordinator keeps the seat for longer than ZooKeeper keeps the run; asked before anything is changed.
+    """The coordinator keeps the placeholder for longer than ZooKeeper keeps the session of the run; checked first.
 
-    A run that is paused loses both.  It must lose the run first, and with a margin: then the next run finds the seat
-    still there.  Where brokers allow short sessions only (0.9: 30 s), the session with ZooKeeper is opened anew, with
-    10 s.
+    A paused run loses both.  It must lose its ZooKeeper session first, and with a margin: then the next run still finds
+    the placeholder.  Where brokers allow short sessions only (0.9: 30 s), the step opens the session with ZooKeeper
+    again, with 10 s.
     """
 
     placeholder: PlaceholderMember
@@ -86,7 +86,7 @@ class EnsureSessionTimeouts:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return [f"open the session with ZooKeeper anew, with {SHORT_ZOOKEEPER_SESSION_MS // 1_000} s"]
+        return [f"open the session with ZooKeeper again, with {SHORT_ZOOKEEPER_SESSION_MS // 1_000} s"]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""

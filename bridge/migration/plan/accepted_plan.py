@@ -1,9 +1,9 @@
 """Checks that a plan that was accepted with its drift follows from the first plan.  Pure.
 
-The first plan is the operator's file, or its digest was confirmed.  The accepted one is read from ZooKeeper, and
-believed only as far as it follows from the first: everything that is not an offset is the same, and each start is what
-the decisions of the first one give for what the accepted one saw.  Whether that is still there is looked at after the
-fences are set, in both stores (``drift_steps.AcceptDrift``).
+The first plan is the operator's file, or its digest was confirmed.  The accepted plan is read from ZooKeeper, and is
+used only if it follows from the first: everything except the offsets is the same, and each start is what the decisions
+of the first plan give for the offsets that the accepted plan contains.  Whether the stores still have those offsets is
+checked after the fences are set (``drift_steps.AcceptDrift``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def accepted_plan_error(first: MigrationPlan, accepted: MigrationPlan) -> str:
-    """Why it does not follow, for a person; empty when it does."""
+    """Why it does not follow, as text; empty when it does."""
     seen = replace(accepted.snapshot, partitions=first.snapshot.partitions)
     if replace(accepted, snapshot=seen, partitions=first.partitions, digest=first.digest) != first:
         return "it differs from the first plan in more than offsets"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, lines: Iterable[str], *, replace: bool) -> None:
-    """Write lines of ASCII, each with its end.  ``replace``: over a file that is there; else it must not be there.
+    """Write lines of ASCII, each with its end.  ``replace``: an existing file is replaced; without it, it is an error.
 
-    Raises ``FileExistsError`` and every other ``OSError``; nothing is left of the attempt then.
+    Raises ``FileExistsError`` and every other ``OSError``; then no temporary file remains.
     """
     number, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:

@@ -39,9 +39,9 @@ class ExistingOffsetPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The choices for a whole group, and offsets named for single partitions (*next* offsets; they win).
+    """The choices for a whole group, and *next* offsets for single partitions, which take precedence.
 
-    ``convention`` None: take what the evidence says, refuse when there is none either way.
+    ``convention`` None: use what the evidence shows; the plan is refused when the evidence shows neither.
     """
 
     convention: OffsetConvention | None = None

@@ -1,12 +1,12 @@
-"""JSON that somebody may have tampered with, read member by member.  Pure.
+"""Reads untrusted JSON, member by member.  Pure.
 
-    members = Members.of(line, "line 1")
+    members = JsonObjectReader.parse(line, "line 1")
     group = members.text("group", 1_000)
-    members.end()                            # whatever is left was not expected
+    members.reject_unknown_keys()            # a member that was not read is an error
 
-Any bytes give the values that were asked for, or ``InvalidJsonError`` with the place, and nothing else: no key twice,
-no fraction, no NaN, no number beyond 64 bits, no half of a surrogate pair, no depth that fells the parser.  (Files of
-offsets, which people write, are read by ``zkconsumer.strict_json``: the whole object, with fractions.)
+Any bytes give the requested values, or ``InvalidJsonError`` with the place, and no other error: no duplicate key, no
+fraction, no NaN, no number beyond 64 bits, no unpaired surrogate, no nesting that exceeds the parser's limit.
+(``zkconsumer.strict_json`` reads files of offsets, which people write: the whole object, with fractions.)
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | boo
 DIGITS_MAX = 20
 INT64_MAX = 2**63 - 1
 TEXT_CHARS_MAX = 100_000
-"""The longest text where nothing shorter is said."""
+"""The longest text, if the caller gives no shorter limit."""
 
 T = TypeVar("T")
 
 
 class InvalidJsonError(ValueError):
-    """What was read is not what it must be; the text says where and why."""
+    """The text is not valid; the error contains the place and the reason."""
 
 
 class JsonObjectReader:
-    """One JSON object, from which every member is taken once."""
+    """One JSON object, from which every member is read once."""
 
     def __init__(self, value: JsonValue, where: str) -> None:
         if not isinstance(value, dict):
@@ -48,7 +48,7 @@ class JsonObjectReader:
         return InvalidJsonError(f"{self._where}: {why}")
 
     def reject_unknown_keys(self) -> None:
-        """Raises ``InvalidJsonError`` when a member was not taken."""
+        """Raises ``InvalidJsonError`` when a member was not read."""
         if self._members:
             raise self.error(f"{next(iter(self._members))[:50]!r} is not known here")
 
@@ -57,7 +57,7 @@ class JsonObjectReader:
         return name in self._members
 
     def take(self, name: str) -> JsonValue:
-        """A member, whatever it is."""
+        """A member of any type."""
         if name not in self._members:
             raise self.error(f"{name!r} is missing")
         return self._members.pop(name)
@@ -110,11 +110,11 @@ class JsonObjectReader:
         return read(name)
 
     def optional(self, name: str, read: Callable[[str], T], missing: T) -> T:
-        """``read(name)``, or ``missing`` where it is left out."""
+        """``read(name)``, or ``missing`` where the member does not exist."""
         return read(name) if name in self._members else missing
 
     def checked(self, name: str, check: Callable[[str], T]) -> T:
-        """A text that ``check`` takes; it raises ``ValueError`` or an error of the package for what it does not."""
+        """A text that ``check`` accepts; for others it raises ``ValueError`` or an error of the package."""
         text = self.text(name)
         try:
             return check(text)
@@ -126,7 +126,7 @@ class JsonObjectReader:
 
 
 def parse_json(text: str, where: str) -> JsonValue:
-    """One JSON value and nothing behind it.  Raises ``InvalidJsonError``."""
+    """One JSON value, and nothing after it.  Raises ``InvalidJsonError``."""
     try:
         value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -139,13 +139,13 @@ def parse_json(text: str, where: str) -> JsonValue:
 
 
 def as_text(value: JsonValue, where: str, chars_max: int) -> str:
-    """A text of at most so many characters, which has a UTF-8."""
+    """A text of at most so many characters that can be encoded in UTF-8."""
     if not isinstance(value, str):
         raise InvalidJsonError(f"{where} is no text")
     if len(value) > chars_max:
-        raise InvalidJsonError(f"{where} has {len(value)} characters, at most {chars_max} are taken")
+        raise InvalidJsonError(f"{where} has {len(value)} characters; the limit is {chars_max}")
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise InvalidJsonError(f"{where} holds half a surrogate pair")
+        raise InvalidJsonError(f"{where} contains an unpaired surrogate")
     return value
 
 
@@ -177,7 +177,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> dict[str, Json
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = next(name for name in members if sum(name == other for other, _ in pairs) > 1)
-        raise InvalidJsonError(f"{twice[:50]!r} stands there twice")
+        raise InvalidJsonError(f"{twice[:50]!r} is a duplicate key")
     return members
 
 

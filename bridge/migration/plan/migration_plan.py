@@ -1,6 +1,7 @@
-"""A plan: what was seen, what was decided, and what every partition will start from in Kafka.  Values only; pure.
+"""A plan: the snapshot of a group, the decisions, and the start of every partition in Kafka.  Values only; pure.
 
-``targets.make_plan`` makes one, ``plan_file`` writes and reads it, ``drift`` says how the group differs from it.
+``start_offsets.make_plan`` makes one, ``plan_file`` writes and reads it, ``plan_drift`` finds the differences to the
+present group.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 class PlannedPartition:
     """One partition.
 
-    ``target``: the next offset, as it is to stand in Kafka; None with a ``refusal``, or while the plan's convention is
-    not known.  ``why`` in a few words: ``copied``, ``last + 1``, ``missing: earliest``, ``decided`` ...
+    ``target``: the next offset for Kafka; None with a ``refusal``, or while the plan's convention is not known.
+    ``why``: a short reason: ``copied``, ``last + 1``, ``missing: earliest``, ``decided`` ...
     """
 
     tp: TopicPartition
@@ -35,12 +36,12 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """Everything that ``apply`` needs, so that it decides nothing itself.
+    """Everything that ``apply`` needs, so that it makes no decision itself.
 
-    ``digest`` (SHA-256, hex, over everything else) is what two operators compare, and what the file is checked by.
-    ``refusals`` are sentences about the whole group, each with what to do; with one of them, or one of a partition, the
-    plan can be looked at and not applied.  ``warnings`` stop nothing.  ``convention`` is None, beside a refusal, where
-    there is neither evidence nor a decision.
+    ``digest``: SHA-256, hex, over everything else.  Two operators compare it, and the file is checked by it.
+    ``refusals``: sentences about the whole group, each with what to do.  With one of them, or one of a partition, the
+    plan can be read but not applied.  ``warnings`` do not prevent that.  ``convention`` is None, beside a refusal,
+    where there is neither evidence nor a decision.
     """
 
     migration_id: str
@@ -58,20 +59,20 @@ class MigrationPlan:
 
     @property
     def can_be_applied(self) -> bool:
-        """Whether nothing refuses."""
+        """Whether there is no refusal."""
         return not self.refusals and not any(row.refusal for row in self.partitions)
 
     @property
     def uses_acl_fence(self) -> bool:
-        """Whether access lists keep old members out: never where members stay, whose own writes they would refuse."""
+        """Whether access lists block old members; never with ``dual``, where they would reject the members' writes."""
         return self.strategy == "copy" and self.decisions.acl_fence
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long brokers before 2.1 are to keep the copied offsets, from their commit on."""
+        """How long brokers before 2.1 are to keep the copied offsets, counted from their commit."""
         return effective_retention_ms(self.snapshot, self.decisions)
 
     @property
     def targets(self) -> dict[TopicPartition, int]:
-        """Partition -> next offset, of those that have one."""
+        """Partition -> next offset, of the partitions that have one."""
         return {row.tp: row.target for row in self.partitions if row.target is not None}

@@ -1,25 +1,26 @@
-"""What the stored numbers mean, as far as anything shows it.  Pure.
+"""Finds out whether the stored offsets are the next or the last record, as far as there is evidence.  Pure.
 
-Kafka, the original and this library store the *next* record; go_kafka_client and Spark's ReliableKafkaReceiver the
-*last* one that was read.  No znode says which.  Taking last for next repeats a record of each partition, taking next
-for last loses one, so only what can hardly be otherwise counts:
+Kafka, the Scala consumer and this library store the *next* record; go_kafka_client and Spark's ReliableKafkaReceiver
+store the *last* one that was read.  No znode shows which.  To take last for next repeats one record of each partition;
+to take next for last loses one.  So only evidence with hardly any other explanation counts:
 
-    next   the number is the end of the log: there is no record of that number, so nobody has read it
+    next   the number is the end of the log: no record has that number, so no member has read it
     next   the partition's owner is a member of this library, and wrote the number
     last   the number is that of the log's newest record, and it was stored ``READ_WITHIN_MS`` or more after that record
            was written: a member that stores the next record would have read that one in this time, and stored a higher
-           number.  On one partition that is chance (a member that was killed in between), so it takes
-           ``LAST_CONVENTION_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client makes
+           number.  On one partition that is chance (a member that was killed in between), so it needs
+           ``LAST_CONVENTION_PARTITIONS_MIN`` partitions, or one beside a znode that only go_kafka_client creates
 
-A number that was stored shortly after the newest record shows nothing: while a topic is written, a member often commits
-when a record has been written and not yet read, and one commit stores the numbers of many partitions.
+A number that was stored shortly after the newest record is no evidence: while a topic is written, a member often
+commits when a record has been written and not yet read, and one commit stores the numbers of many partitions.
 
-Where nothing shows it, and a migration of the group has ended, the numbers mean what they meant to that one: its way
-back wrote them so.  What is seen may speak against that, and then it is asked: certain evidence of the other meaning,
-or a znode that only go_kafka_client makes beside numbers that were the next record.
+Without evidence, after an ended migration of the group, the convention is that of the migration: its rollback wrote the
+numbers so.  The operator must decide if there is certain evidence of the other meaning, or a znode that only
+go_kafka_client creates beside numbers that were the next record.
 
-A log that ends in a transaction's marker shows nothing: no consumer is given a marker, so who stores the next record
-stands one before the end there for good.  Where most partitions say last and some say next, it is asked.
+A log that ends with a transaction marker is no evidence: no consumer receives a marker, so the offset of a member that
+stores the next record remains one before the end there.  The operator must decide where most partitions show last and
+some show next.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
 
 LAST_CONVENTION_PARTITIONS_MIN = 3
 READ_WITHIN_MS = 10_000
-"""A member that works reads a new record within its ``fetch.wait.max.ms`` (100 ms by default) and a busy moment; and
-the time of a record and that of a znode come from two machines."""
+"""A running member reads a new record within its ``fetch.wait.max.ms`` (100 ms by default) and a busy moment; and the
+times of a record and of a znode come from two machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConventionEvidence:
-    """``convention`` None: nothing shows it, or both are shown (``is_contradictory``); ``words`` say what was seen."""
+    """``convention`` None: no evidence, or evidence of both (``is_contradictory``); ``text`` describes the evidence."""
 
     convention: OffsetConvention | None
     text: str
@@ -53,7 +54,7 @@ class ConventionEvidence:
 
 
 def find_convention_evidence(seen: GroupSnapshot) -> ConventionEvidence:
-    """What a group's stored offsets mean."""
+    """Find the convention of a group's stored offsets."""
     stored = [one for one in seen.partitions.values() if one.stored is not None and not one.is_older_than_topic]
     if not stored:
         return ConventionEvidence(OffsetConvention.NEXT, "no offset is stored, so it does not matter")
@@ -69,13 +70,13 @@ def find_convention_evidence(seen: GroupSnapshot) -> ConventionEvidence:
 
 
 def _evidence_of_logs(seen: GroupSnapshot, stored: Sequence[PartitionSnapshot]) -> ConventionEvidence:
-    """The same, by the numbers and by the logs alone."""
+    """The same, from the numbers and the logs alone."""
     at_end = [one.tp for one in stored if isinstance(one.log, LogRange) and one.stored == one.log.latest]
     ours = [one.tp for one in stored if one.is_written_by_owner]
     read = [one.tp for one in stored if _is_at_known_last_record(one)]
     for_next, for_last = _for_next(at_end, ours), _for_last(read, seen.last_offset_clients)
     is_last = len(read) >= (1 if seen.last_offset_clients else LAST_CONVENTION_PARTITIONS_MIN)
-    # A busy member is one behind here and there; only where that is the rule does it speak against the other.
+    # A busy member is one record behind on some partitions; only a majority contradicts the other meaning.
     if for_next and is_last and len(read) > len(at_end) + len(ours):
         return ConventionEvidence(
             None, f"the evidence is divided: {'; '.join([*for_next, *for_last])}", is_contradictory=True
@@ -90,12 +91,12 @@ def _evidence_of_logs(seen: GroupSnapshot, stored: Sequence[PartitionSnapshot]) 
 
 
 def contradicts(evidence: ConventionEvidence, given: OffsetConvention) -> bool:
-    """Whether what was seen speaks for the other meaning than the one that was given."""
+    """Whether the evidence shows the other convention than the given one."""
     return evidence.convention is not None and evidence.convention is not given
 
 
 def needs_last_entry(partition: PartitionSnapshot) -> bool:
-    """Whether the record at the end of the log would tell something."""
+    """Whether the record at the end of the log could be evidence."""
     log = partition.log
     return isinstance(log, LogRange) and partition.stored == log.latest - 1 and log.latest > log.earliest
 

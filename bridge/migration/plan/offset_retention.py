@@ -1,8 +1,8 @@
 """How long Kafka keeps the offsets that a migration copies.  Pure.
 
-before 2.1    so long after each commit: the commit may name the time (OffsetCommit v2 to v4), and ours does
-2.1 and on    so long after the last member has left (KIP-211): ours names no time.  A named one is honoured there,
-              and then the offset of an idle partition expires in the first moment without members after it
+before 2.1    a time after each commit: the commit may contain the time (OffsetCommit v2 to v4), and ours does
+2.1 and on    a time after the last member has left (KIP-211): ours contains no time.  A broker obeys a time there, and
+              then the offset of an idle partition expires in the first moment without members after it
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
     from bridge.migration.plan.decisions import Decisions
 
 DEFAULT_RETENTION_MS = 30 * 86_400_000
-"""How long brokers before 2.1 are to keep the copied offsets, where nothing is decided and they keep none longer."""
+"""How long brokers before 2.1 are to keep the copied offsets, without a decision and if they keep none longer."""
 
 _LAST_MS = 253_402_300_799_000
-"""The last second that a calendar of four-digit years has."""
+"""The last second of the year 9999."""
 
 
 def effective_retention_ms(seen: GroupSnapshot, decisions: Decisions) -> int:
-    """How long brokers before 2.1 are to keep the copied offsets: as decided, else 30 days, or as they are set."""
+    """How long brokers before 2.1 are to keep the copied offsets: the decision, else the longer of 30 days and the
+    brokers' setting."""
     decided = decisions.offsets_retention_ms
     return max(DEFAULT_RETENTION_MS, seen.retention_ms or 0) if decided is None else decided
 
 
 def broker_retention_text(seen: GroupSnapshot) -> str:
-    """How long the brokers keep an offset by themselves, in words."""
+    """How long the brokers keep an offset by their own setting, as text."""
     return "a day before Kafka 2.0, a week later" if seen.retention_ms is None else duration_text(seen.retention_ms)
 
 
 def retention_warnings(seen: GroupSnapshot, decisions: Decisions) -> Iterator[str]:
-    """Until when the new members must have started, and what their commits are kept for."""
+    """Until when the new members must have started, and how long their commits are kept."""
     own = broker_retention_text(seen)
     if seen.keeps_by_commit:
         kept_ms = effective_retention_ms(seen, decisions)

@@ -1,7 +1,7 @@
 """The refusals and warnings of a plan about the whole group, as sentences.  Pure.
 
-A refusal ends with ``NEXT_COMMAND_MARK`` and the next command, and so does a warning that has one.  What concerns
-single partitions stands with them (``targets``).
+A refusal ends with ``NEXT_COMMAND_MARK`` and the next command, and so does a warning that has one.  Refusals of single
+partitions are in ``start_offsets``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEXT_COMMAND_MARK = ". Next: "
 """Separates a sentence from the next command."""
 
 UNKNOWN_ASSIGNMENT = "?"
-"""``strategy_in_use`` when the owners show none."""
+"""``assignment_in_use`` when the owners show none."""
 
 
 def next_command(sentence: str) -> str:
@@ -41,15 +41,15 @@ def next_command(sentence: str) -> str:
 
 
 def plan_command(group: str, options: str = "") -> str:
-    """The command that plans once more."""
+    """The command that makes the plan again."""
     return f"zkconsumer migrate plan {group}" + (f" {options}" if options else "")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """What is judged: a group as it was seen, how it is to move, and what its stored numbers mean.
+    """The input of the checks: the snapshot of a group, the strategy, and the evidence of its offset convention.
 
-    ``convention``: as decided, else as ``evidence`` has it; None: neither says.
+    ``convention``: the decision, else that of ``evidence``; None: neither is known.
     """
 
     snapshot: GroupSnapshot
@@ -59,7 +59,7 @@ class PlanInput:
 
     @property
     def convention(self) -> OffsetConvention | None:
-        """What a stored number means in this plan."""
+        """The meaning of a stored number in this plan."""
         return self.decisions.convention or self.evidence.convention
 
 
@@ -67,11 +67,11 @@ class PlanInput:
 
 
 def plan_refusals(case: PlanInput) -> Iterator[str]:
-    """Why the group cannot be moved now, or not with these decisions."""
+    """Why the group cannot be migrated now, or not with these decisions."""
     seen, decisions, convention = case.snapshot, case.decisions, case.convention
     yield from _migration_under_way(seen)
     if seen.control is not None and not seen.control.is_over:
-        return  # what else is found is the doing of that migration, and none of it is to be settled
+        return  # other findings are results of that migration, and the operator must not decide them
     yield from _fences_of_completed_migration(seen, case.strategy)
     yield from _brokers(seen)
     yield from _kafka(seen)
@@ -81,7 +81,7 @@ def plan_refusals(case: PlanInput) -> Iterator[str]:
             f"group {seen.group} uses no existing topic, so there is nothing to move"
             f"{NEXT_COMMAND_MARK}zkconsumer groups describe {seen.group}"
         )
-    # While no broker answers, nobody is to decide what the logs may show.
+    # While no broker answers, the operator must not decide what the logs may show.
     is_hidden = seen.brokers and all(one.supports_groups is None for one in seen.brokers)
     if convention is None and not is_hidden:
         yield (
@@ -156,7 +156,7 @@ def _fences_of_completed_migration(seen: GroupSnapshot, strategy: Strategy) -> I
         return
     why = seen.fences_error
     if strategy == "dual":
-        why = "with dual members stay, who could claim nothing"
+        why = "dual keeps the members running, and the fences would block their ownership"
     if why:
         yield (
             f"the fences of migration {seen.fences_migration_id}, which is completed, are still there, and this plan "
@@ -233,7 +233,7 @@ def _dual_refusals(seen: GroupSnapshot, convention: OffsetConvention | None) -> 
 
 
 def plan_warnings(case: PlanInput) -> Iterator[str]:
-    """What stops nothing, and should not come as a surprise."""
+    """What does not prevent the migration, but the operator should know."""
     seen, decisions, strategy, evidence = case.snapshot, case.decisions, case.strategy, case.evidence
     yield from _second_migration_warning(seen)
     yield from _members(seen, strategy)

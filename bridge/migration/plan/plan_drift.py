@@ -1,11 +1,11 @@
 """The differences (drift) between a group and its plan.  Pure.
 
-Members that go, claims that end and logs that grow are what a migration waits for, and no drift.  What is: an offset
-that moved, came or went, in either store; a partition that came or went; a target that the log does not hold any more.
-A value that this migration wrote to Kafka itself is none either.  What brokers do not tell now (``not_told``) may be
-drift or not: it is waited for.
+Members that leave, owner nodes that are deleted and logs that grow are no drift: a migration waits for them.  Drift is:
+an offset that was changed, created or deleted in either store; a partition that was created or deleted; a target that
+the log does not contain any more.  A value that this migration itself wrote to Kafka is no drift.  Data that brokers do
+not return now (``unknown_broker_data``) may be drift or not: the migration waits for them.
 
-``--accept-drift`` takes the group as it is, with the plan's decisions: ``targets.planned_anew``.
+``--accept-drift`` uses the present group, with the plan's decisions: ``start_offsets.plan_with_same_decisions``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LINES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """One partition that is not as it was planned; ``words`` say how."""
+    """One partition that differs from the plan; ``text`` describes the difference."""
 
     tp: TopicPartition
     text: str
@@ -54,13 +54,13 @@ def find_drift(plan: MigrationPlan, seen: GroupSnapshot) -> list[PlanDifference]
 
 
 def unknown_broker_data(seen: GroupSnapshot) -> str:
-    """What brokers did not tell, for a person; empty when they told everything."""
+    """What brokers did not return, as text; empty when they returned everything."""
     if seen.kafka_error:
         return f"what Kafka has stored for group {seen.group}: {seen.kafka_error}"
     unknown = [one for one in seen.partitions.values() if isinstance(one.log, str)]
     if not unknown:
         return ""
-    return f"the logs of {list_text([one.tp for one in unknown])}: {unknown[0].log or 'nobody was asked'}"
+    return f"the logs of {list_text([one.tp for one in unknown])}: {unknown[0].log or 'no broker was asked'}"
 
 
 def drift_lines(differences: list[PlanDifference]) -> list[str]:
@@ -83,7 +83,7 @@ def _differences(plan: MigrationPlan, row: PlannedPartition, now: PartitionSnaps
 
 
 def _moved_back_text(row: PlannedPartition, now: PartitionSnapshot) -> str:
-    """Who accepts that reads records twice."""
+    """What to do about an offset that moved back: accepting it means that records are read twice."""
     if row.stored is None or now.stored is None or row.target is None or now.stored >= row.stored:
         return ""
     return (

@@ -1,10 +1,10 @@
 """The plan file: written atomically, parsed strictly.
 
-    write_plan_file   the file that was there, or the whole new one (``atomic_file``)
-    read_plan    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
+    write_plan_file   replaces the file completely, or not at all (``atomic_file``)
+    read_plan_file    bytes, at most ``PLAN_BYTES_MAX`` -> lines -> ``plan_json``
 
-The pieces beside the control znode hold the same bytes (``plan_to_bytes``, ``plan_of``).  The file is the user's alone
-(0600), since access lists hold the hashes of passwords.
+The pieces beside the control znode contain the same bytes (``plan_to_bytes``, ``plan_from_bytes``).  Only the user may
+read the file (0600), since access lists contain hashes of passwords.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAN_BYTES_MAX = 256 * 1024 * 1024
 """Ten times a plan of 100,000 partitions."""
 
 SCHEMA_BYTES = 200
-"""So much of a file shows whether it is a plan: the schema stands first."""
+"""This many bytes show whether a file is a plan: the schema comes first."""
 
 
 class InvalidPlanFileError(PreconditionFailed):
@@ -36,7 +36,7 @@ class InvalidPlanFileError(PreconditionFailed):
 
 
 class PlanNotWrittenError(UnavailableError):
-    """The plan cannot be written to its file, and nothing was changed; make room, or name another file."""
+    """The plan cannot be written to its file, and nothing was changed; free some space, or name another file."""
 
 
 def plan_to_bytes(plan: MigrationPlan) -> bytes:
@@ -49,7 +49,7 @@ def plan_from_bytes(data: bytes) -> MigrationPlan:
     if len(data) > PLAN_BYTES_MAX:
         raise InvalidPlanFileError(f"more than {PLAN_BYTES_MAX} bytes: this is no plan")
     try:
-        # Never the whole text at once: it would cost as much again.
+        # Never decode the whole text at once: that would need the same memory again.
         return parse_plan(io.TextIOWrapper(io.BytesIO(data), encoding="ascii", newline="\n"))
     except UnicodeDecodeError as error:
         raise InvalidPlanFileError(f"byte {error.start} is not ASCII: this is no plan") from error
@@ -71,10 +71,9 @@ def read_plan_file(path: Path) -> MigrationPlan:
 
 
 def check_plan_file_target(path: Path, group: str) -> None:
-    """Whether a plan of this group may be written there; a file that is something else is nobody's to lose.
+    """Check whether a plan of this group may be written there: only a plan of the same group may be replaced.
 
-    Raises ``PreconditionFailed`` for what is there and is no plan of the group, ``PlanNotWrittenError`` for what cannot
-    even be looked at.
+    Raises ``PreconditionFailed`` for any other existing file, ``PlanNotWrittenError`` for one that cannot be read.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -93,9 +92,9 @@ def check_plan_file_target(path: Path, group: str) -> None:
 
 
 def write_plan_file(path: Path, plan: MigrationPlan) -> None:
-    """Write it so that the file is the old one or the whole new one, whatever happens.
+    """Write it so that the file is the old one or the complete new one, whatever happens.
 
-    Raises ``PlanNotWrittenError`` with the path; nothing is left of the attempt then.
+    Raises ``PlanNotWrittenError`` with the path; then no temporary file remains.
     """
     try:
         write_atomically(path, plan_lines(plan), replace=True)

@@ -1,7 +1,7 @@
-"""The first line of a plan: what holds for the whole group.  Pure; ``plan_json`` has the other lines.
+"""The first line of a plan: what applies to the whole group.  Pure; ``plan_json`` has the other lines.
 
-Access lists are written once each, under ``acl_lists``, and named by their number.  ``acls`` has the nodes that are no
-planned partition's, and takes no path outside what a fence of this group changes.
+Each access list is written once, under ``acl_lists``, and is referred to by its number.  ``acls`` has the nodes that
+belong to no planned partition, and only paths that a fence of this group changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ E = TypeVar("E", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class PlanHeader:
-    """A plan and what was seen, both still without partitions; ``count`` of them follow.  ``lists``: by number."""
+    """A plan and its snapshot, both still without partitions; ``partition_count`` of them follow.  ``acls``: the lists
+    by number."""
 
     plan: MigrationPlan
     snapshot: GroupSnapshot
@@ -81,7 +82,7 @@ def format_plan_header(
         "legacy_kafka_commits": seen.legacy_kafka_commits,
         "last_writers": list(seen.last_offset_clients),
         "filters": list(seen.topic_filters),
-        # Left out where nobody told: such a plan has the same digest as one of a release that did not ask.
+        # Omitted where the ids are unknown: such a plan has the same digest as one of a release without them.
         **{name: known for name, known in clusters.items() if known},
         **{name: text for name, text in _fence_keys(seen).items() if text},
         **({} if seen.convention_before is None else {"convention_before": seen.convention_before.value}),
@@ -156,7 +157,7 @@ def parse_plan_header(members: JsonObjectReader) -> PlanHeader:
 
 
 def _fence_keys(seen: GroupSnapshot) -> dict[str, str]:
-    """Left out where there are none: such a plan has the same digest as one of a release that did not look."""
+    """Omitted where there are none: such a plan has the same digest as one of a release that did not check."""
     return {"fences_of": seen.fences_migration_id, "fences_problem": seen.fences_error}
 
 
@@ -183,7 +184,7 @@ def _decisions(decisions: Decisions) -> dict[str, JsonValue]:
         "use_older": decisions.use_older,
         "acl_fence": decisions.acl_fence,
         "offsets": [[tp.topic, tp.partition, offset] for tp, offset in sorted(decisions.offsets.items())],
-        # Left out where it was not decided: such a plan has the same digest as one of a release without the option.
+        # Omitted without a decision: such a plan has the same digest as one of a release without the option.
         **({} if decisions.offsets_retention_ms is None else {"offsets_retention_ms": decisions.offsets_retention_ms}),
     }
 

@@ -1,10 +1,10 @@
-"""A plan as lines of JSON, and back; strict, since ``apply`` does what they say.  Pure.
+"""A plan as lines of JSON, and back; strict, since ``apply`` executes it.  Pure.
 
-    line 1      what holds for the whole group, the digest among it
+    line 1      what applies to the whole group, with the digest
     others      one partition each, in the plan's order
 
-What is read is held against the digest, and every path against the group: an altered or hostile file gives
-``InvalidJsonError``, and no write anywhere else.  ``plan_header`` has the first line.
+The digest is checked, and every path must belong to the group: an altered or hostile file causes ``InvalidJsonError``,
+and no write to another path.  ``plan_header`` has the first line.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 HEAD_CHARS_MAX = 64 * 1024 * 1024
 ROW_CHARS_MAX = 100_000
-"""Characters of the first line (names of topics and members, access lists) and of each other one."""
+"""The longest first line (names of topics and members, access lists), and the longest other line, in characters."""
 
 PARTITIONS_MAX = 1_000_000
 INT32_MAX = 2**31 - 1
 
 
 def digest_of_plan(plan: MigrationPlan) -> str:
-    """SHA-256 over everything but the digest, in hex."""
+    """SHA-256 over everything except the digest, in hex."""
     digest = hashlib.sha256()
     for line in plan_lines(replace(plan, digest="")):
         digest.update(line.encode())
@@ -79,7 +79,7 @@ def parse_plan(lines: Iterable[str]) -> MigrationPlan:
             raise InvalidJsonError(f"{where}: {head.partition_count} partitions are announced, and more follow")
         seen, row, acl = _parse_row(JsonObjectReader.parse(_limited(line, ROW_CHARS_MAX, where), where), head)
         if seen.tp in partitions:
-            raise InvalidJsonError(f"{where}: {seen.tp} stands there twice")
+            raise InvalidJsonError(f"{where}: {seen.tp} is a duplicate")
         partitions[seen.tp] = seen
         planned.append(row)
         if acl is not None:
@@ -92,7 +92,7 @@ def parse_plan(lines: Iterable[str]) -> MigrationPlan:
         head.plan, snapshot=replace(head.snapshot, partitions=partitions, acls=acls), partitions=tuple(planned)
     )
     if digest_of_plan(plan) != plan.digest:
-        raise InvalidJsonError("it is not as it was written: its digest is another one")
+        raise InvalidJsonError("it was altered: its digest differs")
     return plan
 
 
@@ -114,7 +114,7 @@ _KINDS: dict[str, OwnerKind] = {
 
 
 def _row(seen: PartitionSnapshot, row: PlannedPartition, acl: int | None) -> dict[str, JsonValue]:
-    """What is as it mostly is, is left out."""
+    """Usual values are omitted."""
     members: dict[str, JsonValue] = {"topic": seen.tp.topic, "partition": seen.tp.partition}
     if seen.version != NO_ZNODE_VERSION:
         members |= {"stored": seen.stored, "version": seen.version, "written_ms": seen.written_ms}

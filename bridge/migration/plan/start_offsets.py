@@ -1,17 +1,17 @@
-"""From what was seen and decided to a plan: where every partition starts in Kafka, and why, or why not.  Pure.
+"""Makes a plan from a snapshot and the decisions: where every partition starts in Kafka and why, or why not.  Pure.
 
-Each refusal names the option that decides it.  One partition, in this order:
+Each refusal names the option that decides it.  The rules for one partition, in this order:
 
-    offsets named by the operator   taken as they are, if the log holds them
-    Kafka's value                   of an application, and another than ZooKeeper's: as ``existing`` says
-                                    where nothing is said, one that the last way back wrote to ZooKeeper does not count
-    the stored value                as ``convention`` says; if there is none, as ``missing`` says
-    the log                         outside it: as ``out_of_range`` says
+    offsets named by the operator   used as they are, if the log contains them
+    Kafka's value                   of an application, and different from ZooKeeper's: ``existing`` decides; without a
+                                    decision, a value that the last rollback wrote to ZooKeeper does not count
+    the stored value                ``convention`` gives its meaning; if there is none, ``missing`` decides
+    the log                         an offset outside it: ``out_of_range`` decides
 
-Where members stay (``dual``) they carry over what they have stored: there nothing else can be decided for it.
+With ``dual`` the members copy what they have stored: no other start can be decided for it.
 
-A value that a migration wrote to Kafka is nobody's position, and is written over.  A log without records has one end:
-there ``missing`` has nothing to decide.
+A value that a migration wrote to Kafka is no position of an application, and is overwritten.  A log without records has
+one end, so ``missing`` decides nothing there.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 REASON_EMPTY_LOG = "missing: the log is empty"
 DECIDED_BY_OPERATOR = "decided by the operator"
 _REASONS_BY_LOG = ("missing: ", "out of range: ")
-"""What begins the reasons of such starts."""
+"""The reasons of such starts begin with these."""
 REASON_UNKNOWN_CONVENTION = "depends on --offset-convention"
 
 
 def make_plan(
     seen: GroupSnapshot, decisions: Decisions, *, migration_id: str, strategy: Strategy, made_at_ms: int
 ) -> MigrationPlan:
-    """The plan for a group as it was seen; with refusals, if something stands in the way."""
+    """The plan for a snapshot of a group; with refusals, if the group cannot be migrated."""
     evidence = find_convention_evidence(seen)
     case = PlanInput(seen, decisions, strategy, evidence)
     words = evidence.text if decisions.convention is None else _operator_decision_text(evidence)
@@ -64,9 +64,9 @@ def make_plan(
 
 
 def plan_with_same_decisions(plan: MigrationPlan, seen: GroupSnapshot, made_at_ms: int) -> MigrationPlan:
-    """The same decisions for the group as it is now: what ``--accept-drift`` accepts.
+    """The same decisions for the present group: what ``--accept-drift`` accepts.
 
-    What the stored numbers mean is not judged again: a group behind a fence shows no more than it did before.
+    The offset convention is not determined again: a group with fences has no new evidence.
     """
     decisions = replace(plan.decisions, convention=plan.convention)
     return make_plan(seen, decisions, migration_id=plan.migration_id, strategy=plan.strategy, made_at_ms=made_at_ms)
@@ -81,7 +81,7 @@ def _operator_decision_text(evidence: ConventionEvidence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _StartOffset:
-    """A next offset, where it comes from; or, with ``refusal``, why there is none."""
+    """A next offset and its origin; or, with ``refusal``, why there is none."""
 
     offset: int | None
     why: str
@@ -91,15 +91,15 @@ class _StartOffset:
 def plan_partition(
     seen: PartitionSnapshot, convention: OffsetConvention | None, decisions: Decisions
 ) -> PlannedPartition:
-    """Where one partition starts."""
+    """The start of one partition."""
     start = _start(seen, convention, decisions)
     return PlannedPartition(seen.tp, seen.stored, seen.version, start.offset, start.why, start.refusal)
 
 
 def start_offset_error(row: PlannedPartition, now: PartitionSnapshot, plan: MigrationPlan) -> str:
-    """Why a row of a plan does not follow from the plan's decisions and from what is there now; empty when it does.
+    """Why a row of a plan does not follow from the plan's decisions and the present stores; empty when it does.
 
-    ``now``: with the value that Kafka had before this migration.  A start that the log decided (``missing``,
+    ``now``: with Kafka's value from before this migration.  A start that the log decided (``missing``,
     ``out_of_range``) moves with the log: it must be inside the log, and skip nothing that the decisions would not skip.
     """
     if row.target is None or isinstance(now.log, str):
@@ -111,7 +111,7 @@ def start_offset_error(row: PlannedPartition, now: PartitionSnapshot, plan: Migr
     if row.why.startswith(_REASONS_BY_LOG) and now.log.earliest <= row.target <= latest:
         return ""
     found = fresh.refusal if fresh.target is None else f"{fresh.target} ({fresh.why})"
-    return f"the plan says {row.target} ({row.why}), and its decisions give {found}"
+    return f"the plan contains {row.target} ({row.why}), and its decisions give {found}"
 
 
 def _row(
@@ -121,13 +121,13 @@ def _row(
     decisions: Decisions,
     strategy: Strategy,
 ) -> PlannedPartition:
-    """The same, where members stay: what they read and have an offset of, they carry over themselves."""
+    """The same with ``dual``: members copy the offsets of the partitions that they read."""
     row = plan_partition(one, convention, decisions)
     if strategy == "copy" or row.refusal or not any(one.tp.topic in member.topics for member in seen.members):
         return row
     problem = ""
     if one.error:
-        problem = f"its znode holds no offset, {one.error}, so the member that owns it does not read it"
+        problem = f"its znode contains no offset, {one.error}, so the member that owns it does not read it"
     elif row.target is not None and one.stored is not None and row.target != one.stored:
         problem = f"its member carries {one.stored} over, and {row.target} was decided ({row.why})"
     if not problem:
@@ -161,7 +161,7 @@ def _start(seen: PartitionSnapshot, convention: OffsetConvention | None, decisio
 def _choose_store(
     seen: PartitionSnapshot, log: LogRange, convention: OffsetConvention | None, decisions: Decisions
 ) -> _StartOffset:
-    """Whose value it is, before it is held against the log."""
+    """Select ZooKeeper's or Kafka's value, before the log is checked."""
     ours = _start_of_zookeeper(seen, log, convention, decisions)
     if seen.kafka is None or seen.kafka.provenance is not None:
         return ours
@@ -188,7 +188,7 @@ def _choose_store(
 
 
 def _cost(target: int | None, whose: str, other: int | None) -> str:
-    """What it means to start there and not at the other store's next offset: a rewind, or records that nobody reads."""
+    """The cost of this start compared with the other store's next offset: records read again, or skipped."""
     if target is None or other is None or target == other:
         return ""
     what = "read again" if target < other else "passed over"
@@ -196,7 +196,7 @@ def _cost(target: int | None, whose: str, other: int | None) -> str:
 
 
 def _since_return(target: int | None, returned: int) -> str:
-    """Kafka's value was ZooKeeper's once: only a rewind behind it costs anything."""
+    """Kafka's value was ZooKeeper's once: only a start before it has a cost."""
     if target is None:
         return ""
     again = f": {count_text(returned - target, 'record')} read again" if target < returned else ""

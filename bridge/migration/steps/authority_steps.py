@@ -95,7 +95,9 @@ class MoveAuthority:
         return self._write.check()
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``ControlWriteUnknownError``, and what ``PlaceholderMember.beat`` raises."""
+        """See ``MigrationStep``.  Raises ``ControlWriteUnknownError``, and what ``PlaceholderMember.heartbeat``
+        raises.
+        """
         self.placeholder.heartbeat()
         self._write.write(is_confirmed=False)
 
@@ -104,7 +106,7 @@ class MoveAuthority:
 class ConfirmAuthorityMove:
     """Confirm the move in the control znode: no client can have committed to Kafka unnoticed before it.
 
-    Behind ``MoveAuthority`` or behind a comparison.  The placeholder must be in the generation in which it was then.
+    The step follows ``MoveAuthority`` or a comparison.  The placeholder must still be in the generation of that moment.
     """
 
     control_znode: ControlZnode
@@ -158,7 +160,7 @@ class ConfirmAuthorityMove:
 class CheckForeignCommits:
     """Every offset in Kafka is the one that this migration committed, so no other client committed before the move.
 
-    ``accepts``: what others committed counts.
+    ``accept_foreign``: accept offsets that other clients committed.
     """
 
     stores: OffsetStores

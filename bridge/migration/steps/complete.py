@@ -1,17 +1,17 @@
-"""``complete``: ends a switched migration, and with ``--remove-fences`` lifts its fences.
+"""``complete``: ends a switched migration, and with ``--remove-fences`` removes its fences.
 
-    from switched     the archive is written and read back · completed
-    --remove-fences     behind it, or in a later run: owner fences away · access lists as they were before
+    from switched     write the archive and read it back · completed
+    --remove-fences     after it, or in a later run: delete owner fences · restore access lists
 
-The phase comes first: while it is *switched*, an old member that starts must meet a fence, since its offsets are those
-of the cut-over.  The fences stay unless ``remove_fences`` is given.  The plan and the saved access lists stay beside
-the control znode, so a later run finds what the lists were before.  Each step looks at what is there, so a run after a
-crash at any write goes on.
+The phase is written first: in phase *switched* a fence must block an old member that starts, since its offsets are
+those of the cut-over.  The fences remain unless ``remove_fences`` is given.  The plan and the saved access lists remain
+beside the control znode, so a later run finds the lists from before the fence.  Each step checks the state of the
+stores, so a run after a crash at any write continues.
 
-Of ``dual``, members act by ``switched`` before, and behind it by ``completed``: they are members like any others then.
+With ``dual``, members act by ``switched`` before it, and by ``completed`` after it: they are ordinary members then.
 
-The offset znodes stay either way, as they were at the cut-over; ``zkconsumer groups delete`` takes them away, and
-``zkconsumer migrate restore`` brings back what the archive has.
+The offset znodes remain in both cases, as they were at the cut-over; ``zkconsumer groups delete`` deletes them, and
+``zkconsumer migrate restore`` restores them from the archive.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_can_be_completed(group: str, migration_id: str, phase: Phase | None) -
 
 
 def complete_steps(moving: MigrationContext, archive: Path, *, remove_fences: bool) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands.  Each is carried out before the next is asked for."""
+    """The steps from the present phase on.  Each is executed before the next is generated."""
     authority, phase = moving.control_znode, moving.phase
     is_dual = moving.plan.strategy == "dual"
     if phase is not Phase.COMPLETED:
@@ -69,7 +69,7 @@ def complete_steps(moving: MigrationContext, archive: Path, *, remove_fences: bo
 
 
 def _fence_removal_steps(moving: MigrationContext, *, holds_run: bool) -> Iterator[MigrationStep]:
-    """``holds_run``: an earlier step of these took the run."""
+    """``holds_run``: an earlier step of these acquired the lock."""
     authority, plan = moving.control_znode, moving.plan
     steps: list[MigrationStep] = [RemoveOwnerFences(authority, moving.parents_to_keep)]
     if plan.uses_acl_fence:

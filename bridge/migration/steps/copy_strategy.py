@@ -1,15 +1,16 @@
 """``copy``: the old members stop, both sides are fenced, offsets are copied and compared, the authority moves.
 
-    planned    control znode · the run · the plan beside it
-    fencing    nobody is registered · access lists (K9) · nobody owns · owner fences (K2) · the seat (K5)
-    fenced     the fences stand · offsets as planned, or drift accepted · committed to Kafka with provenance (K6)
-    copied     read back and compared by value, ZooKeeper's unmoved
-    verified   hooks before the cut-over · looked at once more, the seat last
-    switched   the commit point: one conditional write · confirmed by the seat · the seat is left · hooks after it
+    planned    control znode · lock · plan stored beside it
+    fencing    no member is registered · access lists (K9) · no partition has an owner · owner fences (K2) ·
+               placeholder member (K5)
+    fenced     all fences exist · offsets as planned, or drift accepted · committed to Kafka with provenance (K6)
+    copied     read back and compared by value, ZooKeeper's unchanged
+    verified   hooks before the cut-over · all checks again, the placeholder member last
+    switched   the authority moves in one conditional write · the placeholder confirms it and leaves · hooks after it
 
-Each phase ends with one write of the control znode.  The steps are derived from where the migration stands when they
-are asked for, so that a run that goes on is the same as one that was never cut off: behind ``fenced`` it takes the seat
-again and compares everything before it writes.
+Each phase ends with one write of the control znode.  The steps are derived from the present phase when they are
+requested, so a repeated run is the same as one that was never interrupted: after ``fenced`` it joins the placeholder
+member again and compares everything before it writes.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 class CopyOptions:
     """The operator's options for one run.
 
-    ``plan_text``: the bytes of the plan as it was made, which stay beside the control znode.  ``stop_after``: the run
-    ends when that phase has.
+    ``plan_text``: the bytes of the original plan, which remain beside the control znode.  ``stop_after``: the run ends
+    when that phase has.
     """
 
     plan_text: bytes
@@ -66,9 +67,9 @@ class CopyOptions:
 
 
 def copy_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands, up to ``stop_after`` if there is one.
+    """The steps from the present phase on, up to ``stop_after`` if it is given.
 
-    Each is carried out before the next is asked for.
+    Each is executed before the next is generated.
     """
     for step in _all_steps(moving, options):
         if options.stop_after is not None and moving.has_reached(options.stop_after):
@@ -88,7 +89,7 @@ def _all_steps(moving: MigrationContext, options: CopyOptions) -> Iterator[Migra
     if moving.phase is None:
         yield CheckNoOtherMigration(
             begin
-        )  # its seat would be waited for, and its fences would be taken for lacking rights
+        )  # its placeholder would cause a wait, and its fences would be reported as missing permissions
         if acl_fence:
             yield CheckAclPermissions(authority.session, moving.group, moving.topics)
         yield CheckPermissions(authority.session, moving.znodes, moving.plan.snapshot.acls if ended else {})
@@ -149,7 +150,7 @@ def _copying_steps(moving: MigrationContext, options: CopyOptions, *, had_placeh
     yield AdvancePhase(authority, Phase.VERIFIED)
     yield from hook_steps(moving, options.hooks_dir, BEFORE_CUT_OVER)
     if options.hooks_dir is not None:
-        # Programs take their time: it is looked at once more.
+        # The hooks take time: check everything once more.
         yield VerifyCopiedOffsets(stores, copies, known)
     yield _check_fences(moving)
     yield from authority_move_steps(moving, Phase.SWITCHED)

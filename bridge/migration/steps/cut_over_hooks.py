@@ -1,11 +1,12 @@
 """Programs of the operator that a migration runs around the cut-over.
 
-    DIR/zkconsumer-on-before-cut-over*    everything is copied and verified, nothing has moved: one that ends with
-                                          another code than 0, or too late, vetoes (exit code 6: the fences stand)
-    DIR/zkconsumer-on-after-cut-over*     Kafka has the authority, the seat is left: start the new members here
+    DIR/zkconsumer-on-before-cut-over*    everything is copied and verified, the authority has not moved: a program
+                                          that ends with another code than 0, or too late, vetoes (exit code 6: the
+                                          fences remain)
+    DIR/zkconsumer-on-after-cut-over*     Kafka has the authority, the placeholder has left: start the new members here
 
-In the order of their names, without arguments, with what is going on in ``ZKCONSUMER_…`` variables of the environment.
-What they print goes to standard error.  A run that goes on after a crash runs them again.
+They run in the order of their names, without arguments; ``ZKCONSUMER_…`` variables of the environment describe the
+migration.  Their output is written to standard error.  A run after a crash runs them again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ HOOK_KILL_TIMEOUT_S = 5.0
 
 
 def check_hooks(folder: Path | None) -> None:
-    """Before anything is changed: whether every program could be run.  Raises ``PreconditionFailed``."""
+    """Check, before anything is changed, that every program can be run.  Raises ``PreconditionFailed``."""
     for event in (BEFORE_CUT_OVER, AFTER_CUT_OVER):
         find_hooks(folder, event)
 
@@ -72,7 +73,7 @@ def hook_steps(moving: MigrationContext, folder: Path | None, event: str) -> Ite
 class RunHooks:
     """Every program for one event.  ``folder`` None: there are none.
 
-    Before the cut-over they may veto; after it one that fails leaves the rest to the next run (exit code 6).
+    Before the cut-over they may veto; after it, when one fails, the next run runs the others (exit code 6).
     """
 
     context: MigrationContext
@@ -134,9 +135,9 @@ class RunHooks:
 def run_hook_program(
     path: Path, environment: Mapping[str, str], timeout_s: float, heartbeat: Callable[[], None]
 ) -> str:
-    """Run it to its end; empty when all is well, else what is wrong.  ``heartbeat`` is called while it runs.
+    """Run it to its end; empty after success, else the problem.  ``heartbeat`` is called while it runs.
 
-    It is a process group of its own, which is ended as a whole when it takes too long or we are interrupted.
+    The program has a process group of its own, which is ended completely after the time limit or an interrupt.
     """
     try:
         process = subprocess.Popen(

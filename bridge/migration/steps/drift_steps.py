@@ -1,8 +1,8 @@
 """Checks whether the group has changed since the plan: before the first change, and again after the fences are set.
 
-before   nobody is registered: offsets that differ make the plan stale (exit code 4, nothing was changed)
-behind   every start is computed again from what is there and the plan's decisions, and must be the plan's;
-         drift ends the run, or is accepted: planned anew with the same decisions, and kept beside the plan
+before   no member is registered: offsets that differ make the plan stale (exit code 4, nothing was changed)
+after    every start is computed again from the stores and the plan's decisions, and must equal the plan's;
+         drift ends the run, or is accepted: planned again with the same decisions, and stored beside the plan
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckPlanCurrent:
-    """Nothing has moved since the plan was made, as far as that can hold: members that are registered go on committing.
+    """Nothing has changed since the plan was made, as far as that is possible: registered members continue to commit.
 
-    ``accept_drift``: whatever has moved is looked at behind the fences.
+    ``accept_drift``: changes are checked after the fences are set.
     """
 
     context: MigrationContext
@@ -60,8 +60,8 @@ class CheckPlanCurrent:
             return StepRefused(missing_group_error(group))
         untold = unknown_broker_data(seen)
         if untold:
-            return StepWaiting(f"brokers to tell {untold}")
-        # A topic that nobody has stored anything for is the group's only as long as somebody subscribes to it.
+            return StepWaiting(f"brokers to return {untold}")
+        # A topic without stored offsets belongs to the group only as long as a member subscribes to it.
         there = replace(plan, partitions=tuple(row for row in plan.partitions if row.tp in seen.partitions))
         found = find_drift(there, seen)
         if not found:
@@ -79,9 +79,10 @@ class CheckPlanCurrent:
 
 @dataclass(frozen=True, slots=True)
 class AcceptDrift:
-    """Behind the fences: the group is as the plan that counts says, or what differs was accepted and kept.
+    """After the fences are set: the group equals the effective plan, or the differences were accepted and stored.
 
-    ``has_sat``: the seat was taken by an earlier run, so a value of somebody else in Kafka is an interference.
+    ``had_placeholder``: an earlier run joined the placeholder member, so another client's value in Kafka is an
+    interference.
     """
 
     context: MigrationContext
@@ -93,7 +94,7 @@ class AcceptDrift:
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
-        return ["read the offsets again: " + ("what moved is planned anew" if self.accept else "what moved stops it")]
+        return ["read the offsets again: " + ("changes are planned again" if self.accept else "changes stop the run")]
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
@@ -102,7 +103,7 @@ class AcceptDrift:
         seen, found = self._read_drift()
         untold = unknown_broker_data(seen)
         if untold:
-            return StepWaiting(f"brokers to tell {untold}")
+            return StepWaiting(f"brokers to return {untold}")
         altered = self._altered_error(seen, found)
         if altered:
             return StepRefused(altered)
@@ -141,7 +142,7 @@ class AcceptDrift:
         seen, found = self._read_drift()
         untold = unknown_broker_data(seen)
         if untold:
-            raise BrokerUnreachable(f"brokers do not tell {untold}")
+            raise BrokerUnreachable(f"brokers do not return {untold}")
         accepted = self._replanned(seen, found)
         for number, piece in enumerate(pack(plan_to_bytes(accepted))):
             store_child(self.context.control_znode, accepted_piece_name(number), piece, *COPY_PHASES)
@@ -199,7 +200,7 @@ class AcceptDrift:
 
 @dataclass(frozen=True, slots=True)
 class CheckStartOffsets:
-    """Where members stay: what the tool commits for partitions that no member carries over follows from the plan."""
+    """With ``dual``: the offsets that the tool commits, for partitions that no member copies, follow from the plan."""
 
     context: MigrationContext
     copies: Sequence[OffsetCopy]
@@ -216,10 +217,10 @@ class CheckStartOffsets:
         plan, group = self.context.plan, self.context.group
         seen = inspect_group(self.context.session, group, with_acls=False)
         if seen is None:
-            return StepDone()  # nothing is left to be carried over
+            return StepDone()  # nothing is left to copy
         untold = unknown_broker_data(seen)
         if untold:
-            return StepWaiting(f"brokers to tell {untold}")
+            return StepWaiting(f"brokers to return {untold}")
         planned_for = {copy.tp: (copy.offset, copy.version) for copy in self.copies}
         rows = [
             row
@@ -236,7 +237,7 @@ class CheckStartOffsets:
 def altered_plan_error(
     plan: MigrationPlan, seen: GroupSnapshot, rows: Sequence[PlannedPartition]
 ) -> VerificationError | None:
-    """What to raise when the starts of these rows do not follow from the plan's decisions and from what is there."""
+    """The error if the starts of these rows do not follow from the plan's decisions and the stores."""
     why = {row.tp: start_offset_error(row, without_own_commit(plan, seen.partitions[row.tp]), plan) for row in rows}
     wrong = [PlanDifference(tp, words) for tp, words in why.items() if words]
     if not wrong:
@@ -249,9 +250,9 @@ def altered_plan_error(
 
 
 def without_own_commit(plan: MigrationPlan, now: PartitionSnapshot) -> PartitionSnapshot:
-    """A value that this migration wrote to Kafka is no position: the value of before counts.
+    """Replace a value that this migration wrote to Kafka, which is no position, with the value from before it.
 
-    So does what the plan knew of a value that is still there.
+    For a value that is unchanged since the plan, use what the plan contains about it.
     """
     whose = None if now.kafka is None else now.kafka.provenance
     before = plan.snapshot.partitions.get(now.tp)

@@ -1,7 +1,8 @@
 """The state that the steps of one run have in common.
 
-open_migration    session, plan -> Moving
-read_effective_plan      the plan that counts: as it was accepted with its drift, else as the first run kept it
+open_migration         session, plan -> MigrationContext
+read_effective_plan    the effective plan: the one that was accepted with its drift, else the one that the first run
+                       stored
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class MigrationContext:
-    """What the steps of one run share.  ``plan`` is the one that counts; a step that accepts drift replaces it."""
+    """The shared state of the steps of one run.  ``plan`` is the effective one; a step that accepts drift replaces
+    it.
+    """
 
     control_znode: ControlZnode
     plan: MigrationPlan
@@ -48,22 +51,22 @@ class MigrationContext:
 
     @property
     def session(self) -> AdminSession:
-        """With both stores."""
+        """The session with both stores."""
         return self.control_znode.session
 
     @property
     def group(self) -> str:
-        """Whose offsets move."""
+        """The group that migrates."""
         return self.control_znode.group
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that the plan saw."""
+        """The topics in the plan."""
         return tuple(self.plan.snapshot.topics)
 
     @property
     def phase(self) -> Phase | None:
-        """Where this migration stands; None while it has not begun."""
+        """The phase of this migration; None while it has not begun."""
         held = self.control_znode.read()
         if held is None or held.control.migration_id != self.control_znode.migration_id:
             return None
@@ -77,22 +80,23 @@ class MigrationContext:
         return held is None or not is_ours or held.control.is_confirmed
 
     def has_reached(self, wanted: Phase) -> bool:
-        """Whether the migration has that phase behind it on its way forward, or is there."""
+        """Whether the migration, on its way forward, is in that phase or a later one."""
         phase = self.phase
         return phase is not None and has_reached(self.plan.strategy, phase, wanted)
 
     @property
     def znodes(self) -> GroupZnodes:
-        """Those that the steps have to do with."""
+        """The znodes that the steps read or change."""
         offsets = [row.tp for row in self.plan.partitions if row.version != NO_ZNODE_VERSION]
         return GroupZnodes(self.group, self.topics, offsets, self.plan.uses_acl_fence)
 
     @property
     def parents_to_keep(self) -> frozenset[str]:
-        """The parents of claims that stay when the fences go: those that the plan saw, or may have seen."""
+        """The parents of owner nodes that remain when the fences are removed: those that existed, or may have existed,
+        when the plan was made."""
         if self.plan.uses_acl_fence:
             return frozenset(self.plan.snapshot.acls)
-        # Without access lists a plan does not say which there were: they stay, as original members leave them.
+        # Without access lists a plan does not contain which existed: they remain, as Scala consumers leave them.
         return frozenset(
             {paths.owners(self.group), *(paths.owners_of_topic(self.group, topic) for topic in self.topics)}
         )
@@ -106,7 +110,7 @@ def open_migration(
     pause: Callable[[int], object] | None = None,
     patience: CoordinatorRetryPolicy = PLACEHOLDER_RETRY_POLICY,
 ) -> MigrationContext:
-    """Nothing is asked yet.  ``pause`` and ``patience``: how the brokers are waited for."""
+    """Sends no request yet.  ``pause`` and ``patience``: how to wait for the brokers."""
     authority = ControlZnode(session, plan.group, plan.migration_id)
     authority.fence_migration_ids |= {plan.snapshot.fences_migration_id} - {""}
     seat = PlaceholderMember(
@@ -118,7 +122,7 @@ def open_migration(
 
 
 def read_accepted_plan(session: AdminSession, first: MigrationPlan) -> MigrationPlan | None:
-    """The plan that was accepted with its drift; None: none was, or the run that did was cut off.
+    """The plan that was accepted with its drift; None: there is none, or the run that accepted it was interrupted.
 
     ``first``: the plan that the operator knows.  Raises ``PreconditionFailed`` for one that does not follow from it.
     """
@@ -142,15 +146,16 @@ def read_accepted_plan(session: AdminSession, first: MigrationPlan) -> Migration
 
 
 def read_effective_plan(session: AdminSession, group: str) -> MigrationPlan:
-    """The plan that counts.  Raises ``PreconditionFailed`` (``InvalidPlanFileError`` too) when none is kept that is
-    whole.
+    """The effective plan.  Raises ``PreconditionFailed`` (``InvalidPlanFileError`` too) when no complete one is
+    stored.
     """
     first = plan_from_bytes(read_plan_text(session, group))
     return read_accepted_plan(session, first) or first
 
 
 def copy_to_kafka_step(moving: MigrationContext, copies: Sequence[OffsetCopy], *phases: Phase) -> CopyToKafka:
-    """The step that commits these offsets, kept and noted as the plan has it.  ``phases``: in which it may be done."""
+    """The step that commits these offsets, with the plan's retention and a journal entry.  ``phases``: in which it may
+    run."""
     journal = Journal(moving.control_znode, moving.caller)
     return CopyToKafka(moving.stores, copies, phases or COPY_PHASES, moving.plan.offsets_retention_ms, journal)
 

@@ -1,19 +1,20 @@
-"""The ways back, and which of them is open.
+"""``rollback``: the steps back to ZooKeeper, by phase.
 
-    before switched   offsets that somebody deleted come back · undoing · the seat is left · owner fences away ·
-                      access lists back · nudge · undone
-    after it          we have the rights · Spark queries are asked to leave · nobody is in the modern group · returning
-                      · the nodes are this run's · nobody is registered · owner fences · the seat · Kafka -> ZooKeeper ·
-                      compared · returned (the authority moves) · confirmed · which offsets those were is
-                      recorded (``returned``) · the seat is left · owner fences away · access lists back · nudge ·
-                      undone
-    returned, but     nobody is in the modern group · the seat · Kafka -> ZooKeeper · compared · confirmed · ...
-    not confirmed
+    before switched   restore offsets that a client deleted · undoing · the placeholder leaves · delete owner fences ·
+                      restore access lists · trigger a rebalance · undone
+    after it          check permissions · Spark queries are requested to leave · the coordinator group is empty ·
+                      returning · this run's login gets the nodes · no member is registered · owner fences · the
+                      placeholder joins · Kafka -> ZooKeeper · compared · returned (the authority moves) · confirmed ·
+                      record those offsets (``returned``) · the placeholder leaves · delete owner fences · restore
+                      access lists · trigger a rebalance · undone
+    returned, but     the coordinator group is empty · the placeholder joins · Kafka -> ZooKeeper · compared ·
+    not confirmed     confirmed · ...
 
-The steps are derived from where the migration stands, so that a run that goes on is the same as one that was never cut
-off.  What Kafka knows of topics and partitions that came meanwhile is taken along.
+The steps are derived from the present phase, so that a repeated run is the same as one that was never interrupted.
+Offsets of topics and partitions that were created meanwhile are copied too.
 
-Of ``dual`` the members stay, and take the group back themselves (``dual.back``); nobody has to be woken then.
+With ``dual`` the members continue to run, and take the group back themselves (``bridge.migration.dual``); no rebalance
+has to be triggered then.
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ _AFTER_SWITCH = (Phase.SWITCHED, Phase.RETURNING)
 
 @dataclass(frozen=True, slots=True)
 class RollbackOptions:
-    """``has_plan`` False: the plan was not kept whole, as when the first run was cut off in writing it.
+    """``has_plan`` False: the plan was not stored completely, because the first run was interrupted while it wrote it.
 
-    ``tell``: is given a sentence about members that must be started anew.  ``patience_ms``: how long it is looked
-    whether the offsets of old members move.
+    ``report``: receives a sentence about members that must be restarted.  ``progress_timeout_ms``: how long to wait
+    until the offsets of old members change.
     """
 
     report: Callable[[str], None]
@@ -84,7 +85,7 @@ class RollbackOptions:
 
 
 def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands.  Each is carried out before the next is asked for."""
+    """The steps from the present phase on.  Each is executed before the next is generated."""
     authority, phase = moving.control_znode, moving.phase
     if phase is Phase.COMPLETED:
         raise PreconditionFailed(
@@ -126,7 +127,7 @@ def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterat
         yield StoreReturnedOffsets(moving)
     yield RemovePlaceholder(moving.placeholder)
     if is_dual and phase in (*_AFTER_SWITCH, Phase.RETURNED):
-        # By then members have written their provenance over what they committed before.
+        # By then members have committed over their earlier offsets, now with provenance.
         yield WaitForAcknowledgements(authority, moving.stores, Phase.RETURNED)
         yield StoreReturnedOffsets(moving)
     if options.has_plan:
@@ -155,7 +156,7 @@ def _return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     if acl_fence:
         yield SetFenceAcls(authority, moving.topics, plan.snapshot.acls, members_may_delete=False)
     yield WaitForMembersToLeave(authority)
-    # Somebody may have deleted fences since the switch, and each must name this epoch.
+    # A client may have deleted fences since the switch, and each must name this epoch.
     yield from owner_fence_steps(authority, plan.snapshot.partitions)
     yield CreateLateOwnerFences(authority, frozenset(plan.snapshot.partitions))
     yield JoinPlaceholder(moving.placeholder, had_placeholder=False)
@@ -165,7 +166,7 @@ def _return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
 
 
 def _confirm_return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
-    """``returned`` was written, and what others committed to Kafka before that may be missing in ZooKeeper."""
+    """``returned`` was written; commits of other clients to Kafka before that may be missing in ZooKeeper."""
     authority, stores, acl_fence = moving.control_znode, moving.stores, moving.plan.uses_acl_fence
     yield WaitForEmptyCoordinatorGroup(moving.placeholder)
     if acl_fence:

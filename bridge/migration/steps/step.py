@@ -2,10 +2,10 @@
 
 A step is idempotent.  It checks the state of the stores, never a record of what was done:
 
-    check -> Done                 it is as the step wants it; go on
-          -> Todo                 ``do`` it
-          -> Waiting(for, ...)    somebody else must come or go; look again
-          -> Refused(error)       it cannot be done now, and why
+    check -> StepDone             the state is what the step requires; continue
+          -> StepPending          ``do`` it
+          -> StepWaiting(for)     a member or a server must change first; check again
+          -> StepRefused(error)   it cannot be done now, and why
 
 ``StepRunner`` is the only loop.  It checks a step before it executes it, and again afterwards: ``StepPending`` after
 the execution is a bug.  It waits for a ``StepWaiting`` step until the operator's deadline.  A request to stop ends the
@@ -102,8 +102,8 @@ class StepExecutor(Protocol):
 class StepRunner:
     """Runs the steps.
 
-    ``timeout_ms``: how long may be waited altogether.  ``resume``: the command that goes on.  ``has_changed``: whether
-    a store was changed, by a run before this one too; ``has_changed_in_this_run``: by this one.
+    ``timeout_ms``: the limit of all waits together.  ``resume_command``: the command that continues.  ``has_changed``:
+    whether a store was changed, also by an earlier run; ``has_changed_in_this_run``: by this one.
     """
 
     executor: StepExecutor
@@ -116,10 +116,10 @@ class StepRunner:
     _deadline_ms: int | None = None
 
     def run_with_retry(self, make_steps: Callable[[], Iterable[MigrationStep]]) -> None:
-        """``carry_out``, once more from the first step on when a store was away meanwhile; ``make_steps`` gives the
+        """``run_steps``, and again from the first step on when a store was unavailable; ``make_steps`` returns the
         steps.
 
-        Raises the same, and like waiting in vain for a store that does not come back before the deadline.
+        Raises what ``run_steps`` raises, and a timeout error when a store does not answer before the deadline.
         """
         while True:
             try:
@@ -135,13 +135,13 @@ class StepRunner:
                 return
 
     def run_steps(self, steps: Iterable[MigrationStep]) -> None:
-        """All of them, in their order.
+        """Run the steps in their order.
 
-        Raises what a step refuses with, and ``PartiallyDoneError`` in place of what says that nothing was changed once
-        this run has changed something; ``WaitTimeoutError`` when nothing was changed yet, else ``PartiallyDoneError``,
-        also when somebody aborted it.
+        Raises the error of a refused step.  Once this run has changed something, an error that promises that nothing
+        was changed becomes ``PartiallyDoneError``.  Raises ``WaitTimeoutError`` when nothing was changed yet, else
+        ``PartiallyDoneError``, also when an operator aborted it.
         """
-        self._left_ms()  # the time runs from here
+        self._left_ms()  # the deadline counts from here
         try:
             self._run_steps(steps)
         except ZkConsumerError as error:

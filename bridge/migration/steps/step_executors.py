@@ -26,9 +26,10 @@ WAIT_REPORT_INTERVAL_MS = 10_000
 
 @dataclass(slots=True)
 class ApplyExecutor:
-    """Does every step.  ``beat`` is called before each step and while one waits; it raises when somebody interfered.
+    """Executes every step.  ``heartbeat`` is called before each step and while one waits; it raises when another client
+    interfered.
 
-    ``done``: the names of the steps that were carried out, in their order.
+    ``executed_steps``: the names of the executed steps, in their order.
     """
 
     report: Callable[[str], None]

@@ -1,11 +1,12 @@
 """Which errors mean that a store is unavailable.  Pure.
 
-    ZooKeeper    it did not answer, the connection took the answer along, or the session of the run has ended
-                 a seat is gone from a group that is empty, before the authority moved or after it
-    Kafka        no broker answers, or none coordinates the group now (14, 15, 16): a seat is not taken or left in time
+    ZooKeeper    it did not answer, the connection broke before the answer, or the session of the run has ended;
+                 the placeholder was removed from an empty group, before the authority moved or after it
+    Kafka        no broker answers, or none coordinates the group now (14, 15, 16): the placeholder did not join or
+                 leave in time
 
-No completed step is lost, and every step can run again, so ``StepRunner`` waits for the store, as it waits for members
-that leave, until its deadline.
+No completed step is lost, and every step can run again.  So ``StepRunner`` waits for the store until its deadline, as
+it waits for members to leave.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ NODES_MAX = 2_000_000
 
 
 class InvalidArchiveError(PreconditionFailed):
-    """A file is no archive of a group's znodes, or is not as it was written; take it as ``complete`` wrote it."""
+    """A file is no archive of a group's znodes, or was altered; use the file as ``complete`` wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ZnodeArchive:
 
 
 def read_group_znodes(session: AdminSession, group: str) -> tuple[ArchivedNode, ...]:
-    """Everything below ``/consumers/G``, and that node.  Raises ``UnavailableError`` when ZooKeeper does not tell."""
+    """``/consumers/G`` and everything below it.  Raises ``UnavailableError`` when ZooKeeper does not answer."""
     level = [paths.group_root(group)]
     found: list[ArchivedNode] = []
     while level:
@@ -123,9 +123,9 @@ def archive_lines(archive: ZnodeArchive) -> Iterator[str]:
 
 
 def write_archive(path: Path, archive: ZnodeArchive) -> None:
-    """Write it so that the file is there whole or not at all.
+    """Write it so that the file exists completely or not at all.
 
-    Raises ``PreconditionFailed`` when something is there already, ``UnavailableError`` when it cannot be written.
+    Raises ``PreconditionFailed`` when the file exists already, ``UnavailableError`` when it cannot be written.
     """
     try:
         write_atomically(path, archive_lines(archive), replace=False)
@@ -149,7 +149,7 @@ def read_archive(path: Path) -> ZnodeArchive:
 
 
 def parse_archive(data: bytes) -> ZnodeArchive:
-    """The archive in these bytes.  Raises ``InvalidJsonError`` for whatever else they are."""
+    """The archive in these bytes.  Raises ``InvalidJsonError`` for anything else."""
     if len(data) > FILE_BYTES_MAX:
         raise InvalidJsonError(f"more than {FILE_BYTES_MAX} bytes: this is no archive")
     body, _, last = data.removesuffix(b"\n").rpartition(b"\n")
@@ -159,7 +159,7 @@ def parse_archive(data: bytes) -> ZnodeArchive:
         raise InvalidJsonError("not ASCII: this is no archive") from error
     members = JsonObjectReader.parse(trailer, "the last line")
     if members.text("sha256") != hashlib.sha256(body + b"\n").hexdigest():
-        raise InvalidJsonError("it is not as it was written: the digest in its last line is another's")
+        raise InvalidJsonError("it was altered: the digest in its last line differs")
     head = JsonObjectReader.parse(lines[0], "line 1")
     if head.text("schema") != SCHEMA:
         raise InvalidJsonError("line 1: no archive of this release")
@@ -191,15 +191,15 @@ def _node(members: JsonObjectReader, root: str) -> ArchivedNode:
     return ArchivedNode(path, data, tuple(acl), session)
 
 
-# --- the step, and the way back ---------------------------------------------------------------------------------
+# --- the step, and the restore ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WriteArchive:
-    """The group's znodes are in a file, with the access lists that they had before the fence.
+    """Writes the group's znodes to a file, with the access lists from before the fence.
 
-    ``planned``: those lists as the plan has them.
-    A file of this migration that is there already counts: a run before this one wrote it, and lifted fences since.
+    ``planned``: those lists in the plan.  An existing file of this migration counts: an earlier run wrote it, and may
+    have removed fences since.
     """
 
     control_znode: ControlZnode
@@ -238,10 +238,10 @@ class WriteArchive:
 
 
 def restore_znodes(session: AdminSession, archive: ZnodeArchive) -> list[str]:
-    """Make the persistent nodes that are missing, with their data and lists; the paths that were made.
+    """Create the missing persistent nodes, with their data and lists; returns the paths of the created ones.
 
-    Ephemeral nodes belong to sessions that have ended, and the fences of the migration to nobody any more; neither
-    comes back.  Raises ``PartiallyDoneError`` for a node that cannot be made; the same again goes on behind it.
+    Ephemeral nodes belong to sessions that have ended, and the fences belong to the ended migration; neither are
+    created.  Raises ``PartiallyDoneError`` for a node that cannot be created; a repeated call continues with it.
     """
     session.request([Create(path) for path in paths.parents(paths.group_root(archive.group))])
     made: list[str] = []

@@ -51,7 +51,8 @@ class BadCheckpoint(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """One source's end of one batch: the next offset of each partition.  ``stream_offset`` None: ``format("kafka")``.
+    """One source's end of one batch: the next offset of each partition.  ``stream_offset`` None:
+    ``format("kafka")``.
     """
 
     source: str

@@ -57,7 +57,8 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileRow:
-    """One partition in one store.  ``new_offset`` None: no write.  ``refusal``: why no row of the plan can be written.
+    """One partition in one store.  ``new_offset`` None: no write.  ``refusal``: why no row of the plan can be
+    written.
     """
 
     tp: TopicPartition
