@@ -1,13 +1,13 @@
-"""The ways back of ``dual``, in which no member stops either.
+"""The steps of a ``dual`` rollback, in which no member stops either.
 
-    before switched   undoing: one write, because ZooKeeper never stopped being right · members leave the coordinator's
-                      group · fences away · undone
-    after it          returning: fences away, members claim what they read · each commit goes to Kafka, then to
-                      ZooKeeper · what nobody holds is written by the tool · compared · all there still ·
-                      returned (the authority moves) · members act by it, and Kafka's values have our provenance ·
-                      what no member wrote so is recorded (``returned``) · nudge · undone
+    before switched   undoing: one write, since ZooKeeper kept the authority · members leave the coordinator group ·
+                      fences are removed · undone
+    after it          returning: fences are removed, members acquire the partitions that they read · each commit goes
+                      to Kafka, then to ZooKeeper · the tool writes orphaned partitions · compared · all members still
+                      there · returned (the authority moves) · members act by it, and Kafka's values have our
+                      provenance · the values without it are recorded (``returned``) · trigger a rebalance · undone
 
-Where no member is left behind the switch, nobody claims and nobody commits: the group is taken back as one that was
+Without members after the switch, no client acquires ownership or commits: the group is rolled back like one that was
 copied (``rollback``).
 """
 
@@ -58,7 +58,7 @@ def dual_return_steps(moving: MigrationContext) -> Iterator[MigrationStep]:
     authority, stores = moving.control_znode, moving.stores
     yield AdvancePhase(authority, Phase.RETURNING)
     yield AppendJournal(moving, "rollback", {})
-    # Of a run that found no member, before some came.
+    # An earlier run may have found no member, before some registered.
     yield RemovePlaceholder(moving.placeholder)
     yield RemoveOwnerFences(authority, moving.parents_to_keep)
     yield WaitForAcknowledgements(authority, stores, Phase.RETURNING)
@@ -93,9 +93,7 @@ class CopyOrphanedToZooKeeper:
         return StepPending() if held is None or self._pending() else StepDone()
 
     def do(self) -> None:
-        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when something stands in the way; Kafka has the
-        authority still.
-        """
+        """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when a write fails; Kafka still has the authority."""
         authority = self.context.control_znode
         held = authority.require_phase(Phase.RETURNING)
         acl = acl_of_new_offsets(authority, self.context.plan)

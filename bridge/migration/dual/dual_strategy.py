@@ -1,13 +1,13 @@
 """``dual``: the members migrate while they run; each phase in the control znode is their next task.
 
-    planned    we have the rights · nobody else is there · control znode · the run · the plan ·
-               what no member carries over, to Kafka
-    armed      members join the coordinator's group, by a protocol that nobody else has
-    ready      all are in it
-    locked     members take what the coordinator gives them, and read it while they own it in ZooKeeper too;
+    planned    check permissions · no other member in the coordinator group · control znode · lock · plan ·
+               offsets that no member copies, to Kafka
+    armed      members join the coordinator group, with a protocol that no other client has
+    ready      all are members of it
+    locked     members take the coordinator's assignment, and read a partition while they own it in ZooKeeper too;
                each commit goes to ZooKeeper, then to Kafka
-    copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared once more · all there still
-    switched   the commit point: one conditional write · claims are given back, and fenced · hooks after it
+    copied     each goes to Kafka, then to ZooKeeper · hooks before the cut-over · compared again · all members there
+    switched   the authority moves in one conditional write · ownership is released, and fenced · hooks after it
 
 One write of the control znode begins a phase, and with it a task of the members.  The next phase begins when every
 registered member has acknowledged this one by name, and both groups are in the state that it requires.  Until
@@ -58,8 +58,8 @@ STOP_AFTER_PHASES = (Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED)
 class DualOptions:
     """The operator's options for one run.
 
-    ``plan_text``: the bytes of the plan as it was made.  ``stop_after``: the run ends when every member acts by that
-    phase and all that it wants is so.
+    ``plan_text``: the bytes of the original plan.  ``stop_after``: the run ends when every member acts by that phase
+    and the conditions of the phase are met.
     """
 
     plan_text: bytes
@@ -68,9 +68,9 @@ class DualOptions:
 
 
 def dual_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
-    """The steps from where the migration stands, up to ``stop_after`` if there is one.
+    """The steps from the present phase on, up to ``stop_after`` if it is given.
 
-    Each is carried out before the next is asked for.
+    Each is executed before the next is generated.
     """
     authority = moving.control_znode
     yield CheckControlAcls(authority.session, moving.group)
@@ -124,7 +124,7 @@ def _phase_steps(moving: MigrationContext, phase: Phase) -> Iterator[MigrationSt
 def _pre_switch_steps(moving: MigrationContext, options: DualOptions) -> Iterator[MigrationStep]:
     yield from hook_steps(moving, options.hooks_dir, BEFORE_CUT_OVER)
     if options.hooks_dir is not None:
-        # Programs take time: the members and both stores are checked once more.
+        # The hooks take time: check the members and both stores once more.
         yield from _phase_steps(moving, Phase.COPIED)
     # The comparison takes time too, and a member that registered meanwhile has not acknowledged.
     yield WaitForAcknowledgements(moving.control_znode, moving.stores, Phase.COPIED)

@@ -36,7 +36,7 @@ def read_participants(authority: ControlZnode, stores: OffsetStores, held: Versi
 
 
 def format_conditions(words: list[str]) -> str:
-    """The first sentences, and how many more."""
+    """The first conditions, and how many more there are."""
     more = len(words) - CONDITIONS_SHOWN_MAX
     return "; ".join(words[:CONDITIONS_SHOWN_MAX]) + (f"; and {count_text(more, 'more')}" if more > 0 else "")
 
@@ -100,12 +100,12 @@ class WaitForAcknowledgements:
         return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
         self.control_znode.require_phase(self.phase)
 
 
 def consumed_partitions(state: ZooKeeperGroup) -> set[TopicPartition]:
-    """What somebody who is registered reads."""
+    """The partitions that a registered member reads."""
     topics = {topic for member in state.members.values() for topic in member.threads if topic in state.topics}
     return {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
 
@@ -151,7 +151,7 @@ class WaitForFullOwnership:
         return StepWaiting(format_conditions(words)) if words else StepDone()
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
         self.control_znode.require_phase(self.phase)
 
 
@@ -181,7 +181,7 @@ class WaitForForeignOwnersToRelease:
         return StepWaiting(f"{format_conditions(whose)} to release {format_partitions(list(claims))}: stop it")
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not behind the switch."""
+        """See ``MigrationStep``: there is nothing to do; raises before the switch."""
         self.control_znode.require_phase(*POST_SWITCH_PHASES)
 
 

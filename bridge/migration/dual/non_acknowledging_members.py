@@ -1,10 +1,10 @@
-"""Guests of a group that moves with its members in it: members of the coordinator's group, and of no other.  Pure.
+"""Members of the coordinator group that acknowledge no phase and are not registered in ZooKeeper: Spark queries.  Pure.
 
-    switched     they come, and offer what the members do
-    returning    they leave before anything is compared; members take their share back
+    switched     they join, and offer the protocols of the members
+    returning    they leave before the comparison; members take their partitions back
 
-A guest is a Spark query.  It follows the control znode, and acknowledges nothing, because nobody waits for it but to
-leave.  By the private protocol it is told from a stranger: the names of members are single components of a path.
+A Spark query follows the control znode.  It acknowledges nothing, because the migration waits for it only to leave.  In
+the migration's protocol its name distinguishes it: the names of other members are single components of a path.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from __future__ import annotations
 from bridge.migration.control.phases import Phase
 
 PHASES_ALLOWING_NON_ACKNOWLEDGING = frozenset({Phase.SWITCHED, Phase.COMPLETED})
-"""Phases in which a guest may be there."""
+"""Phases in which a Spark query may be a member."""
 
 _PREFIX = "guest/"
 
 
 def non_acknowledging_name(consumer: str) -> str:
-    """The name of a Spark query in the coordinator group, in the place of a member's consumer id."""
+    """The name of a Spark query in the coordinator group, instead of a member's consumer id."""
     return f"{_PREFIX}{consumer}"
 
 
 def is_non_acknowledging_name(name: str) -> bool:
-    """Whether a name that was said there is a guest's."""
+    """Whether a name in the migration's protocol is that of a Spark query."""
     return name.startswith(_PREFIX)
 
 
 def consumer_of_non_acknowledging(name: str) -> str:
-    """Its consumer id."""
+    """The consumer id in the name."""
     return name.removeprefix(_PREFIX)

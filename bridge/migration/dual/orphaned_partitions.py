@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 def orphaned_copies(plan: MigrationPlan, state: ZooKeeperGroup) -> list[OffsetCopy]:
-    """What of a plan no member will carry over, as the group is now."""
+    """The offsets of a plan that no member copies, for this state of the group."""
     read = consumed_partitions(state)
     stored = {tp for tp, node in state.offsets.items() if node.offset is not None}
     return [copy for copy in copies_of(plan) if copy.tp not in read or copy.tp not in stored]
 
 
 def read_orphaned_copies(moving: MigrationContext) -> list[OffsetCopy]:
-    """The same, looked at now; nothing once nothing of the group is left.
+    """The same, read now; empty once the group does not exist.
 
-    What the plan saw a member read, and nobody reads any more, is copied as that member left it: a Spark query that
-    alone reads a topic has stepped aside by now.
+    A partition that a member read when the plan was made, and that no member reads now, is copied with the offset that
+    the member left: a Spark query that alone reads a topic has left by now.
     """
     state = read_group(moving.session, moving.group)
     if state is None:
@@ -50,7 +50,7 @@ def read_orphaned_copies(moving: MigrationContext) -> list[OffsetCopy]:
 
 
 def _abandoned_offsets(plan: MigrationPlan, state: ZooKeeperGroup) -> dict[TopicPartition, tuple[int, int]]:
-    """Offset and version of the znode, where somebody read when the plan was made, and nobody does now."""
+    """Offset and version of the znode, where a member read when the plan was made, and no member reads now."""
     read = consumed_partitions(state)
     topics = {topic for one in plan.snapshot.members for topic in one.topics if topic in state.topics}
     there = {TopicPartition(topic, number) for topic in topics for number in state.topics[topic].partitions}
@@ -60,7 +60,7 @@ def _abandoned_offsets(plan: MigrationPlan, state: ZooKeeperGroup) -> dict[Topic
 
 @dataclass(frozen=True, slots=True)
 class CheckOrphanedOffsets:
-    """Before anything is changed: what no member carries over is as the plan saw it."""
+    """Checks, before anything is changed, that the offsets which no member copies equal the plan's."""
 
     context: MigrationContext
 

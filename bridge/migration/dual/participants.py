@@ -1,8 +1,8 @@
-"""The participants of a ``dual`` migration: registrations, acknowledgements, members of the coordinator group; and
-what a phase waits for.
+"""The participants of a ``dual`` migration: registrations, acknowledgements, members of the coordinator group; and the
+conditions of a phase.
 
 ids/<consumer>                      registered                     compared as sets, by name, never as counts:
-groups/G/members/<consumer>         acknowledged: epoch, phase     a member that died and one that came are two
+groups/G/members/<consumer>         acknowledged: epoch, phase     a member that died and a new one are two
 DescribeGroups: user data           in the coordinator's group     members
 """
 
@@ -46,19 +46,20 @@ if TYPE_CHECKING:
 STABLE_GROUP_STATE = "Stable"
 
 PHASES_REQUIRING_CAUGHT_UP = frozenset({Phase.LOCKED, Phase.COPIED, Phase.RETURNING, Phase.RETURNED})
-"""Phases that end when no member is behind.  In the last of them Kafka gets the provenance that the next plan needs."""
+"""Phases that end when no member lags.  In the last of them Kafka gets the provenance that the next plan needs."""
 
 PHASES_ALLOWING_NO_MEMBERS = frozenset({Phase.SWITCHED, Phase.COMPLETED, Phase.RETURNED, Phase.UNDOING, Phase.UNDONE})
-"""Phases that end without any member too: nothing that a member would have to do is left."""
+"""Phases that end without any member too: a member would have nothing left to do."""
 
 SPARK_QUERY_HINT = " (Spark queries only leave: a group of queries alone migrates with --strategy copy)"
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """One consumer id.  ``said`` None: it says nothing; ``problem``: why what it says cannot be read.
+    """One consumer id.  ``acknowledgement`` None: it has none; ``error``: why it cannot be parsed.
 
-    ``is_registered`` False: it only acknowledged.  ``is_scala_consumer``: its claims are not made as ours are.
+    ``is_registered`` False: it only acknowledged.  ``is_scala_consumer``: it created its owner nodes as a Scala
+    consumer does.
     """
 
     consumer_id: str
@@ -70,7 +71,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Everybody, at one moment.  ``modern`` None: the coordinator does not tell."""
+    """All participants at one moment.  ``coordinator_group`` None: the coordinator did not return it."""
 
     control: ControlRecord
     by_consumer_id: Mapping[str, Participant]
@@ -92,17 +93,18 @@ class Participants:
 
     @property
     def migration_protocol(self) -> str:
-        """The protocol that nobody else has."""
+        """The protocol that no other client has."""
         return migration_protocol_name(self.control.migration_id)
 
     @property
     def in_coordinator_group(self) -> frozenset[str]:
-        """Which consumers are in the coordinator's group, as far as their protocol tells."""
+        """The consumer ids in the coordinator group, as far as the migration's protocol contains them."""
         return frozenset(consumer_id_of_user_data(one.user_data) for one in self._members) & self.by_consumer_id.keys()
 
     @property
     def unknown_members(self) -> tuple[str, ...]:
-        """Who is in the coordinator's group and no member that moves, nor a guest, with client and host."""
+        """The members of the coordinator group that are neither migrating members nor Spark queries, with client and
+        host."""
         known = self.by_consumer_id.keys()
         return tuple(
             format_coordinator_member(one)
@@ -123,7 +125,7 @@ class Participants:
 
     @property
     def _members_by_name(self) -> list[tuple[str, CoordinatorGroupMember]]:
-        """Who is there, and by what name: only by the private protocol is it told."""
+        """The members and their names; only the migration's protocol contains names."""
         if self.coordinator_group is None or self.coordinator_group.protocol != self.migration_protocol:
             return []
         return [(consumer_id_of_user_data(one.user_data), one) for one in self._members]
@@ -134,20 +136,20 @@ class Participants:
 
 
 def format_coordinator_member(member: CoordinatorGroupMember) -> str:
-    """A member of the coordinator's group that has no other name."""
+    """A member of the coordinator group without another name."""
     return f"{member.instance_id or member.member_id} ({member.client_id}, {member.host.lstrip('/')})"
 
 
-# --- looking ----------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------
 
 
 def read_participants_by_id(
     session: AdminSession, group: str, owners: Callable[[], Mapping[TopicPartition, ZnodeData]]
 ) -> dict[str, Participant]:
-    """Everybody who is registered or acknowledged, by name.
+    """All registered or acknowledged consumers, by name.
 
-    ``owners``: reads the owner nodes, which show whose claims are an original member's; asked only where somebody says
-    nothing, since there may be many.
+    ``owners``: reads the owner nodes, which show whether a Scala consumer created them; called only if a member has no
+    acknowledgement, since there may be many owner nodes.
     """
     listed = session.children(paths.ids(group))
     names = frozenset(listed.names if listed else ())
@@ -182,7 +184,7 @@ def _read(node: ZnodeData | None) -> tuple[Acknowledgement | None, str]:
         return None, str(error)
 
 
-# --- who is waited for ------------------------------------------------------------------------------------------
+# --- conditions -------------------------------------------------------------------------------------------------
 
 
 def pending_conditions(roster: Participants) -> list[str]:
@@ -239,7 +241,7 @@ def _conditions_of_participant(one: Participant, control: ControlRecord, *, join
 
 
 def _conditions_of_group(roster: Participants, *, has_names: bool) -> list[str]:
-    """Whether the coordinator's group has exactly the members that acknowledged."""
+    """Whether the coordinator group has exactly the members that acknowledged."""
     modern = roster.coordinator_group
     if modern is None:
         return ["the coordinator to return the members of the group"]

@@ -7,9 +7,9 @@ never has the same offset in two reads.  An orphaned partition does not change, 
 
     ZooKeeper has an offset      Kafka has the same, and up to the switch with this migration's provenance
     it has none, one is planned  Kafka has the planned one, of this migration
-    it has none, none is planned nobody has a position, which is the same in both stores
+    it has none, none is planned the group has no position: equal in both stores
 
-On the way back it is ZooKeeper that has to say what Kafka says.
+In a rollback ZooKeeper must have the offsets of Kafka.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ COMPARED_PHASES = (Phase.LOCKED, Phase.COPIED, Phase.RETURNING)
 
 @dataclass(frozen=True, slots=True)
 class ComparedPartitions:
-    """What has to agree.  ``read``: partitions that members carry over.  ``targets``: what the plan decided."""
+    """The partitions to compare.  ``consumed``: partitions whose offsets members copy.  ``targets``: decided in the
+    plan."""
 
     consumed: frozenset[TopicPartition]
     targets: Mapping[TopicPartition, int]
@@ -52,7 +53,7 @@ class ComparedPartitions:
 
 @dataclass(frozen=True, slots=True)
 class StoresSnapshot:
-    """Both stores at one look: ZooKeeper before Kafka, and behind it."""
+    """Both stores at one moment: ZooKeeper was read before Kafka and after it."""
 
     before: Mapping[TopicPartition, OffsetNode]
     kafka: Mapping[TopicPartition, CommittedOffset]
@@ -62,7 +63,8 @@ class StoresSnapshot:
 def compare_offsets(
     wanted: ComparedPartitions, kept: StoresSnapshot, phase: Phase, migration_id: str, epoch: int
 ) -> tuple[set[TopicPartition], list[StoreDifference]]:
-    """Which partitions agree, and in what the others differ; those that moved past each other are among neither."""
+    """The partitions that agree, and the differences of the others; a partition whose offset changed between the reads may
+    be in neither."""
     agree: set[TopicPartition] = set()
     differ: list[StoreDifference] = []
     for tp in wanted.partitions:
@@ -71,7 +73,7 @@ def compare_offsets(
         if _version(before) != _version(behind):
             if tp not in wanted.consumed or not _moved_past(before, value, behind):
                 continue
-            assert value is not None, "ZooKeeper came past what Kafka has"
+            assert value is not None, "ZooKeeper passed Kafka's offset"
             stored = value.offset
         should = wanted.targets.get(tp) if stored is None else stored
         found = None if value is None else value.offset
@@ -94,10 +96,10 @@ def compare_offsets(
 
 
 def is_in_zookeeper(value: CommittedOffset | None, stored: int | None, migration_id: str) -> bool:
-    """Whether ZooKeeper says what Kafka says, as far as Kafka knows anything.
+    """Whether ZooKeeper has Kafka's offset, if Kafka has one.
 
-    What the tool decided for a partition without an offset, and no member committed since, is nobody's position: the
-    partition has no offset, as before.
+    An offset that the tool decided for a partition without one, and over which no member has committed, is no position:
+    the partition has no offset, as before.
     """
     if value is None or value.offset == stored:
         return True
@@ -107,7 +109,9 @@ def is_in_zookeeper(value: CommittedOffset | None, stored: int | None, migration
 
 
 def _is_ours(value: CommittedOffset | None, is_carried: bool, phase: Phase, migration_id: str, epoch: int) -> bool:
-    """Whether this migration wrote it; of what members carry over, at this epoch, until they commit to Kafka first."""
+    """Whether this migration wrote it; for offsets that members copy: at this epoch, until they commit to Kafka
+    first.
+    """
     whose = None if value is None else value.provenance
     if is_carried and phase is Phase.COPIED:
         return True
@@ -115,12 +119,12 @@ def _is_ours(value: CommittedOffset | None, is_carried: bool, phase: Phase, migr
 
 
 def _version(node: OffsetNode | None) -> tuple[int, int] | None:
-    """A node that was deleted and made anew has the old version again, and another birth."""
+    """Version and czxid: a node that was deleted and created again has the old version, and another czxid."""
     return None if node is None else (node.stat.version, node.stat.czxid)
 
 
 def _moved_past(before: OffsetNode | None, value: CommittedOffset | None, behind: OffsetNode | None) -> bool:
-    """Whether ZooKeeper went on from one look to the next, and Kafka in between had something between the two."""
+    """Whether ZooKeeper's offset changed between its two reads, and Kafka's offset is between the two."""
     if before is None or before.offset is None or value is None or behind is None or behind.offset is None:
         return False
     is_one_node = before.stat.czxid == behind.stat.czxid
@@ -137,7 +141,7 @@ def _source_text(stored: int | None) -> str:
 
 @dataclass(slots=True)
 class CompareStores:
-    """Each partition was seen to agree in this phase."""
+    """Each partition has agreed in a comparison in this phase."""
 
     context: MigrationContext
     phase: Phase
@@ -174,26 +178,26 @@ class CompareStores:
         return StepWaiting(f"{left[0]} to agree in one comparison ({len(left)} partitions left)")
 
     def compare(self, epoch: int) -> tuple[ComparedPartitions, list[StoreDifference]]:
-        """Once more; what has to agree, and in what the rest of it differs now."""
+        """Compare again; returns what to compare, and the present differences."""
         wanted, kept = partitions_to_compare(self.context), read_both_stores(self.context)
         agree, differ = compare_offsets(wanted, kept, self.phase, self.context.control_znode.migration_id, epoch)
         self._agreed |= agree
         return wanted, [one for one in differ if one.tp not in self._agreed]
 
     def do(self) -> None:
-        """See ``MigrationStep``: there is nothing to do; raises when the migration is not in that phase."""
+        """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
         self.context.control_znode.require_phase(self.phase)
 
 
 def partitions_to_compare(moving: MigrationContext) -> ComparedPartitions:
-    """What has to agree: what members read now, and what the plan decided of anything else."""
+    """The partitions that members read now, and the decisions of the plan for all others."""
     state = read_group(moving.session, moving.group)
     read = frozenset() if state is None else frozenset(consumed_partitions(state))
     return ComparedPartitions(read, {row.tp: row.target for row in moving.plan.partitions if row.target is not None})
 
 
 def read_both_stores(moving: MigrationContext) -> StoresSnapshot:
-    """Both stores now."""
+    """Read both stores."""
     stores = moving.stores
     before = stores.read_zookeeper()
     kafka = stores.read_kafka()
@@ -201,7 +205,7 @@ def read_both_stores(moving: MigrationContext) -> StoresSnapshot:
 
 
 def compare_repeatedly(compare: CompareStores, epoch: int, pauses: Iterable[object]) -> list[StoreDifference]:
-    """In what the stores differ at each of some looks, for whoever only asks."""
+    """The differences after several comparisons, for a caller that only reports them."""
     differ: list[StoreDifference] = []
     for _ in pauses:
         _, differ = compare.compare(epoch)
