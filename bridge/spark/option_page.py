@@ -33,8 +33,8 @@ Names are not case-sensitive. An error for an unknown name contains the most sim
 that contradict each other contains the reason.
 
 `.load()` reports all wrong options at once, with two exceptions. Contradictions between settings of the group and of
-the connection to brokers are reported only after each single setting is valid. What only a file or a server can show
-(certificates, topics, whether JSON names every partition) is reported when the query begins.
+the connection to brokers are reported only after each single setting is valid. Errors that only a file or a server can
+show (certificates, topics, whether JSON names every partition) are reported when the query begins.
 
 A stream needs `zookeeper.connect`, `group.id` and one of `subscribe`, `subscribePattern`, `subscribe.blacklist`,
 `topics`. A batch needs one of them or `assign`, and `zookeeper.connect` or `kafka.bootstrap.servers`; it is never a
@@ -97,18 +97,18 @@ lines](log-lines.md).
 
 ## Offsets that cannot be read
 
-A task passes over offsets without a record (compacted ones, markers of transactions) only where the broker proves
-that they have none: by a later record in the same answer. An answer without a record proves nothing, since a broker
-of 3.6 or later gives one for records that exist when its tiered storage is slow. So these fail the query,
-`failOnDataLoss=false` or not:
+A task skips offsets without a record (compacted ones, transaction markers) only where the broker proves that they
+have none: by a later record in the same answer. An answer without a record proves nothing, since a broker of 3.6 or
+later returns one for existing records when its tiered storage is slow. So these fail the query, with
+`failOnDataLoss=false` too:
 
-- **No record comes, though the log goes on** (`FetchStalled`, after 120 s). Look at the broker first: when its
-  storage answers again, the query that is started again reads the records. Only where a log ends with a gap, as after
-  damage or after deletions on the broker's disk, no record will ever come.
+- **No record arrives, though the log continues** (`FetchStalled`, after 120 s). Check the broker first: when its
+  storage answers again, a restarted query reads the records. Only where a log ends with a gap, as after damage or
+  after deletions on the broker's disk, no record will ever arrive.
 - **A record set is damaged, or of an unknown format or codec, or a record is larger than 1 GiB.**
 
 The query repeats the same batch at each start, so neither another `startingOffsets` nor waiting helps: its checkpoint
-has the end of that batch already. `skipOffsets` leaves the offsets out. The error ends with the whole option, with
+has the end of that batch already. `skipOffsets` omits the offsets. The error ends with the complete option, including
 what the query skips already; paste it into the query, and start it on the same checkpoint:
 
 ```python
@@ -116,53 +116,53 @@ stream = spark.readStream.format("zkconsumer")
 stream = stream.option("skipOffsets", '{{"orders": {{"0": [[1000, 1500], [9000, 9001]]}}}}')
 ```
 
-Each range is [first, end): 1000 to 1499, and 9000. Exactly these offsets are not read, of streams and batches, with
-each `group.offsets.commit`, and in a batch that is repeated from a checkpoint as well; the group's offsets go past
-them as if they had been read. Each range of a batch is logged once (`offsets-skipped`), and `skippedOffsets` in [the
-query's progress](../how-to/monitor-the-lag-of-a-spark-query.md) counts them, in the batch after. Offsets that were read
-before are not touched, and offsets that do not exist yet are skipped when they come: take the option away when the
-query is past them. Where the error says that the end of the damage is not known, it names the end of the task's
-range: find an earlier one with the broker's own tool (`kafka-dump-log.sh --files … --deep-iteration`).
+Each range is [first, end): 1000 to 1499, and 9000. Exactly these offsets are not read, in streams and batches, with
+each `group.offsets.commit`, and in a batch that is repeated from a checkpoint as well; the group's offsets are
+committed past them as if they had been read. Each range of a batch is logged once (`offsets-skipped`), and
+`skippedOffsets` in [the query's progress](../how-to/monitor-the-lag-of-a-spark-query.md) counts them, in the batch
+after. Offsets that were read before are not affected, and offsets that do not exist yet are skipped when they exist:
+remove the option when the query is past them. Where the error reports that the end of the damage is not known, it
+names the end of the task's range: find an earlier one with the broker's own tool
+(`kafka-dump-log.sh --files … --deep-iteration`).
 
 ## Batches
 
-`maxOffsetsPerTrigger` is shared out over the partitions in proportion to what each has to offer, and each gets at least
-one, so that small partitions move: a batch can exceed the limit by less than the number of partitions, as in Spark's
-Kafka source. With `Trigger.AvailableNow` the ends are those at the start of the query, and `minOffsetsPerTrigger` has
-no effect. A partition that another member waits for is not in the next batch.
+`maxOffsetsPerTrigger` is divided among the partitions in proportion to their available offsets, and each gets at least
+one, so that small partitions advance: a batch can exceed the limit by less than the number of partitions, as in
+Spark's Kafka source. With `Trigger.AvailableNow` the ends are those at the start of the query, and
+`minOffsetsPerTrigger` has no effect. A partition that another member waits for is not in the next batch.
 
 ## When servers do not answer
 
 A stream that begins, and a batch, wait `zookeeper.connection.timeout.ms` for a session with ZooKeeper: 6 s unless
 that, or `zookeeper.session.timeout.ms`, is set. Then they fail, with the addresses and the reason. Later:
 
-- A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers that hold its partitions. Then it fails.
-- A stream that runs waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
-  once, and goes on when ZooKeeper answers.
+- A batch waits 30 s for an answer of ZooKeeper, and 15 s for the brokers of its partitions. Then it fails.
+- A running stream waits for ZooKeeper without a limit. It reads nothing meanwhile, logs `membership-unconfirmed`
+  once, and continues when ZooKeeper answers.
 - A stream waits 120 s for any broker when it plans a batch, and logs `brokers-unreachable` or `log-bounds-unknown`.
-  Then the query fails, with the reason.
 - A task waits for the leader of its partition until it has made no progress for 120 s. Then it fails.
 
 ## Settings of the group
 
-They mean what they mean for every member; see [Settings](config.md).
+They have the same meaning as for every member; see [Settings](config.md).
 
 {group}
 
-## Settings of the way to brokers
+## Settings of the connection to brokers
 
 {kafka}
 
-Spark hides the values of options whose names hold `password`, `secret` or `token` from its pages and plans
-(`spark.redaction.regex`); not so `kafka.sasl.jaas.config`. Nothing of the file of `consumer.config` is shown.
+Spark hides the values of options whose names contain `password`, `secret` or `token` from its pages and plans
+(`spark.redaction.regex`), but not that of `kafka.sasl.jaas.config`. Nothing of the file of `consumer.config` is shown.
 
 ## Options without an effect
 
-They are taken, so that a query of `format("kafka")` or an old configuration can stay as it is, with a warning.
+They are accepted with a warning, so that a query of `format("kafka")` or an old configuration need not change.
 
 {aside}
 
-So are other settings of Java's consumer with `kafka.` in front.
+The same applies to other settings of Java's consumer with the prefix `kafka.`.
 
 ## Options that are refused
 
@@ -170,8 +170,8 @@ So are other settings of Java's consumer with `kafka.` in front.
 
 ## Keys of Kafka's own consumer
 
-What becomes of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with `kafka.`
-in front, as Spark's own Kafka source has it, and as it is. An option without effect is named in a warning.
+The effect of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with the prefix
+`kafka.`, as Spark's own Kafka source has it, and without. An option without effect is named in a warning.
 
 {kafkas}
 

@@ -1,9 +1,9 @@
 """The options of ``format("zkconsumer")``, in tables.  Pure.
 
-``SOURCE_OPTIONS`` are the source's own, with the names and the meaning of Spark's Kafka source where it has them;
-``GROUP_OPTIONS`` and ``BROKER_OPTIONS`` say which settings of ``ConsumerConfig`` are options too, and under which
-names; ``IGNORED_OPTIONS`` and ``UNSUPPORTED_OPTIONS`` are those of others, that are taken without an effect, or not
-taken, and why.
+``SOURCE_OPTIONS`` are the source's own, with the names and the meaning of Spark's Kafka source where it has them.
+``GROUP_OPTIONS`` and ``BROKER_OPTIONS`` contain the settings of ``ConsumerConfig`` that are options too, with their
+option names.  ``IGNORED_OPTIONS`` (no effect) and ``UNSUPPORTED_OPTIONS`` (rejected) are options of other programs,
+each with the reason.
 """
 
 from __future__ import annotations
@@ -198,20 +198,20 @@ class SourceOptionTable(SettingsTable):
     )  # fmt: skip
     topics = _json(
         "topics",
-        "The topics and their threads, as in the old `KafkaUtils.createStream`. Stands for `subscribe` and "
-        "`consumer.threads` together.",
+        "The topics and their threads, as in the old `KafkaUtils.createStream`. Replaces `subscribe` and "
+        "`consumer.threads`.",
         threads_of, '`orders:2,refunds:1` or `{"orders": 2, "refunds": 1}`',
     )  # fmt: skip
     assign = _json(
         "assign",
-        "Exactly these partitions. A member of a group cannot choose its partitions: the members' number and threads "
-        "do, so a stream has no such option.",
+        "Exactly these partitions. A member of a group cannot choose its partitions: they depend on the number of "
+        "members and threads, so a stream has no such option.",
         parse_partitions, '`{"orders": [0, 1]}`',
     )  # fmt: skip
     consumer_threads = text(
         "consumer.threads", "1",
-        "How many threads this query counts for when partitions are shared out: with the strategy `range` its weight. "
-        "`all`: the exclusive takeover: as many as there are partitions, and no other member may be in the group.",
+        "The number of threads that this query counts for in the assignment: with the strategy `range` its weight. "
+        "`all`: exclusive: as many as there are partitions, and no other member may be in the group.",
         _check_threads, f"a number from 1 to {THREADS_PER_TOPIC_MAX}, or all",
     )  # fmt: skip
 
@@ -219,24 +219,24 @@ class SourceOptionTable(SettingsTable):
 
     starting_offsets = text(
         "startingOffsets", "group",
-        "Where a new query begins (one with a checkpoint goes on from there). `group`: where the group stands; a "
-        "partition without an offset is begun as `auto.offset.reset` says. A batch without `group.id` begins at "
+        "Where a new query begins (a query with a checkpoint continues from it). `group`: at the group's offset; a "
+        "partition without an offset begins where `auto.offset.reset` says. A batch without `group.id` begins at "
         "`earliest`. JSON must name every subscribed partition, with -2 for earliest and -1 for latest.",
         _check_starting, 'group, earliest, latest or `{"orders": {"0": 23, "1": -2}}`',
     )  # fmt: skip
     starting_timestamp = _time(
         "startingTimestamp",
-        "A new query begins with the first record at or after this time. Wins over `startingOffsetsByTimestamp` and "
-        "`startingOffsets`.",
+        "A new query begins with the first record at or after this time. Takes precedence over "
+        "`startingOffsetsByTimestamp` and `startingOffsets`.",
     )
     starting_by_timestamp = _json(
         "startingOffsetsByTimestamp",
-        "The same, with a time for each subscribed partition. Wins over `startingOffsets`.",
+        "The same, with a time for each subscribed partition. Takes precedence over `startingOffsets`.",
         parse_times, '`{"orders": {"0": 1700000000000}}`',
     )  # fmt: skip
     starting_strategy = _one_of(
         "startingOffsetsByTimestampStrategy", ("error", "latest"),
-        "What to do where no record is as late as the time: fail, or begin at the end.",
+        "What to do for a partition without a record at or after the time: fail, or begin at the end.",
     )  # fmt: skip
     ending_offsets = text(
         "endingOffsets", "latest", "Where a batch ends; JSON as in `startingOffsets`, without -2.", _check_ending,
@@ -244,11 +244,12 @@ class SourceOptionTable(SettingsTable):
     )  # fmt: skip
     ending_timestamp = _time(
         "endingTimestamp",
-        "A batch ends before the first record at or after this time; where there is none, at the end. Wins over "
-        "`endingOffsetsByTimestamp` and `endingOffsets`.",
+        "A batch ends before the first record at or after this time; where there is none, at the end. Takes precedence "
+        "over `endingOffsetsByTimestamp` and `endingOffsets`.",
     )
     ending_by_timestamp = _json(
-        "endingOffsetsByTimestamp", "The same, with a time for each partition. Wins over `endingOffsets`.",
+        "endingOffsetsByTimestamp",
+        "The same, with a time for each partition. Takes precedence over `endingOffsets`.",
         parse_times, '`{"orders": {"0": 1700000000000}}`',
     )  # fmt: skip
 
@@ -256,32 +257,33 @@ class SourceOptionTable(SettingsTable):
 
     group_offsets_commit = _one_of(
         "group.offsets.commit", (CommitMode.AFTER_BATCH.value, CommitMode.CLAIM.value, CommitMode.NONE.value),
-        "When the group's offsets move. `afterBatch`: once a batch is in Spark's commit log; a crash can give one "
-        "batch of a partition to another member again. `claim`: before a batch is read, on condition that they stand "
-        "where the batch begins; nothing is read twice. `none`: never.",
+        "When the query commits the group's offsets. `afterBatch`: once a batch is in Spark's commit log; after a "
+        "crash another member may get one batch of a partition again. `claim`: before a batch is read, on condition "
+        "that they equal the beginning of the batch; no record is read twice. `none`: never.",
     )  # fmt: skip
     on_group_rewind = _one_of(
         "onGroupRewind", ("ignore", "follow", "fail"),
-        "What to do when the group's offset lies before this query's own latest claim: somebody set it back. "
-        "`ignore`: go on behind the claim; `follow`: read from the group's offset again; `fail`: fail. "
+        "What to do when the group's offset is before this query's own latest claim, because an operator set it back. "
+        "`ignore`: continue after the claim; `follow`: read from the group's offset again; `fail`: fail. "
         "Only with `group.offsets.commit=claim`.",
     )  # fmt: skip
     zk_offset_convention = _one_of(
         "zk.offset.convention", ("next", "last-consumed"),
         "What a number in the group's offsets means: the next offset to read, or the last one that was read, as the "
         "`ReliableKafkaReceiver` of Spark 1 and 2 wrote it. Only for reading with `startingOffsets=group` where a new "
-        "query begins; what is written is always the next offset.",
+        "query begins; the query always writes the next offset.",
     )  # fmt: skip
 
     # How much at a time.
 
     max_offsets_per_trigger = _number(
         "maxOffsetsPerTrigger",
-        "So many offsets at most in one batch, shared out over the partitions by what each of them has to offer.",
+        "The most offsets in one batch, divided among the partitions in proportion to their available offsets.",
         unit="offsets",
     )  # fmt: skip
     min_offsets_per_trigger = _number(
-        "minOffsetsPerTrigger", "A batch waits until there are so many offsets, at most for `maxTriggerDelay`.",
+        "minOffsetsPerTrigger",
+        "A batch waits for this number of available offsets, at most for `maxTriggerDelay`.",
         unit="offsets",
     )  # fmt: skip
     max_trigger_delay = text(
@@ -290,12 +292,12 @@ class SourceOptionTable(SettingsTable):
     )  # fmt: skip
     max_bytes_per_trigger = _number(
         "maxBytesPerTrigger",
-        "About so many bytes at most in one batch, as they stand in the log (compressed). The mean size of a record "
-        "is sampled for each topic by a fetch now and then. With `maxOffsetsPerTrigger` the smaller counts.",
+        "The approximate limit of bytes in one batch, as in the log (compressed). The mean size of a record is sampled "
+        "for each topic by an occasional fetch. If `maxOffsetsPerTrigger` is set too, the smaller limit applies.",
         unit="bytes",
     )  # fmt: skip
     min_partitions = _number(
-        "minPartitions", "About so many tasks at least: large ranges are cut.", unit="tasks", high=PARTITIONS_MAX
+        "minPartitions", "The approximate minimum of tasks: large ranges are split.", unit="tasks", high=PARTITIONS_MAX
     )
     max_records_per_partition = _number(
         "maxRecordsPerPartition", "No task gets more offsets than this.", unit="offsets"
@@ -305,12 +307,12 @@ class SourceOptionTable(SettingsTable):
 
     fail_on_data_loss = _flag(
         "failOnDataLoss", True,
-        "Whether the query fails when records that it has to read are no longer in the log. Else it goes on where the "
-        "log begins, with a warning.",
+        "Whether the query fails when records that it must read are no longer in the log. If not, it continues at the "
+        "beginning of the log, with a warning.",
     )  # fmt: skip
     skip_offsets = _json(
         "skipOffsets",
-        "Offsets that are not read: of each partition the ranges [first, end), without `end`, as Spark has its ranges. "
+        "Offsets that are not read: for each partition the ranges [first, end), without `end`, like Spark's ranges. "
         "For records that cannot be read, and for gaps that no broker proves; see "
         "[Offsets that cannot be read](#offsets-that-cannot-be-read).",
         parse_skip_offsets, '`{"orders": {"0": [[1000, 1500], [9000, 9001]]}}`',
@@ -318,8 +320,8 @@ class SourceOptionTable(SettingsTable):
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
     consumer_config = optional_text(
         "consumer.config",
-        "A properties file of an old consumer, on the driver: its settings hold where no option is given. "
-        "Passwords in it do not come into Spark's plans and pages.",
+        "A properties file of an old consumer, on the driver: its settings apply where no option is given. "
+        "Passwords in it do not appear in Spark's plans and pages.",
         _not_empty, "the path of a file",
     )  # fmt: skip
     metrics_listen = optional_text(
@@ -339,7 +341,7 @@ STREAM_ONLY = (
     "consumer.threads", "group.offsets.commit", "onGroupRewind", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "metrics.listen",
 )  # fmt: skip
-"""In a batch these are set aside with a warning."""
+"""In a batch these are ignored with a warning."""
 
 KAFKA_PREFIX = "kafka."
 
@@ -365,10 +367,10 @@ GROUP_OPTIONS: dict[str, str] = {
 """Options that are settings of a member under the same name: option -> key of ``ConsumerConfig``."""
 
 BROKER_OPTIONS: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerConnectionSettings)}
-"""Options that are settings of the way to brokers: option -> key of ``ConsumerConfig``."""
+"""Options that are settings of the connection to brokers: option -> key of ``ConsumerConfig``."""
 
 _FETCHER = "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own"
-_COMMIT = "group.offsets.commit says when the group's offsets move"
+_COMMIT = "group.offsets.commit defines when the group's offsets are committed"
 _TIME_OUT = "socket.timeout.ms is the limit for an answer of a broker"
 _MEMBERSHIP = (
     "a query keeps its membership by zookeeper.session.timeout.ms while ZooKeeper keeps the group, and by 10000 ms of "
@@ -430,7 +432,7 @@ IGNORED_OPTIONS: dict[str, str] = {
     "kafka.group.remote.assignor": "the members of the group divide it, by partition.assignment.strategy",
     "kafka.internal.leave.group.on.close": "a query that ends always leaves its group",
     "kafka.max.poll.interval.ms": "a batch may take as long as it takes: Spark watches the query",
-    "kafka.max.poll.records": "maxRecordsPerPartition and maxOffsetsPerTrigger say how much is read at a time",
+    "kafka.max.poll.records": "maxRecordsPerPartition and maxOffsetsPerTrigger limit how much is read at a time",
     **{
         KAFKA_PREFIX + key: _METRICS if "connector.metrics()" in why else why
         for key, why in JAVA_CLIENT_KEYS_WITHOUT_EFFECT.items()
@@ -444,20 +446,20 @@ IGNORED_OPTIONS: dict[str, str] = {
 """Options that have no effect, and why; a warning each."""
 
 UNSUPPORTED_OPTIONS: dict[str, str] = {
-    "kafka.group.id": "the group is the option group.id, without kafka. in front: the query becomes a member of it",
-    "kafka.client.id": "it is the option client.id, without kafka. in front",
+    "kafka.group.id": "the group is the option group.id, without the prefix kafka.: the query becomes a member of it",
+    "kafka.client.id": "it is the option client.id, without the prefix kafka.",
     **{
-        KAFKA_PREFIX + key: f"it is the option {key}, without kafka. in front"
+        KAFKA_PREFIX + key: f"it is the option {key}, without the prefix kafka."
         for key in ("exclude.internal.topics", "partition.assignment.strategy")
     },
-    "kafka.auto.offset.reset": "the source keeps the positions: set startingOffsets, and auto.offset.reset for "
+    "kafka.auto.offset.reset": "the source stores the positions: set startingOffsets, and auto.offset.reset for "
     "partitions where the group has no offset",
     "kafka.enable.auto.commit": _COMMIT,
     "kafka.key.deserializer": "keys come as bytes: use functions of the DataFrame on the column",
     "kafka.value.deserializer": "values come as bytes: use functions of the DataFrame on the column",
     "kafka.interceptor.classes": "a class of the JVM, which would change records where Spark does not see it",
-    "kafka.isolation.level": "the old consumer knows no transactions and reads all records, those of aborted "
-    'transactions, too; for committed ones alone take format("kafka") with this option',
+    "kafka.isolation.level": "the Scala consumer does not support transactions and reads all records, those of aborted "
+    'transactions, too; for committed records only, use format("kafka") with this option',
     **{KAFKA_PREFIX + key: with_option_names(JAVA_SECURITY_KEYS[key]) for key in SECURITY_KEYS_NOT_IGNORED},
     "path": "load() takes no path here: the topics are the option subscribe",
 }
@@ -476,12 +478,12 @@ OPTION_ALIASES_OF_CREATE_STREAM: dict[str, str] = {
     "metadata.broker.list": "kafka.bootstrap.servers",
     "brokers": "kafka.bootstrap.servers",
 }
-"""What an option was called as a parameter of ``KafkaUtils.createStream`` and ``createDirectStream``
+"""The names of options as parameters of ``KafkaUtils.createStream`` and ``createDirectStream``
 (spark-streaming-kafka 0-8), in Kafka 0.7 and on command lines, in lower case."""
 
 
 def ignored_reason(option: str) -> str:
-    """Why an option of somebody else has no effect; "" for one that nobody knows."""
+    """Why an option of another program has no effect; "" for an unknown one."""
     if option in IGNORED_OPTIONS:
         return IGNORED_OPTIONS[option]
     if option.startswith(KAFKA_PREFIX):
@@ -492,13 +494,13 @@ def ignored_reason(option: str) -> str:
 
 
 def unprefixed_key_reason(option: str) -> str:
-    """What to say of an option that Kafka's consumer has, and that is none here; "" for another one."""
+    """The error for an option that Kafka's consumer has and this source does not; "" for another one."""
     why = UNSUPPORTED_OPTIONS.get(KAFKA_PREFIX + option) or IGNORED_OPTIONS.get(KAFKA_PREFIX + option)
     return f"is a setting of Kafka's own consumer: {why}; leave {option} out" if why else ""
 
 
 def outcome_of(option: str, value: str = "") -> SettingOutcome:
-    """What becomes of this option; ``value``: one that it has in another program."""
+    """The effect of this option; ``value``: its value in another program."""
     key = GROUP_OPTIONS.get(option) or BROKER_OPTIONS.get(option)
     if key is not None:
         return outcome_of_value(SETTINGS[key], value)

@@ -63,8 +63,8 @@ class StoresSnapshot:
 def compare_offsets(
     wanted: ComparedPartitions, kept: StoresSnapshot, phase: Phase, migration_id: str, epoch: int
 ) -> tuple[set[TopicPartition], list[StoreDifference]]:
-    """The partitions that agree, and the differences of the others; a partition whose offset changed between the reads may
-    be in neither."""
+    """The partitions that agree, and the differences of the others; a partition whose offset changed
+    between the reads may be in neither."""
     agree: set[TopicPartition] = set()
     differ: list[StoreDifference] = []
     for tp in wanted.partitions:
