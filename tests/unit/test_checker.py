@@ -505,7 +505,7 @@ def test_a_member_of_ours_must_not_hand_out_what_was_seen_owned_by_another() -> 
 def test_a_member_of_ours_must_not_hand_out_what_was_seen_owned_by_nobody() -> None:
     story = Story().owner("a").hand("a", 0).owner(None).hand("a", 1)
     assert story.codes() == {"delivered_without_owner"}
-    assert "owned by nobody" in story.finding("delivered_without_owner").text
+    assert "without an owner" in story.finding("delivered_without_owner").text
 
 
 @pytest.mark.parametrize(("late_ms", "codes"), [(249, set()), (251, {"delivered_without_owner"})])
@@ -597,7 +597,7 @@ def test_a_commit_must_not_pass_what_was_consumed() -> None:
 
     assert story().commit(1).codes() == set()
     finding = story().commit(2).finding("commit_ahead")
-    assert "consumed only what is below 1" in finding.text
+    assert "consumed only offsets below 1" in finding.text
     assert story().add(CommitCalled, "a").commit(2).codes() == set()
     assert story().add(Leaving, "a").commit(2).add(Left, "a").codes() == set()
     assert story().add(CommitCalled, "a").hand("a", 2).commit(3).codes() == {"commit_ahead"}
@@ -878,7 +878,7 @@ def test_the_text_is_one_line_a_finding_and_then_the_counts() -> None:
         "skipped                  clicks/0: a jumped from 1 to 3 within one ownership | 1 record: 2 | line 9 | "
         "00:00:01.004"
     )
-    assert lines[2].startswith("lost                     clicks/0: never handed to anyone, and the stored offset ended")
+    assert lines[2].startswith("lost                     clicks/0: never delivered, and the committed offset ended")
     assert lines[3:] == [
         "records in log       10",
         "delivered            3 (3 different records)",
@@ -899,7 +899,7 @@ def test_a_good_history_says_so_and_names_what_it_allowed() -> None:
     )
     lines = list(render_text(story.verdict()))
     assert lines[0] == "ok: 4 records in 1 partitions, 15 lines of history"
-    assert lines[1].startswith("allowed: clicks/0: scala_to_scala: z repeated what s had handed out | 1 record: 1 |")
+    assert lines[1].startswith("allowed: clicks/0: scala_to_scala: z delivered again what s had delivered | 1 record: 1 |")
     assert "duplicates           1 (scala to scala 1)" in lines
 
 

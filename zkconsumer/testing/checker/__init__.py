@@ -1,7 +1,8 @@
-"""The checker: judges the history of a group under test alone, without a look at any server.
+"""The checker: finds broken guarantees in the history of a group under test, without any request to a server.
 
-Members, the observer and the test write lines (``HistoryWriter``); ``read_history`` merges them by time; ``judge``
-says what was lost, skipped, repeated without a reason, handed out by two, stored too far, and with what evidence.
+Members, the observer and the test write lines (``HistoryWriter``); ``read_history`` merges them by time;
+``check_history`` reports, with evidence, which records were lost, skipped, delivered again without a reason or
+delivered by two members, and which offsets were committed too early.
 """
 
 from zkconsumer.testing.checker.checker import check_history

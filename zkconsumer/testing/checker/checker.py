@@ -1,8 +1,9 @@
-"""The judge: a history in, a verdict out.  Pure.
+"""Checks a history and returns a verdict.  Pure.
 
-The history is read twice: first for what holds throughout (logs, members, policy: ``bench``), then line by line.
-Members come and go here; the other judgements stand in ``ownership``, ``repeats``, ``stored``, ``final_checks``, and
-for a migration in ``migration`` and ``end_state_check``.
+The history is read twice: first for what applies to all of it (logs, members, policy: ``checker_state``), then line by
+line.  This module tracks how members start and end.  The other checks are in ``ownership_check``,
+``redelivery_check``, ``commit_check``, ``final_checks``, and for a migration in ``migration_check`` and
+``end_state_check``.
 """
 
 from __future__ import annotations
@@ -33,12 +34,11 @@ from zkconsumer.testing.checker.verdict import Allowance, CheckerCounts, Finding
 def check_history(
     history: Iterable[h.HistoryEvent], policy: Policy | None = None, *, expected_end: h.StateSnapshot | None = None
 ) -> Verdict:
-    """The verdict on a history; ``policy`` holds where the history's own policy lines say nothing.
+    """The verdict on a history; ``policy`` applies where the history's own policy lines set nothing.
 
-    ``expected_end``: the end (``end_state``) of the same migration without a kill, which this one must come to or be
-    undone.
+    ``expected_end``: the end (``end_state``) of the same migration without a kill; this one must reach it or be undone.
 
-    Raises ``HistoryError`` when a line speaks of a member that no ``member`` line introduces, or contradicts another.
+    Raises ``HistoryError`` when a line names a member without a ``member`` line, or contradicts another line.
     """
     return _Checker(h.in_order(history), policy or Policy(), expected_end).verdict()
 
@@ -54,7 +54,7 @@ class _Checker:
         self._checkpoints = AssignmentChecks(self._bench)
         self._ownership_transfers: Counter[str] = Counter()
         self._delivered = 0
-        # Lines without a handler (log, started_at, policy, note) were read ahead, or are for people.
+        # Lines without a handler (log, started_at, policy, note) were read in the first pass, or are for people.
         self._handlers: dict[type[h.HistoryEvent], Callable[[Any], None]] = {
             h.MemberDeclared: self._introduced,
             h.Joined: self._joined,
@@ -116,7 +116,7 @@ class _Checker:
             authority_changes=self._migration.authority_changes,
         )
 
-    # --- members come and go ------------------------------------------------------------------------------------
+    # --- start and end of members -------------------------------------------------------------------------------
 
     def _introduced(self, event: h.MemberDeclared) -> None:
         member = self._bench.member(event.member)
@@ -158,7 +158,7 @@ class _Checker:
     def _closed(self, member: TrackedMember, how: str, t: int) -> None:
         member.last_end = member.closed = MemberEnd(how, t, self._bench.line_number())
         self._bench.schedule_check(t, self._stop_holding, member)
-        # Its last claim may still be seen; only then is it certain which of its records began an ownership.
+        # Its last acquisition may still be observed; only then is it certain which records began an ownership.
         self._bench.schedule_check(t + self._late_ms(member), self._forget, member, t, 0)
 
     def _paused(self, event: h.Paused) -> None:
@@ -179,17 +179,17 @@ class _Checker:
         delay = self._bench.policy.observer_delay_ms
         self._repeats.allow_since_commit(member, "expired", event.t, delay)
         if member.started_t >= 0 and event.t - delay <= member.started_t:
-            return  # It has started again already: the end was seen late.
+            return  # It has started again already: the end was observed late.
         if member.closed is None:
             member.last_end = MemberEnd("lost its session", event.t, self._bench.line_number())
         if member.kind == "scala":
-            # The original goes on with what it has fetched until it has registered again.
+            # A Scala consumer continues with the records that it has fetched until it has registered again.
             member.zombie_t = event.t
         self._bench.schedule_check(event.t, self._stop_holding, member)
         self._bench.schedule_check(event.t, self._forget, member, event.t, self._late_ms(member))
 
     def _forget(self, member: TrackedMember, t: int, late_ms: int) -> None:
-        """Its ownerships are over."""
+        """End the ownerships of the member."""
         for partition in self._bench.partitions.values():
             tenure = partition.ownerships.get(member)
             if tenure is not None and tenure.start_t <= t:
@@ -204,7 +204,7 @@ class _Checker:
             if event.topic in (None, partition.name.topic) and event.partition in (None, partition.name.partition):
                 partition.must_be_read = True
 
-    # --- what concerns a migration too ---------------------------------------------------------------------------
+    # --- events that also concern a migration -------------------------------------------------------------------
 
     def _claimed(self, event: h.MemberAcquiredPartition) -> None:
         self._migration.claimed(event)
@@ -258,7 +258,7 @@ class _Checker:
         partition.highest_delivered = max(partition.highest_delivered, last)
 
     def _was_in_hand(self, member: TrackedMember, partition: TrackedPartition) -> bool:
-        """Can this record have been returned before the pause, and only been written down after it?"""
+        """Whether the record may have been returned before the pause, and its line written after it."""
         tenure = partition.ownerships.get(member)
         if member.kind != "ours" or member.resumed_t is None or tenure is None or tenure.start_t > member.resumed_t:
             return False
@@ -270,7 +270,7 @@ class _Checker:
         line = self._bench.line_number()
         closed, log = member.closed, partition.log
         if closed is not None and t > closed.t:
-            text = f"{member.name} handed out after it {closed.how} (line {closed.line})"
+            text = f"{member.name} delivered after it {closed.how} (line {closed.line})"
             self._bench.findings.add(
                 (member, closed.line),
                 "delivered_after_close",
@@ -282,7 +282,7 @@ class _Checker:
                 spans=((first, last),),
             )
         if log.is_known and (first < log.start or last >= log.end):
-            text = f"{member.name} handed out what the log does not hold: it goes from {log.start} to {log.end - 1}"
+            text = f"{member.name} delivered an offset outside the log, which contains {log.start} to {log.end - 1}"
             self._bench.findings.add(
                 member,
                 "not_in_log",

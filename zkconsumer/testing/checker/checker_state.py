@@ -1,8 +1,8 @@
-"""What the parts of the judge share: the history, what holds throughout it, and what is still waiting.  Pure.
+"""The state that the checks share: the history, what applies to all of it, and the pending checks.  Pure.
 
-What looks wrong is not written down at once but waits as an *alarm* until no late line can explain it any more.
-Alarms of a millisecond ring when the next one begins, because lines of one millisecond from different programs have
-no order.
+A suspicious event is not reported at once.  The check is *scheduled* for the time after which no late line can explain
+the event any more.  Checks of one millisecond run when the next one begins, because lines of one millisecond from
+different programs have no order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkconsumer.types import TopicPartition
 
 
 class CheckerState:
-    """The history under judgement."""
+    """The history that is checked."""
 
     def __init__(self, events: list[h.HistoryEvent], policy: Policy) -> None:
         self.events = events
@@ -30,13 +30,13 @@ class CheckerState:
         self.findings = FindingCollector()
         self.allowances = FindingCollector()
         self.position = 0
-        """Of the line being read, counted from 1."""
+        """The number of the present line, counted from 1."""
         self._by_consumer_id: dict[str, TrackedMember] = {}
         self._scheduled_checks: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._alarms_set = 0
         self._read_ahead()
 
-    # --- looking up ---------------------------------------------------------------------------------------------
+    # --- lookups ------------------------------------------------------------------------------------------------
 
     def partition(self, event: h.PartitionEvent | h.MemberPartitionEvent) -> TrackedPartition:
         key = (event.topic, event.partition)
@@ -52,7 +52,7 @@ class CheckerState:
         return member
 
     def member_of_thread(self, thread_id: str | None) -> TrackedMember | None:
-        """The member whose thread this is; None when the history does not know it."""
+        """The member to which this thread belongs; None when the history does not contain it."""
         if thread_id is None:
             return None
         consumer_id, dash, number = thread_id.rpartition("-")
@@ -63,7 +63,7 @@ class CheckerState:
         position = self.position if position is None else position
         return (self.events[position - 1].line or position) if position > 0 else 0
 
-    # --- alarms -------------------------------------------------------------------------------------------------
+    # --- scheduled checks ---------------------------------------------------------------------------------------
 
     def schedule_check(self, due: int, act: Callable[..., None], *args: Any) -> None:
         """Call ``act`` when every line up to ``due`` has been read."""
@@ -71,18 +71,18 @@ class CheckerState:
         heapq.heappush(self._scheduled_checks, (due, self._alarms_set, act, args))
 
     def advance_to(self, position: int, t: int) -> None:
-        """The next line is read; alarms that were due before it ring first."""
+        """Advance to the next line; first run the checks that were due before it."""
         if self._scheduled_checks and self._scheduled_checks[0][0] < t:
             self.run_due_checks(t)
         self.position = position
 
     def run_due_checks(self, until: int | None = None) -> None:
-        """Alarms due before ``until`` (None: all) ring, in order."""
+        """Run the checks due before ``until`` (None: all), in order."""
         while self._scheduled_checks and (until is None or self._scheduled_checks[0][0] < until):
             _, _, act, args = heapq.heappop(self._scheduled_checks)
             act(*args)
 
-    # --- what holds throughout ----------------------------------------------------------------------------------
+    # --- what applies to the whole history ----------------------------------------------------------------------
 
     def _read_ahead(self) -> None:
         exact: set[str] = set()

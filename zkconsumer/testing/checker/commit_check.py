@@ -1,7 +1,8 @@
-"""The stored offset: commit_ahead and commit_rewound.  Pure.
+"""Checks the committed offset: commit_ahead and commit_rewound.  Pure.
 
-A stored offset may be seen late, never early.  So it must not pass what has been handed out by the time it is seen
-(for Scala members a moment later, because their programs write a record down after the commit thread has counted it).
+A committed offset may be observed late, never early.  So it must not exceed what has been delivered by the time of the
+observation (for Scala members a moment later, because their programs write a record's line after the commit thread has
+counted it).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zkconsumer.testing.checker.tracked_partitions import TrackedMember, Tracked
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedCommit:
-    """One change of the stored offset, as seen; ``by`` when the history says who made it."""
+    """One observed change of the committed offset; ``by``: the member, if the history contains it."""
 
     partition: TrackedPartition
     offset: int
@@ -27,7 +28,7 @@ class ObservedCommit:
 
 
 class CommitCheck:
-    """Commits as they are seen."""
+    """Checks commits in the order in which they are observed."""
 
     def __init__(self, bench: CheckerState, repeats: RedeliveryCheck) -> None:
         self._bench = bench
@@ -41,7 +42,7 @@ class CommitCheck:
         partition.consumed[member] = max(event.offset + 1, partition.consumed.get(member, 0))
 
     def allow_unacknowledged(self, member: TrackedMember) -> None:
-        """An explicit commit or a close also covers the message in the caller's hand."""
+        """An explicit commit or a close also commits the message that the caller has not acknowledged."""
         for partition in self._bench.partitions.values():
             tenure = partition.ownerships.get(member)
             if tenure is not None and tenure.has_begun:
@@ -78,7 +79,7 @@ class CommitCheck:
             if committer is not None and self._is_in_flight(committer, commit, reached):
                 partition.skippable.append((reached, offset, "scala_in_flight"))
             else:
-                self._report_ahead(commit, committer, f"only what is below {reached} had been handed out", spans)
+                self._report_ahead(commit, committer, f"only offsets below {reached} had been delivered", spans)
             return
         if committer is None or not committer.reports_consumed or not self._is_surely_by(committer, commit):
             return
@@ -90,10 +91,10 @@ class CommitCheck:
         taken = max(partition.consumed.get(committer, 0), partition.unacknowledged_allowed.get(committer, 0))
         reached = max(taken, tenure.first, allowed)
         if spans := self._existing(partition, reached, offset):
-            self._report_ahead(commit, committer, f"{committer.name} had consumed only what is below {reached}", spans)
+            self._report_ahead(commit, committer, f"{committer.name} had consumed only offsets below {reached}", spans)
 
     def _is_in_flight(self, member: TrackedMember, commit: ObservedCommit, reached: int) -> bool:
-        """Has its commit thread counted one record that its program, being stopped, never came to write down?"""
+        """Whether the commit thread counted one record whose line the program, being stopped, did not write."""
         partition = commit.partition
         tenure = partition.ownerships.get(member)
         if tenure is not None and not tenure.has_begun:
@@ -107,7 +108,9 @@ class CommitCheck:
         return commit.by is member or (is_alone and all(other is member for other in self._recent(commit)))
 
     def _is_surely_by(self, member: TrackedMember, commit: ObservedCommit) -> bool:
-        """Can nobody else have made this commit: the owner before, seen late, or a woken original member?"""
+        """Whether no other client can have made this commit: no former owner, observed late, and no resumed Scala
+        member.
+        """
         if commit.by is not None:
             return True
         is_zombie_near = any(other.zombie_t is not None for other in commit.partition.ownerships)
@@ -124,18 +127,18 @@ class CommitCheck:
         self._bench.findings.add(
             commit.position,
             "commit_ahead",
-            f"{commit.offset} was stored while the partition was with {name}, but {what}",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(name,) if committer else (),
-            spans=spans,
+            f"{commit.offset} was committed while {name} read the partition, but {what}",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (name,) if committer else (),
+            spans,
         )
 
-    # --- going back ---------------------------------------------------------------------------------------------
+    # --- commits of a smaller offset ----------------------------------------------------------------------------
 
     def _rewinder(self, commit: ObservedCommit) -> TrackedMember | None:
-        """The Scala member that has just woken and may have written its old position."""
+        """The Scala member that has just resumed and may have committed its old position."""
         window = self._bench.policy.zombie_window_ms
         for member in commit.partition.ownerships:
             if member.kind != "scala" or (commit.by is not None and commit.by is not member):
@@ -152,42 +155,42 @@ class CommitCheck:
         self._bench.findings.add(
             commit.position,
             "commit_rewound",
-            f"the stored offset went back from {stored} to {commit.offset}; "
-            f"the partition was with {writer.name if writer else 'nobody'}",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(writer.name,) if writer else (),
+            f"the committed offset went back from {stored} to {commit.offset}; "
+            f"{writer.name if writer else 'no member'} read the partition",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (writer.name,) if writer else (),
         )
 
     def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
-        """Is there a reason?  Then the next owner may also repeat what lies between."""
+        """Whether there is a reason; then the next owner may also read the records between again."""
         member: TrackedMember | None = None
         last = stored - 1
         if self._was_reset(commit):
             reason, why = "reset", "by a reset"
         elif (member := self._rewinder(commit)) is not None:
-            reason, why = "scala_zombie", f"as {member.name} had just woken with an old position"
-            # Of two writes between two looks the observer sees the second: a commit of the owner may be missing here.
+            reason, why = "scala_zombie", f"because {member.name} had just resumed with an old position"
+            # Of two writes between two reads the observer sees only the second: a commit of the owner may be missing.
             last = max(last, commit.partition.highest_delivered)
         elif (member := self._at_own_position(commit)) is not None:
-            reason, why = "scala_commit", f"as {member.name} had started below it"
+            reason, why = "scala_commit", f"because {member.name} had started below it"
         else:
             return False
         self._repeats.allow_after_rewind(commit.partition, commit.offset, last, reason)
         self._bench.allowances.add(
             commit.position,
             reason,
-            f"the stored offset went back from {stored} to {commit.offset}, {why}",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(member.name,) if member else (),
+            f"the committed offset went back from {stored} to {commit.offset}, {why}",
+            commit.t,
+            (self._bench.line_number(commit.position),),
+            commit.partition.name,
+            (member.name,) if member else (),
         )
         return True
 
     def _was_reset(self, commit: ObservedCommit) -> bool:
-        """Was there a reset to this offset or below since the commit before this one, or just now?"""
+        """Whether there was a reset to this offset or below since the previous commit, or just now."""
         times = commit.partition.commits.times
         before = bisect_left(times, commit.t)
         since = times[before - 1] if before else 0
@@ -195,7 +198,7 @@ class CommitCheck:
         return any(since <= t <= commit.t and to <= commit.offset for t, to in commit.partition.resets)
 
     def _at_own_position(self, commit: ObservedCommit) -> TrackedMember | None:
-        """An original member starts from an offset that it read before the last commit, and stores how far it came."""
+        """A Scala member starts from an offset that it read before the last commit, and commits its own position."""
         for writer in [commit.by] if commit.by is not None else self._recent(commit):
             tenure = commit.partition.ownerships.get(writer)
             while tenure is not None and writer.kind == "scala":
@@ -205,7 +208,7 @@ class CommitCheck:
         return None
 
     def _recent(self, commit: ObservedCommit) -> list[TrackedMember]:
-        """Who was handed records of the partition when the commit was made: it may be seen late."""
+        """The members that received records of the partition when the commit was made; it may be observed late."""
         partition = commit.partition
         since = commit.t - self._bench.policy.observer_delay_ms
         recent = []

@@ -1,8 +1,8 @@
-"""M5: a migrator that was killed and run again ends as if it had never been killed, or is cleanly undone.  Pure.
+"""M5: a migration that was killed and run again ends as if it had never been killed, or is completely undone.  Pure.
 
-Two ``state`` lines are compared, each an object of names and texts: what there was ``before`` the migration and what
-there is at the ``end``.  ``nodes`` are those of the old group, without the data of offset znodes, which move on;
-``others`` is whatever else two runs to the same end agree on, such as the control znode and Kafka's values.
+Two ``state`` lines are compared, each an object of names and texts: the state ``before`` the migration and at the
+``end``.  ``nodes`` are those of the old group, without the data of offset znodes, which change; ``others`` contains
+all else that two runs with the same end have in common, such as the control znode and Kafka's values.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAMES_SHOWN_MAX = 5
 
 
 def end_state(history: Iterable[h.HistoryEvent]) -> h.StateSnapshot | None:
-    """What a history says was there at its end; None: it does not say."""
+    """The state at the end of a history; None: the history does not contain it."""
     ends = [event for event in h.in_order(history) if isinstance(event, h.StateSnapshot) and event.when == "end"]
     return ends[-1] if ends else None
 
 
 class EndStateCheck:
-    """``as_if``: what there is in the end when nobody was killed; None: nobody knows."""
+    """``as_if``: the state at the end without a kill; None: unknown."""
 
     def __init__(self, bench: CheckerState, as_if: h.StateSnapshot | None) -> None:
         self._bench = bench
@@ -37,17 +37,17 @@ class EndStateCheck:
             self._before = event, self._bench.position
 
     def judge(self, control: h.ControlWritten | None) -> None:
-        """The history is over; ``control``: what the control znode said last."""
+        """Check at the end of the history; ``control``: the last control znode."""
         if self._end is None:
             if self._as_if is not None:
-                self._find("the history does not say what there is in the end", ())
+                self._find("the history does not contain the state at the end", ())
             return
         end, position = self._end
         if self._before is not None and (control is None or control.phase == "undone"):
             before, earlier = self._before
             if end.nodes != before.nodes:
                 what = "no migration began" if control is None else "the migration was undone"
-                text = f"{what}, and not all is as before it: {_state_differences(before.nodes, end.nodes)}"
+                text = f"{what}, and the state differs from before: {_state_differences(before.nodes, end.nodes)}"
                 self._find(text, (earlier, position))
         elif self._as_if is not None:
             wanted, found = {**self._as_if.nodes, **self._as_if.others}, {**end.nodes, **end.others}
@@ -62,7 +62,7 @@ class EndStateCheck:
 
 
 def _state_differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """Names with both texts, as many as a person reads."""
+    """Names with both texts, up to a limit."""
     names = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
     shown = names[:NAMES_SHOWN_MAX]
     words = [f"{name} is {_text(found.get(name))} and not {_text(wanted.get(name))}" for name in shown]

@@ -1,54 +1,54 @@
-"""The events of a history: what somebody saw of a group under test, and when.  Pure.
+"""The events of a history: what a program observed of a group under test, and when.
 
-No opinion about a history lives here; those are in ``checker``.  ``history`` has the way to lines and back.
+This module decides nothing about a history; ``checker`` does.  ``history`` converts events to lines and back.
 
-Every line has ``t`` (wall clock milliseconds; all writers of one history stand on one machine) and ``event``.
-Lines are merged by ``t``; lines of one millisecond keep the order of the file and are held to be *unordered* where
-they come from different programs.  An unknown event, an unknown field, a missing field or a wrong type is refused
-with its line number, because a misspelt line would silently loosen the judgement.
+Every line has ``t`` (wall clock milliseconds; all writers of one history run on one machine) and ``event``.
+Lines are merged by ``t``; lines of one millisecond keep the order of the file and count as *unordered* where they come
+from different programs.  An unknown event, an unknown field, a missing field or a wrong type is an error with its line
+number, because a misspelt line would make the checks weaker unnoticed.
 
 ===============  =================================================================================================
-event            fields (``?`` = may be left out)
+event            fields (``?`` = may be omitted)
 ===============  =================================================================================================
-log              topic partition start end missing?    what the broker holds; ``end`` exclusive; ``missing`` is a list
+log              topic partition start end missing?    the log at the broker; ``end`` exclusive; ``missing`` is a list
                                                        of offsets or [first, last] pairs (compaction, control records)
-started_at       topic partition offset                stored offset before the test; default: the log's start
+started_at       topic partition offset                committed offset before the test; default: the log's start
 member           member kind pid? consumer_id? streams?   kind "ours", "scala" or "migrator" (a run of the tool);
                                                        owner nodes of ``<consumer_id>-<n>`` are this member's (default:
                                                        its name); streams: threads, 1
 joined           member                                its registration is in the group
 leaving          member                                close() was called
-left             member clean?                         close() returned (Scala: the process is gone); clean: true
+left             member clean?                         close() returned (Scala: the process has ended); clean: true
 killed           member                                SIGKILL, stamped when the process was reaped
 paused           member                                SIGSTOP was sent
 continued        member                                SIGCONT was sent
-expired          member                                its session was seen gone
-claimed          member topic partition offset?        by the member: its claim succeeded; offset: where it starts
+expired          member                                its session was observed to have ended
+claimed          member topic partition offset?        by the member: it acquired ownership; offset: where it starts
 released         member topic partition                by the member: its owner node is deleted
-drain_timeout    member topic partition                by the member: released with a message still in the caller's hand
+drain_timeout    member topic partition                by the member: released with an unacknowledged message
 handed           member topic partition offset         by the member: one record was returned to user code
 handed_range     member topic partition first last     the same for each offset first..last, all in this millisecond
-consumed         member topic partition offset         by the member: the caller came back after this record
+consumed         member topic partition offset         by the member: the caller acknowledged this record
 commit_called    member                                by the member: commit_offsets() was called by user code
-committed        topic partition offset by? zxid? store?   the stored offset was seen changed; with ``store``
-                                                       ("zookeeper", "kafka") that store itself says what it accepted
-owner            topic partition owner session? zxid?  the owner node was seen with this thread id, or null: deleted
+committed        topic partition offset by? zxid? store?   the committed offset was observed to change; with ``store``
+                                                       ("zookeeper", "kafka") the store itself reports what it accepted
+owner            topic partition owner session? zxid?  the owner node was observed with this thread id; null: deleted
 reset            topic partition offset reason member?    an allowed jump (auto.offset.reset, a journalled reset)
-assignment       expected                              the group has settled, owners must be these: {"t/0": thread id}
-settled                                                the group has settled: each partition has one living owner
+assignment       expected                              the group is stable, owners must be these: {"t/0": thread id}
+settled                                                the group is stable: each partition has one living owner
 drained          topic? partition?                     everything in the log (of this topic, partition) must be read
-control          epoch phase authority migration strategy   the control znode was written so
-fenced           store topic? partition?               nobody but the tool can claim or commit there (all partitions)
-unfenced         store topic? partition?               somebody can again
-target           topic partition offset                where a plan says that the partition goes on in Kafka
-state            when nodes others?                    what is there "before" a migration, or at the "end"
+control          epoch phase authority migration strategy   the control znode was written with these values
+fenced           store topic? partition?               only the tool can acquire or commit there (all partitions)
+unfenced         store topic? partition?               other clients can again
+target           topic partition offset                the plan's start of the partition in Kafka
+state            when nodes others?                    the state "before" a migration, or at the "end"
 policy           fields of ``Policy``                  limits and tolerances of this history
 note             text                                  for the reader
 ===============  =================================================================================================
 
 ``committed``, ``owner``, ``expired``, ``joined`` of Scala members come from an *observer* (a watch): never early, late
-by at most ``observer_delay_ms``.  ``zxid`` (mzxid of the offset node, czxid of the owner node) puts reports of one
-node in order; a report that is not newer than one already seen is old news.  ``committed`` with a store, ``control``,
+by at most ``observer_delay_ms``.  ``zxid`` (mzxid of the offset node, czxid of the owner node) orders the reports of
+one node; a report that is not newer than an earlier one is ignored.  ``committed`` with a store, ``control``,
 ``fenced`` and ``unfenced`` come from the stores themselves (``bridge.testing.HistoryRecorder``): not late.
 """
 
@@ -70,7 +70,7 @@ OffsetSpans: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class HistoryError(UsageError):
-    """A history cannot be read; the text names the line and what is wrong with it."""
+    """A history cannot be read; the text names the line and the problem."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}" if line else problem)
@@ -83,7 +83,7 @@ class HistoryError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """What every line has: when, and (for evidence) on which line; 0 = not from a file."""
+    """What every line has: the time, and (for evidence) the line number; 0 = not from a file."""
 
     t: int
     line: int = field(default=0, compare=False, repr=False, kw_only=True)
@@ -234,7 +234,7 @@ class ControlWritten(HistoryEvent):
     migration: str
     strategy: str
     is_confirmed: bool = True
-    """False: the authority moves, and counts as moved once a later line of the same phase says so."""
+    """False: the authority moves, and has moved only after a later line of the same phase confirms it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,5 +309,5 @@ EVENT_NAMES: Mapping[type[HistoryEvent], str] = {event: name for name, event in 
 
 
 def in_order(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
-    """Merged by time; events of one millisecond stay as they were."""
+    """Merged by time; events of one millisecond keep their order."""
     return sorted(events, key=lambda event: event.t)

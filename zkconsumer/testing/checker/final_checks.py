@@ -1,4 +1,4 @@
-"""What is judged at a checkpoint or at the end: wrong_owner, lost, no_log.  Pure."""
+"""The checks at a checkpoint or at the end: wrong_owner, lost, no_log.  Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkconsumer.types import TopicPartition
 
 
 class AssignmentChecks:
-    """The owners of a group that has settled."""
+    """Checks the owners of a stable group."""
 
     def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
@@ -31,7 +31,7 @@ class AssignmentChecks:
             sight = partition.observed_owner if partition else None
             seen = sight.owner if sight else None
             if seen != expected:
-                problem = f"expected {expected or 'nobody'}, seen {seen or 'nobody'}"
+                problem = f"expected {expected or 'no owner'}, observed {seen or 'no owner'}"
                 self._report(name, problem, sight, event.t, position)
 
     def _check_settled(self, t: int, position: int) -> None:
@@ -43,12 +43,12 @@ class AssignmentChecks:
         sight = partition.observed_owner
         if sight is None or sight.owner is None:
             is_anybody_there = any(member.is_alive for member in self._bench.members.values())
-            return "owned by nobody although the group has living members" if is_anybody_there else ""
+            return "without an owner although the group has living members" if is_anybody_there else ""
         owner = self._bench.member_of_thread(sight.owner)
         if owner is None:
-            return f"owned by {sight.owner}, whom the history does not know"
+            return f"owned by {sight.owner}, which is no member in the history"
         return (
-            f"owned by {sight.owner}, who {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
+            f"owned by {sight.owner}, which {owner.last_end.how} (line {owner.last_end.line})" if owner.last_end else ""
         )
 
     def _report(
@@ -56,29 +56,29 @@ class AssignmentChecks:
     ) -> None:
         lines = (*((sight.line,) if sight else ()), self._bench.line_number(position))
         members = (sight.member,) if sight and sight.member else ()
-        self._bench.findings.add(position, "wrong_owner", problem, t=t, lines=lines, partition=name, members=members)
+        self._bench.findings.add(position, "wrong_owner", problem, t, lines, name, members)
 
 
 class LossCheck:
-    """What nobody was ever handed."""
+    """Finds the records that no member received."""
 
     def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
         self._t_end = bench.events[-1].t if bench.events else 0
 
     def judge_all(self) -> None:
-        """The history is over."""
+        """Check at the end of the history."""
         partitions = self._bench.partitions.values()
         if not any(partition.log.is_known for partition in partitions):
-            text = "the history has no log line at all: nothing can be judged lost"
-            self._bench.findings.add((), "no_log", text, t=self._t_end, lines=())
+            text = "the history has no log line: lost records cannot be found"
+            self._bench.findings.add((), "no_log", text, self._t_end, ())
             return
         for partition in partitions:
             if partition.log.is_known:
                 self._judge(partition)
             elif partition.was_used:
-                text = "the history has no log line for it: nothing can be judged lost"
-                self._bench.findings.add((), "no_log", text, t=self._t_end, lines=(), partition=partition.name)
+                text = "the history has no log line for it: lost records cannot be found"
+                self._bench.findings.add((), "no_log", text, self._t_end, (), partition.name)
 
     def _judge(self, partition: TrackedPartition) -> None:
         for low, high, reason in partition.skippable:
@@ -93,30 +93,26 @@ class LossCheck:
     def _allow_unread(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
         spans = tuple((a, b - 1) for a, b in _undelivered(partition, low, high))
         if spans:
-            text = f"never handed to anyone: {reason}"
+            text = f"never delivered: {reason}"
             label = reason.partition(" ")[0]
-            self._bench.allowances.add(
-                low, label, text, t=self._t_end, lines=(), partition=partition.name, members=(), spans=spans
-            )
+            self._bench.allowances.add(low, label, text, self._t_end, (), partition.name, (), spans)
 
     def _report(self, partition: TrackedPartition, lost: list[tuple[int, int]], stored: int | None) -> None:
-        why = "everything had to be read" if partition.must_be_read else f"the stored offset ended at {stored}"
-        parts = [f"never handed to anyone, and {why}"]
+        why = "everything had to be read" if partition.must_be_read else f"the committed offset ended at {stored}"
+        parts = [f"never delivered, and {why}"]
         lines = []
         members = []
         for offset in (lost[0][0] - 1, lost[0][1]):
             position = partition.delivered.get(offset) if offset >= 0 else NEVER
             who = partition.delivered_to(position)
             if who is not None:
-                parts.append(f"{offset} went to {who[0].name}")
+                parts.append(f"{who[0].name} received {offset}")
                 lines.append(self._bench.line_number(position))
                 members.append(who[0].name)
         spans = tuple((a, b - 1) for a, b in lost)
         around = tuple(dict.fromkeys(members))
         text = "; ".join(parts)
-        self._bench.findings.add(
-            (), "lost", text, t=self._t_end, lines=tuple(lines), partition=partition.name, members=around, spans=spans
-        )
+        self._bench.findings.add((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
 
 
 def _undelivered(partition: TrackedPartition, low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,6 @@
-"""The history of a group under test: one JSON object a line, written by everybody who saw something.
+"""The history of a group under test: one JSON object a line, written by all programs that observe the group.
 
-What may live here: the way from a line to an event of ``events`` and back, and the writer that a member's program uses.
+Converts lines to events of ``events`` and back, and contains the writer that a member's program uses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from zkconsumer.testing.checker.policy import Policy
 LINE_BYTES_MAX = 64 * 1024 * 1024
 RANGE_RECORDS_MAX = 1_000_000
 
-# --- from a line to an event ------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------
 
 
 def parse_line(raw: bytes, number: int) -> HistoryEvent:
@@ -62,7 +62,7 @@ def parse_line(raw: bytes, number: int) -> HistoryEvent:
         if not found.keys() <= _FIELDS[event]:
             raise ValueError(f"{name} has no field {min(found.keys() - _FIELDS[event])!r}")
         if event is RecordRangeDelivered and not 0 <= found["last"] - found["first"] < RANGE_RECORDS_MAX:
-            raise ValueError(f"handed_range must hold 1 to {RANGE_RECORDS_MAX} records")
+            raise ValueError(f"handed_range must contain 1 to {RANGE_RECORDS_MAX} records")
         return event(**found, line=number)
     except ValueError as problem:
         raise HistoryError(number, str(problem)) from problem
@@ -98,7 +98,7 @@ def _session(value: object) -> int:
 
 def _text(value: object) -> str:
     if isinstance(value, str) and value:
-        # A million lines name few members and topics: one copy of each.
+        # A million lines contain few names of members and topics: store each once.
         return sys.intern(value)
     raise ValueError(f"{_short(value)} is not a text")
 
@@ -191,11 +191,11 @@ _FIELDS: Mapping[type[HistoryEvent], frozenset[str]] = {
 }
 
 
-# --- from an event to a line ------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------
 
 
 def dump_line(event: HistoryEvent) -> str:
-    """The line of an event, without its end; fields that have their default are left out."""
+    """The line of an event, without its end; fields with their default are omitted."""
     found: dict[str, Any] = {"t": event.t, "event": EVENT_NAMES[type(event)]}
     if isinstance(event, PolicyChanged):
         return json.dumps(found | dict(event.changes))
@@ -209,8 +209,8 @@ def dump_line(event: HistoryEvent) -> str:
 class HistoryWriter:
     """Appends lines to a history; several threads and processes may write one file.
 
-    Each line is one ``write`` to a file opened for appending, made before the call returns: what a member was
-    handed is on the record before it can ask for more, even when it is killed a moment later.
+    Each line is one ``write`` to a file opened for appending, made before the call returns: the line of a delivered
+    record exists before the member can request more, even when it is killed a moment later.
     """
 
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -218,7 +218,7 @@ class HistoryWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def now_ms(self) -> int:
-        """The time for an event that is being made."""
+        """The time for a new event."""
         return self._clock.wall_ms()
 
     def write(self, event: HistoryEvent) -> None:
@@ -226,7 +226,7 @@ class HistoryWriter:
         os.write(self._file, f"{dump_line(event)}\n".encode())
 
     def delivered(self, member: str, topic: str, partition: int, offset: int) -> None:
-        """Append that this record was returned to user code just now; call it before asking for the next."""
+        """Append that this record was just returned to user code; call it before requesting the next."""
         self.write(RecordDelivered(self._clock.wall_ms(), member, topic, partition, offset))
 
     def close(self) -> None:

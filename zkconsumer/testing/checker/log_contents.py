@@ -1,6 +1,6 @@
-"""What is known of one partition: what the log held, who was handed what, how the stored offset moved.  Pure.
+"""The state of one partition: the contents of the log, the deliveries, and the committed offsets.  Pure.
 
-Offsets travel here as half-open stretches ``[low, high)``; evidence speaks of first and last.
+Offsets are half-open ranges ``[low, high)`` here; evidence contains first and last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ITEM = array("l").itemsize
 
 
 class LogContents:
-    """The offsets that exist; several reports of one log (growth, retention, compaction) add up."""
+    """The existing offsets; several reports of one log (growth, retention, compaction) are combined."""
 
     def __init__(self) -> None:
         self.is_known = False
@@ -36,7 +36,7 @@ class LogContents:
         self._reported.extend(missing)
 
     def seal(self) -> None:
-        """All reports are in."""
+        """All reports were added."""
         self._reported.sort()
         for first, last in self._reported:
             if self._highs and first <= self._highs[-1]:
@@ -47,7 +47,7 @@ class LogContents:
         self._reported.clear()
 
     def existing(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The stretches of ``[low, high)`` that exist; everything does in a log that nobody reported."""
+        """The existing ranges of ``[low, high)``; without a report everything exists."""
         if self.is_known:
             low, high = max(low, self.start), min(high, self.end)
         hole = bisect_right(self._highs, low)
@@ -68,7 +68,7 @@ class LogContents:
 
 
 class DeliveryMap:
-    """For each offset, the position in the history at which it was last handed out; 0 = never."""
+    """For each offset, the position in the history at which it was last delivered; 0 = never."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, array[int]] = {}
@@ -79,7 +79,7 @@ class DeliveryMap:
         return chunk[offset & _MASK] if chunk is not None else 0
 
     def put(self, offset: int, position: int) -> int:
-        """Record a hand-out; gives back the position of the one before it."""
+        """Record a delivery; returns the position of the previous one."""
         chunk = self._chunks.get(offset >> _BITS)
         if chunk is None:
             chunk = self._chunks[offset >> _BITS] = array("l", bytes(_SIZE * _ITEM))
@@ -90,7 +90,7 @@ class DeliveryMap:
         return before
 
     def undelivered(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The stretches of ``[low, high)`` that nobody was ever handed, as long as they get."""
+        """The ranges of ``[low, high)`` that were never delivered, each as long as possible."""
         since = low
         at = low
         while at < high:
@@ -110,7 +110,7 @@ class DeliveryMap:
 
 
 class CommitHistory:
-    """The stored offset over time."""
+    """The committed offset over time."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -126,7 +126,7 @@ class CommitHistory:
         return self.offsets[-1] if self.offsets else None
 
     def lowest(self, since: int, until: int, base: int) -> int:
-        """The lowest value in force at any time from ``since`` to ``until``; ``base`` before the first commit."""
+        """The lowest value at any time from ``since`` to ``until``; ``base`` before the first commit."""
         before = bisect_right(self.times, since)
         after = bisect_right(self.times, until)
         in_force = self.offsets[before - 1] if before else base
@@ -134,12 +134,12 @@ class CommitHistory:
 
 
 def subtract_ranges(stretches: Iterable[tuple[int, int]], taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The stretches less those in ``taken`` (sorted, may overlap)."""
+    """The ranges without those in ``taken`` (sorted, may overlap)."""
     lows = [low for low, _ in taken]
     reach = 0
     highs = [reach := max(reach, high) for _, high in taken]
     for low, high in stretches:
-        # The running maximum of the ends is sorted, so the first stretch that may touch is found by bisection.
+        # The running maximum of the ends is sorted, so bisection finds the first range that may touch.
         index = bisect_right(highs, low)
         while index < bisect_left(lows, high):
             if low < lows[index]:

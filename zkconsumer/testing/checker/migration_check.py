@@ -1,15 +1,15 @@
-"""The promises M1 to M4 and M6 of a migration, over what both stores say that they accepted.  Pure.
+"""The guarantees M1 to M4 and M6 of a migration, checked by the reports of both stores.  Pure.
 
-    M1  at most one member can have a commit accepted     commit_by_non_owner, commit_while_fenced
-    M2  at most one member is given records               delivered_while_fenced; ``ownership_check`` has two_owners
+    M1  the stores accept commits of at most one member   commit_by_non_owner, commit_while_fenced
+    M2  at most one member receives records               delivered_while_fenced; ``ownership_check`` has two_owners
     M3  the next owner starts at the last commit          started_at_wrong_offset
     M4  exactly one store has the authority               commit_in_wrong_store, offset_overwritten, stale_epoch,
                                                           authority_moved_unfenced, authority_moved_stale
-    M6  a way back loses nothing                          commit_lost_on_return, fence_not_removed
+    M6  a rollback loses nothing                          commit_lost_on_return, fence_not_removed
 
-Only lines of the stores themselves are judged here (``committed`` with ``store``, ``control``, ``fenced``): they are
-neither early nor late, so each of these findings is certain.  ``due`` of a partition is where its next owner must
-start: the last commit that the store with the authority accepted of a member, or what the plan decided instead.
+Only lines of the stores themselves are checked here (``committed`` with ``store``, ``control``, ``fenced``): they are
+neither early nor late, so each of these findings is certain.  ``expected_offset`` of a partition is where its next
+owner must start: the last commit of a member that the store with the authority accepted, or the plan's decision.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STORE_NAMES = {"zookeeper": "ZooKeeper", "kafka": "Kafka"}
 
 
 class ObservedOffset(NamedTuple):
-    """An offset (the next one to read), and the position of the line that says so; 0: none does."""
+    """An offset (the next one to read), and the position of its line; 0: no line has it."""
 
     offset: int
     position: int
 
 
 class LastOwner(NamedTuple):
-    """Whose a partition was last, since which line; ``has_released``: by that line it gave it up."""
+    """The last owner of a partition, and the line since which; ``has_released``: the line is that of its release."""
 
     member: str
     position: int
@@ -45,22 +45,22 @@ class LastOwner(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionStoreState:
-    """What both stores hold of one partition, and who may write it."""
+    """The offsets of one partition in both stores, and its fences."""
 
     fences: dict[h.HistoryStore, int] = field(default_factory=dict)
     stored: dict[h.HistoryStore, ObservedOffset] = field(default_factory=dict)
     expected_offset: ObservedOffset | None = None
     mirrored: ObservedOffset | None = None
-    """What a member stored last, where that was in the store without the authority."""
+    """The last commit of a member, if the store without the authority has it."""
     late: ObservedOffset | None = None
-    """What a member stored in the former store while a move was not confirmed.  It is in the wrong store; but the tool
-    cannot tell it from a commit before the move, and may take it over."""
+    """A commit of a member to the former store while a move was not confirmed.  That is the wrong store; but the
+    tool cannot distinguish it from a commit before the move, and may copy it."""
     target: ObservedOffset | None = None
     last_owner: LastOwner | None = None
 
 
 class MigrationCheck:
-    """What the stores accepted, line by line."""
+    """Checks what the stores accepted, line by line."""
 
     def __init__(self, bench: CheckerState) -> None:
         self.authority_changes = 0
@@ -68,7 +68,9 @@ class MigrationCheck:
         self.last_control = 0
         """The position of its line."""
         self._former_authority: h.HistoryStore | None = None
-        """The store that had the authority, while a move is not confirmed.  No fence in ZooKeeper may go then."""
+        """The store that had the authority, while a move is not confirmed.  No fence in ZooKeeper may be removed
+        then.
+        """
         self._open_at_move: set[TopicPartition] = set()
         """Partitions of such a move that had no fence in one of the stores when it was written."""
         self._bench = bench
@@ -76,7 +78,7 @@ class MigrationCheck:
         self._group_fences: dict[h.HistoryStore, int] = {}
         observed = [event for event in bench.events if isinstance(event, h.OffsetCommitted) and event.store is None]
         self._observed = {TopicPartition(event.topic, event.partition) for event in observed}
-        """Their commits were seen late, by whomever: what is due there at a line is not known."""
+        """Partitions whose commits were observed late: their expected offset at a line is not known."""
         for event in bench.events:
             if isinstance(event, h.InitialOffset) and (event.topic, event.partition) not in self._observed:
                 standing = self._store_state(event)
@@ -84,19 +86,19 @@ class MigrationCheck:
 
     @property
     def authority(self) -> h.HistoryStore:
-        """The store that is right at this line."""
+        """The store with the authority at this line."""
         return "zookeeper" if self.control is None else self.control.authority
 
     @property
     def _is_dual(self) -> bool:
-        """Whether members of both worlds move the group, and write both stores."""
+        """Whether the migration is ``dual``: its members write both stores."""
         return self.control is not None and self.control.strategy == "dual"
 
     def _store_state(self, event: h.PartitionEvent | h.MemberPartitionEvent) -> PartitionStoreState:
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), PartitionStoreState())
 
     def _fence(self, standing: PartitionStoreState, store: h.HistoryStore) -> int | None:
-        """The position of the line with the fence that keeps members off a partition there."""
+        """The position of the line with the fence that blocks members from a partition there."""
         return standing.fences.get(store, self._group_fences.get(store))
 
     # --- fences and targets -------------------------------------------------------------------------------------
@@ -108,8 +110,8 @@ class MigrationCheck:
         self._fences_of(event).pop(event.store, None)
         if self._former_authority is not None and event.store == "zookeeper":
             whose = None if event.topic is None else TopicPartition(event.topic, event.partition or 0)
-            text = "a fence in ZooKeeper was lifted before the move of the authority was confirmed"
-            self._add_finding("authority_moved_unfenced", text, event, positions=(self.last_control,), tp=whose)
+            text = "a fence in ZooKeeper was removed before the move of the authority was confirmed"
+            self._add_finding("authority_moved_unfenced", text, event, (self.last_control,), tp=whose)
 
     def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.HistoryStore, int]:
         if event.topic is None and event.partition is None:
@@ -121,7 +123,7 @@ class MigrationCheck:
         return self._standings.setdefault(TopicPartition(event.topic, event.partition), PartitionStoreState()).fences
 
     def _open(self, standing: PartitionStoreState) -> list[str]:
-        """The stores in which nothing keeps members off a partition."""
+        """The stores without a fence for a partition."""
         return [STORE_NAMES[store] for store in STORES if self._fence(standing, store) is None]
 
     def targeted(self, event: h.PlannedKafkaOffset) -> None:
@@ -130,7 +132,7 @@ class MigrationCheck:
     # --- commits ------------------------------------------------------------------------------------------------
 
     def committed(self, event: h.OffsetCommitted) -> bool:
-        """Whether it says how far the group has come: a copy, or a mirror, does not."""
+        """Whether it shows the progress of the group: a copy, or a mirror, does not."""
         if event.store is None:
             return True
         standing, store = self._store_state(event), event.store
@@ -146,15 +148,9 @@ class MigrationCheck:
                 standing.expected_offset is None or now.offset != standing.expected_offset.offset
             ):
                 due = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
-                text = (
-                    f"{by.name} wrote {now.offset} into {STORE_NAMES[store]}, which has the authority, and {due} counts"
-                )
+                text = f"{by.name} wrote {now.offset} to {STORE_NAMES[store]}, which has the authority; expected: {due}"
                 self._add_finding(
-                    "offset_overwritten",
-                    text,
-                    event,
-                    positions=(self.last_control, _line_of(standing.expected_offset)),
-                    member=by,
+                    "offset_overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by
                 )
             return False
         self._check_writer(event, standing, by)
@@ -171,35 +167,35 @@ class MigrationCheck:
         name = by.name if by is not None else "somebody"
         fence, is_scala = self._fence(standing, event.store), by is not None and by.kind == "scala"
         if self._is_dual and event.store != self.authority:
-            fence = None  # Its members mirror their commits there; the fence is for those who are no members of it.
+            fence = None  # Its members mirror their commits there; the fence is for other clients.
         if fence is not None:
-            text = f"{STORE_NAMES[event.store]} took {event.offset} of {name} although it was fenced there"
+            text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although it was fenced there"
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
-                self._add_finding("scala_zombie", text, event, positions=(fence,), member=by)
+                self._add_finding("scala_zombie", text, event, (fence,), by)
             else:
-                self._add_finding("commit_while_fenced", text, event, positions=(fence,), member=by)
+                self._add_finding("commit_while_fenced", text, event, (fence,), by)
         holder = standing.last_owner
         if holder is None or (name == holder.member) != holder.has_released:
-            return  # Nobody's so far, or its own; what somebody else had given up is anybody's.
-        whose = f"{holder.member} had given it up" if holder.has_released else f"it was {holder.member}'s"
-        text = f"{STORE_NAMES[event.store]} took {event.offset} of {name} although {whose}"
+            return  # Without an owner so far, or its own; after a release of another member any client may commit.
+        whose = f"{holder.member} had released it" if holder.has_released else f"{holder.member} owned it"
+        text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although {whose}"
         if is_scala:
-            self._add_finding("scala_zombie", text, event, positions=(holder.position,), member=by)
+            self._add_finding("scala_zombie", text, event, (holder.position,), by)
         else:
-            self._add_finding("commit_by_non_owner", text, event, positions=(holder.position,), member=by)
+            self._add_finding("commit_by_non_owner", text, event, (holder.position,), by)
 
     def _check_mirror(self, event: h.OffsetCommitted, by: TrackedMember | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
-            return  # No migration is under way: what somebody keeps in the other store concerns nobody.
+            return  # No migration is active: commits to the other store are not checked.
         if self._is_dual:
             return  # Its members write both, in an order that changes with the phase.
         assert event.store is not None
         name = by.name if by is not None else "somebody"
         text = (
-            f"{STORE_NAMES[event.store]} took {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
+            f"{STORE_NAMES[event.store]} accepted {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
             "authority"
         )
-        self._add_finding("commit_in_wrong_store", text, event, positions=(self.last_control,), member=by)
+        self._add_finding("commit_in_wrong_store", text, event, (self.last_control,), by)
 
     # --- owners -------------------------------------------------------------------------------------------------
 
@@ -208,14 +204,8 @@ class MigrationCheck:
         standing.last_owner = LastOwner(event.member, self._bench.position)
         due = standing.expected_offset
         if event.offset is not None and due is not None and event.offset != due.offset:
-            text = f"{event.member} starts at {event.offset}, and the last commit that counts is {due.offset}"
-            self._add_finding(
-                "started_at_wrong_offset",
-                text,
-                event,
-                positions=(due.position,),
-                member=self._bench.member(event.member),
-            )
+            text = f"{event.member} starts at {event.offset}, and the expected offset is {due.offset}"
+            self._add_finding("started_at_wrong_offset", text, event, (due.position,), self._bench.member(event.member))
 
     def released(self, event: h.MemberReleasedPartition) -> None:
         standing = self._store_state(event)
@@ -232,10 +222,8 @@ class MigrationCheck:
         standing = self._standings.get(TopicPartition(event.topic, event.partition))
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
-            text = f"{event.member} was handed a record although it was fenced in {STORE_NAMES[self.authority]}"
-            self._add_finding(
-                "delivered_while_fenced", text, event, positions=(fence,), member=self._bench.member(event.member)
-            )
+            text = f"{event.member} received a record although it was fenced in {STORE_NAMES[self.authority]}"
+            self._add_finding("delivered_while_fenced", text, event, (fence,), self._bench.member(event.member))
 
     # --- the control znode --------------------------------------------------------------------------------------
 
@@ -245,10 +233,10 @@ class MigrationCheck:
         if before is not None and before != event:
             if before.migration != event.migration and before.phase not in ENDED_PHASES:
                 text = f"migration {event.migration} began over {before.migration}, which is in phase {before.phase}"
-                self._add_finding("stale_epoch", text, event, positions=lines)
+                self._add_finding("stale_epoch", text, event, lines)
             elif event.epoch < before.epoch or (event.epoch == before.epoch and event.authority != authority):
                 text = f"epoch {event.epoch} in phase {event.phase} follows {before.epoch} in phase {before.phase}"
-                self._add_finding("stale_epoch", text, event, positions=lines)
+                self._add_finding("stale_epoch", text, event, lines)
         if event.authority != authority:
             self.authority_changes += 1
             self._former_authority = authority
@@ -261,7 +249,7 @@ class MigrationCheck:
             self._check_undone(event)
 
     def _set_due(self, event: h.ControlWritten, source: h.HistoryStore) -> None:
-        """The authority moves away from ``source``: what has to be in the other store."""
+        """The authority moves away from ``source``: set the offsets that the other store must have."""
         self._open_at_move = {tp for tp, standing in self._standings.items() if self._open(standing)}
         for tp, standing in self._standings.items():
             if tp in self._observed:
@@ -276,12 +264,12 @@ class MigrationCheck:
             standing.expected_offset = due
 
     def _check_moved(self, event: h.ControlWritten) -> None:
-        """When the authority moves from A to B, B equals A for every partition and all claims are fenced."""
+        """When the authority moves from A to B, B must equal A for every partition and every partition is fenced."""
         for tp, standing in self._standings.items():
             open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
             if open_:
                 text = f"the authority moved to {STORE_NAMES[event.authority]} without a fence in {' and '.join(open_)}"
-                self._add_finding("authority_moved_unfenced", text, event, positions=(), tp=tp)
+                self._add_finding("authority_moved_unfenced", text, event, (), tp=tp)
             standing.late = None
             code = "authority_moved_stale" if event.authority == "kafka" else "commit_lost_on_return"
             self._check_has(event, tp, standing, standing.expected_offset, code)
@@ -293,7 +281,7 @@ class MigrationCheck:
                 fence = self._fence(standing, store)
                 if fence is not None:
                     text = f"the migration was undone, and it is still fenced in {STORE_NAMES[store]}"
-                    self._add_finding("fence_not_removed", text, event, positions=(fence,), tp=tp)
+                    self._add_finding("fence_not_removed", text, event, (fence,), tp=tp)
 
     def _check_has(
         self,
@@ -307,25 +295,21 @@ class MigrationCheck:
         if due is None or tp in self._observed or (has is not None and has.offset == due.offset):
             return
         what = "nothing" if has is None else str(has.offset)
-        text = (
-            f"{STORE_NAMES[event.authority]} has the authority and {what}, and the last commit that counts is "
-            f"{due.offset}"
-        )
-        self._add_finding(code, text, event, positions=(due.position, _line_of(has)), tp=tp)
+        text = f"{STORE_NAMES[event.authority]} has the authority and {what}, and the expected offset is {due.offset}"
+        self._add_finding(code, text, event, (due.position, _line_of(has)), tp=tp)
 
-    # --- writing down -------------------------------------------------------------------------------------------
+    # --- findings -----------------------------------------------------------------------------------------------
 
     def _add_finding(
         self,
         code: str,
         text: str,
         event: h.HistoryEvent,
-        *,
         positions: tuple[int, ...],
         member: TrackedMember | None = None,
         tp: TopicPartition | None = None,
     ) -> None:
-        """``positions``: of the lines before this one that show it."""
+        """``positions``: of earlier lines that show it."""
         bench = self._bench
         spans: tuple[tuple[int, int], ...] = ()
         key: object = bench.position
@@ -336,16 +320,7 @@ class MigrationCheck:
                 key, spans = positions, ((event.first, event.last),)
         members = (member.name,) if member is not None else ()
         book = bench.allowances if code in ALLOWANCE_REASONS else bench.findings
-        book.add(
-            (key, members),
-            code,
-            text,
-            t=event.t,
-            lines=self._lines(positions),
-            partition=tp or _partition(event),
-            members=members,
-            spans=spans,
-        )
+        book.add((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
 
     def _lines(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self._bench.line_number(position) for position in (*positions, self._bench.position) if position)

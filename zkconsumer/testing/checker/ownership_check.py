@@ -1,9 +1,9 @@
-"""Who owns a partition, and whether its records follow on.  Pure.
+"""Checks who owns a partition, and whether its records are consecutive.  Pure.
 
 Its codes are skipped, reordered, two_owners and delivered_without_owner.
 
-Two views of one thing: the members' own ``claimed`` and ``released`` lines, exact, and the owner nodes as the observer
-saw them, late.  A member that writes its own lines is judged by them.
+There are two sources: the members' own ``claimed`` and ``released`` lines, exact, and the owner nodes as the observer
+saw them, late.  For a member that writes its own lines only these count.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ PENDING_JUMPS_MAX = 64
 EARLIER_OWNERSHIPS_MAX = 8
 
 REDELIVERED = "repeated"
-"""A jump on the spot: it may be the start of an ownership; if not, the record is a duplicate and judged as such."""
+"""The same offset again: it may be the start of an ownership; if not, the record counts as a duplicate."""
 
 
 class OwnershipCheck:
-    """Ownerships as they begin and end."""
+    """Tracks the start and end of ownerships."""
 
     def __init__(self, bench: CheckerState) -> None:
         self._bench = bench
 
-    # --- beginning and ending -----------------------------------------------------------------------------------
+    # --- start and end of ownership -----------------------------------------------------------------------------
 
     def claimed(self, event: h.MemberAcquiredPartition) -> None:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
@@ -104,7 +104,7 @@ class OwnershipCheck:
 
     @staticmethod
     def end_ownership(member: TrackedMember, partition: TrackedPartition) -> None:
-        """Nobody is in the member's way there any more, nor it in anybody's."""
+        """The member no longer conflicts with another member on the partition."""
         if partition.current_owner is member:
             partition.current_owner = None
             for earlier in [m for m, claim in partition.superseded.items() if claim.member == member.name]:
@@ -113,7 +113,7 @@ class OwnershipCheck:
     def restart(
         self, member: TrackedMember, partition: TrackedPartition, t: int, late_ms: int, expected: int | None = None
     ) -> None:
-        """The member starts afresh on the partition; a jump up to ``late_ms`` ago was this very start, seen late."""
+        """A new ownership of the member begins; a jump up to ``late_ms`` ago was this start, observed late."""
         old = partition.ownerships.get(member)
         if old is None:
             partition.ownerships[member] = OwnershipPeriod(t, expected)
@@ -132,12 +132,12 @@ class OwnershipCheck:
         new.jumps, old.jumps = old.jumps, []
         old.restarted = partition.ownerships[member] = new
 
-    # --- following on -------------------------------------------------------------------------------------------
+    # --- consecutive records ------------------------------------------------------------------------------------
 
     def follow(
         self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
     ) -> OwnershipPeriod:
-        """The ownership that this record belongs to; does the record follow on the one before it?"""
+        """The ownership to which this record belongs; checks that the record follows the previous one."""
         is_change = bool(partition.delivery_spans) and partition.delivery_spans[-1][0] is not member
         if is_change and not self._is_told_of_claims(member, partition):
             self.restart(member, partition, t, 0)
@@ -150,42 +150,42 @@ class OwnershipCheck:
                 pass
             elif first > tenure.high:
                 if partition.log.has_any(tenure.high + 1, first):
-                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.high + 1, t=t)
+                    self._jump(member, partition, tenure, "skipped", first, tenure.high + 1, t)
             else:
                 if self._is_stale_chunk(member, partition, tenure, first):
                     tenure.stale_starts += 1
                     tenure.begin(first, t, position)
                 elif first <= tenure.last:
                     code = "reordered" if first < tenure.last else REDELIVERED
-                    self._jump(member, partition, tenure, code=code, to=first, low=first, t=t)
+                    self._jump(member, partition, tenure, code, first, first, t)
                 self._fill_skips(tenure, first, last)
         else:
             tenure.begin(first, t, position)
             if tenure.expected is not None:
                 tenure.last = tenure.expected - 1
                 if first < tenure.expected:
-                    self._jump(member, partition, tenure, code="reordered", to=first, low=first, t=t)
+                    self._jump(member, partition, tenure, "reordered", first, first, t)
                 elif partition.log.has_any(tenure.expected, first):
-                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.expected, t=t)
+                    self._jump(member, partition, tenure, "skipped", first, tenure.expected, t)
         tenure.last = last
         tenure.high = max(tenure.high, last)
         return tenure
 
     def _is_told_of_claims(self, member: TrackedMember, partition: TrackedPartition) -> bool:
-        # Where nobody tells of claims, records of another member in between are all there is to show a new ownership.
+        # Without reported ownership, only records of another member in between show a new ownership.
         return member.reports_ownership or partition.name.topic in self._bench.observed_topics
 
     def _is_stale_chunk(
         self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, first: int
     ) -> bool:
-        # An original member that keeps a partition over a rebalance may deliver one more chunk that it took before,
-        # and then starts again from the stored offset; once an ownership, and only where it has claimed.
+        # A Scala member that keeps a partition over a rebalance may deliver one more chunk that it fetched before, and
+        # then starts again from the committed offset; once an ownership, and only where it has acquired it.
         if member.kind != "scala" or not (tenure.had_before and tenure.is_claimed) or tenure.stale_starts:
             return False
         return first >= self.lowest_start_offset(member, partition, tenure)
 
     def lowest_start_offset(self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> int:
-        """The lowest stored offset that this ownership can have started from, as far as is known by now."""
+        """The lowest committed offset from which this ownership can have started, as far as is known now."""
         if tenure.floor is not None:
             return tenure.floor
         delay = self._bench.policy.observer_delay_ms
@@ -202,7 +202,6 @@ class OwnershipCheck:
         member: TrackedMember,
         partition: TrackedPartition,
         tenure: OwnershipPeriod,
-        *,
         code: str,
         to: int,
         low: int,
@@ -215,20 +214,20 @@ class OwnershipCheck:
 
     @staticmethod
     def _fill_skips(tenure: OwnershipPeriod, first: int, last: int) -> None:
-        """What comes later in the same ownership was not skipped but is out of order."""
+        """Offsets that are delivered later in the same ownership were not skipped but are out of order."""
         for index, jump in enumerate(tenure.jumps):
             if jump.code == "skipped":
                 left = subtract_ranges([(low, high + 1) for low, high in jump.spans], [(first, last + 1)])
                 tenure.jumps[index] = jump._replace(spans=tuple((low, high - 1) for low, high in left))
 
     def end(self, member: TrackedMember, partition: TrackedPartition) -> None:
-        """The history is over."""
+        """Check at the end of the history."""
         self._settle(member, partition, partition.ownerships[member], None)
 
     def _settle(
         self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, since: int | None
     ) -> OffsetJump | None:
-        """Report the jumps before ``since`` (None: all); gives back the first later one, which is explained."""
+        """Report the jumps before ``since`` (None: all); returns the first later one, which is explained."""
         waiting = []
         for jump in tenure.jumps:
             if since is None or jump.t < since:
@@ -247,26 +246,25 @@ class OwnershipCheck:
             (member, jump.position),
             jump.code,
             f"{member.name} {verb} from {jump.after} to {jump.to} within one ownership",
-            t=jump.t,
-            lines=(self._bench.line_number(jump.position),),
-            partition=partition.name,
-            members=(member.name,),
-            spans=spans,
+            jump.t,
+            (self._bench.line_number(jump.position),),
+            partition.name,
+            (member.name,),
+            spans,
         )
 
-    # --- is it ours to hand out? --------------------------------------------------------------------------------
+    # --- deliveries without ownership ---------------------------------------------------------------------------
 
     def check_is_owner(
         self,
         member: TrackedMember,
         partition: TrackedPartition,
         tenure: OwnershipPeriod,
-        *,
         span: tuple[int, int],
         t: int,
         in_hand: bool,
     ) -> None:
-        """A member of ours handed something out: was the partition its own?"""
+        """A member of ours delivered records: check that it owned the partition."""
         bench = self._bench
         delay = bench.policy.observer_delay_ms
         claim = self._later_claim(member, partition)
@@ -284,7 +282,7 @@ class OwnershipCheck:
         if sight is None or sight.member == member.name or t <= sight.t:
             return
         if member.reports_ownership and t <= partition.acquisition_times.get(member, -1 - delay) + delay:
-            return  # It has only just claimed; a short ownership may pass between two looks of the observer.
+            return  # It has just acquired ownership; the observer may miss a short ownership between two reads.
         if in_hand:
             self._allow_in_hand(member, partition, tenure, span, t)
         else:
@@ -292,10 +290,10 @@ class OwnershipCheck:
 
     @staticmethod
     def _later_claim(member: TrackedMember, partition: TrackedPartition) -> OwnershipAcquisition | None:
-        """The claim of another member of ours that stands against this one's."""
+        """The acquisition of another member of ours that conflicts with this one's."""
         if partition.current_owner is None or partition.current_owner is member:
             return partition.superseded.get(member)
-        # Of a member that tells of its claims, or that had the partition before, a record alone is no claim.
+        # Where a member reports ownership, or had the partition before, a record alone shows no acquisition.
         if member.reports_ownership or member in partition.former_owners:
             return partition.superseded.get(member, partition.current_acquisition)
         return None
@@ -303,19 +301,10 @@ class OwnershipCheck:
     def _allow_in_hand(
         self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, span: tuple[int, int], t: int
     ) -> None:
-        text = f"{member.name} showed after its pause what it had been given before"
+        text = f"{member.name} wrote after its pause the line of a record that it had received before"
         line = self._bench.line_number()
         key = (member, line)
-        self._bench.allowances.add(
-            key,
-            "in_hand_at_pause",
-            text,
-            t=t,
-            lines=(line,),
-            partition=partition.name,
-            members=(member.name,),
-            spans=(span,),
-        )
+        self._bench.allowances.add(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
 
     def _two_owners(
         self,
@@ -331,29 +320,22 @@ class OwnershipCheck:
         self._bench.findings.add(
             (member, claim.line),
             "two_owners",
-            f"{member.name} still handed out after {claim.member} had claimed it (line {claim.line})",
-            t=t,
-            lines=(claim.line, self._bench.line_number(position)),
-            partition=partition.name,
-            members=(member.name, claim.member),
-            spans=(span,),
+            f"{member.name} still delivered after {claim.member} had acquired the partition (line {claim.line})",
+            t,
+            (claim.line, self._bench.line_number(position)),
+            partition.name,
+            (member.name, claim.member),
+            (span,),
         )
 
     def _released_before(
         self, member: TrackedMember, partition: TrackedPartition, span: tuple[int, int], t: int
     ) -> None:
         line = self._bench.line_number()
-        text = f"{member.name} handed out after it had released the partition itself"
+        text = f"{member.name} delivered after it had released the partition"
         key = (member, "released")
         self._bench.findings.add(
-            key,
-            "delivered_without_owner",
-            text,
-            t=t,
-            lines=(line,),
-            partition=partition.name,
-            members=(member.name,),
-            spans=(span,),
+            key, "delivered_without_owner", text, t, (line,), partition.name, (member.name,), (span,)
         )
 
     def _without_owner(
@@ -367,21 +349,21 @@ class OwnershipCheck:
     ) -> None:
         if partition.observed_positions.get(member, 0) > position:
             return
-        seen = f"owned by {sight.owner}" if sight.owner is not None else "owned by nobody"
+        seen = f"owned by {sight.owner}" if sight.owner is not None else "without an owner"
         self._bench.findings.add(
             (member, sight.line),
             "delivered_without_owner",
-            f"{member.name} handed out although the partition was seen {seen} (line {sight.line})",
-            t=t,
-            lines=(sight.line, self._bench.line_number(position)),
-            partition=partition.name,
-            members=(member.name, *([sight.member] if sight.member else [])),
-            spans=(span,),
+            f"{member.name} delivered although the partition was observed {seen} (line {sight.line})",
+            t,
+            (sight.line, self._bench.line_number(position)),
+            partition.name,
+            (member.name, *([sight.member] if sight.member else [])),
+            (span,),
         )
 
 
 def _cut_chain(tenure: OwnershipPeriod | None) -> None:
-    """Only so many earlier ownerships are remembered as a late line can concern."""
+    """Keep only as many earlier ownerships as a late line can concern."""
     for _ in range(EARLIER_OWNERSHIPS_MAX - 1):
         tenure = tenure.before if tenure is not None else None
     if tenure is not None:

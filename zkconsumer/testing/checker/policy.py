@@ -1,8 +1,8 @@
-"""What a history is allowed: limits of repetition and tolerances of time.  Pure.
+"""What a history is allowed: limits of redelivery and tolerances of time.  Pure.
 
-The limits count records that a new ownership of a partition hands out although the one before it had handed them out
-already, *without* a kill, pause or expiry to blame.  ``None`` = as many as the stored offset explains: each of them is
-named and counted, and none may lie below what the new owner can have read.
+The limits count records that a new ownership of a partition delivers although the previous one had delivered them
+already, *without* a kill, pause or expiry as the reason.  ``None`` = as many as the committed offset explains: each of
+them is named and counted, and none may be below the lowest offset that the new owner can have read.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Limits and tolerances; a ``policy`` line changes the fields that it names."""
+    """Limits and tolerances; a ``policy`` line changes the named fields."""
 
     ours_to_ours: int | None = 0
-    """Records repeated in one hand-over between members of ours."""
+    """Records delivered again in one transfer between members of ours."""
 
     ours_to_scala: int | None = None
-    """Ours to Scala: the original reads the offset before it claims; 0 where ``release.settle.ms`` shuts the window."""
+    """Ours to Scala: the Scala consumer reads the offset before it acquires; 0 if ``release.settle.ms`` prevents it."""
 
     scala_to_ours: int | None = None
-    """Scala to ours: what the original hands out after its last commit."""
+    """Scala to ours: records that the Scala consumer delivers after its last commit."""
 
     scala_to_scala: int | None = None
     """Between Scala members, or from one to itself over a rebalance."""
@@ -35,19 +35,19 @@ class Policy:
     """How late a Scala member's ``handed`` may be: its commit counts a record that its program has not yet written."""
 
     scala_read_window_ms: int = 3_000
-    """How long before its claim a Scala member can have read the offset it starts from."""
+    """How long before its acquisition a Scala member can have read the offset from which it starts."""
 
     zombie_window_ms: int = 10_000
-    """How long after its waking a Scala member may write old offsets."""
+    """How long after it resumes a Scala member may write old offsets."""
 
     in_hand_at_pause: int = 1
-    """Records a stream of ours may show when its process goes on: returned before the pause, written after it."""
+    """Records whose lines a stream of ours may write after its process resumes: they were returned before the pause."""
 
     zookeeper_plus: int = 0
-    """Added to what ZooKeeper stores to get the next offset: 1 where it stores the last one (``last``)."""
+    """Added to ZooKeeper's value to get the next offset: 1 where it stores the last one (``last``)."""
 
     acl_fence: int = 1
-    """0: fenced without access lists (``--no-acl-fence``), which do not stop the offset write of a Scala member."""
+    """0: fenced without access lists (``--no-acl-fence``), which do not block the offset write of a Scala member."""
 
     @classmethod
     def check_changes(cls, found: Mapping[str, object]) -> dict[str, int | None]:
@@ -70,7 +70,7 @@ class Policy:
         return replace(self, **self.check_changes(changes))  # type: ignore[arg-type]  # checked by name above
 
     def limit(self, pair: str) -> int | None:
-        """The limit of a hand-over: ``ours_to_scala`` and so on."""
+        """The limit of a transfer: ``ours_to_scala`` and so on."""
         limits = {
             "ours_to_ours": self.ours_to_ours,
             "ours_to_scala": self.ours_to_scala,

@@ -1,8 +1,8 @@
-"""Records handed out again: what allows it, and what is too much.  Pure.
+"""Checks records that were delivered again: what allows it, and what is too much.  Pure.
 
-A record may be repeated by a *later* ownership only, and only from a stored offset on that this ownership can have
-read.  Inside that border a reason is needed: a grant (somebody was killed, paused, expired, closed uncleanly, gave a
-partition back with a message in hand; the offset was reset), or a hand-over that the policy allows.
+A record may be delivered again by a *later* ownership only, and only from a committed offset on that this ownership can
+have read.  Within this limit a reason is needed: a permission (a member was killed, paused, expired, closed uncleanly,
+released a partition with an unacknowledged message; the offset was reset), or a transfer that the policy allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkconsumer.testing.checker.tracked_partitions import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RedeliveredRecord:
-    """One record that was handed out before, at position ``earlier``."""
+    """One record that was delivered before, at position ``earlier``."""
 
     member: TrackedMember
     partition: TrackedPartition
@@ -36,24 +36,24 @@ class RedeliveredRecord:
 
 
 class RedeliveryCheck:
-    """Grants, and the repeats that they explain."""
+    """Permissions, and the redeliveries that they explain."""
 
     def __init__(self, bench: CheckerState, ownership: OwnershipCheck) -> None:
         self._bench = bench
         self._ownership = ownership
         self.counts: Counter[str] = Counter()
 
-    # --- grants -------------------------------------------------------------------------------------------------
+    # --- permissions --------------------------------------------------------------------------------------------
 
     def allow_since_commit(self, member: TrackedMember, reason: str, t: int, late_ms: int = 0) -> None:
-        """The member was stopped: what it was handed since the last commit may come again.
+        """The member was stopped: the records that it received since the last commit may be delivered again.
 
-        Where that begins is the floor of the ownership that comes next.
+        The lower limit is the lowest offset from which the next ownership can start.
         """
         held = [
             (p, tenure) for p in self._bench.partitions.values() if (tenure := p.ownerships.get(member)) is not None
         ]
-        # A millisecond has no order: its records must all be in before the grant is measured.
+        # A millisecond has no order: all its records must be read before the permission is measured.
         self._bench.schedule_check(t, self._measure, held, reason, t, late_ms)
 
     def _measure(self, held: list[tuple[TrackedPartition, OwnershipPeriod]], reason: str, t: int, late_ms: int) -> None:
@@ -61,7 +61,7 @@ class RedeliveryCheck:
             if tenure.has_begun and not tenure.is_released:
                 self._grant(partition, 0, tenure.high, reason)
             while late_ms and tenure.before is not None and tenure.start_t >= t - late_ms:
-                # The end was seen late, and the member had started again by then.
+                # The end was observed late, and the member had started again by then.
                 tenure = tenure.before
                 self._grant(partition, 0, tenure.high, reason)
 
@@ -88,17 +88,17 @@ class RedeliveryCheck:
             self._ownership.restart(member, partition, event.t, delay)
 
     def allow_after_rewind(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
-        """The stored offset was put back: the next owner starts from there."""
+        """The committed offset was set back: the next owner starts from it."""
         self._grant(partition, low, high, reason)
 
     def _grant(self, partition: TrackedPartition, low: int, high: int, reason: str) -> None:
         if low <= high:
             partition.redelivery_permissions.append(RedeliveryPermission(self._bench.position, low, high, reason))
 
-    # --- repeats ------------------------------------------------------------------------------------------------
+    # --- redeliveries -------------------------------------------------------------------------------------------
 
     def check_later(self, repeat: RedeliveredRecord) -> None:
-        """A record was handed out again; what explains it may be seen a little later."""
+        """A record was delivered again; the event that explains it may be observed a little later."""
         reason = self._reason(repeat, is_last_look=False)
         if reason is None:
             self._bench.schedule_check(repeat.t + self._bench.policy.observer_delay_ms, self._check_again, repeat)
@@ -138,7 +138,7 @@ class RedeliveryCheck:
 
     @staticmethod
     def _is_left_over(member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod) -> bool:
-        # The original may deliver a chunk that it took before it gave the partition up; the owner node is another's.
+        # A Scala member may deliver a chunk that it fetched before it released the partition to another owner.
         sight = partition.observed_owner
         if member.kind != "scala" or sight is None or sight.member == member.name:
             return False
@@ -148,19 +148,19 @@ class RedeliveryCheck:
         member, partition = repeat.member, repeat.partition
         self.counts[reason or "unexplained"] += 1
         previous = partition.delivered_to(repeat.earlier)
-        source = previous[0].name if previous else "somebody before this history"
+        source = previous[0].name if previous else "a member before this history"
         book, label, verb = (
-            (self._bench.findings, "duplicated", "handed out again")
+            (self._bench.findings, "duplicated", "delivered again")
             if reason is None
-            else (self._bench.allowances, reason, "repeated")
+            else (self._bench.allowances, reason, "delivered again")
         )
         book.add(
             (source, member, repeat.tenure.period_at(repeat.position).start_position),
             label,
-            f"{member.name} {verb} what {source} had handed out",
-            t=repeat.t,
-            lines=(self._bench.line_number(repeat.earlier), self._bench.line_number(repeat.position)),
-            partition=partition.name,
-            members=(source, member.name) if previous else (member.name,),
-            spans=((repeat.offset, repeat.offset),),
+            f"{member.name} {verb} what {source} had delivered",
+            repeat.t,
+            (self._bench.line_number(repeat.earlier), self._bench.line_number(repeat.position)),
+            partition.name,
+            (source, member.name) if previous else (member.name,),
+            ((repeat.offset, repeat.offset),),
         )

@@ -1,9 +1,9 @@
-"""What is remembered of a member and of a partition while a history is read.  Pure.
+"""The state of a member and of a partition while a history is read.  Pure.
 
-An *ownership* (``OwnershipPeriod``) of a member begins at its claim, or at its first record where no claim is in the
-history, and ends at the next one.  A ``RedeliveryPermission`` says that records may be handed out once more, and why.
-A ``OffsetJump`` is a place where the offsets of an ownership do not follow on; it waits for a late line of the observer
-that explains it.
+An *ownership* (``OwnershipPeriod``) of a member begins when it acquires the partition, or at its first record if the
+history does not contain that, and ends at the next one.  A ``RedeliveryPermission`` allows records to be delivered
+again, with a reason.  An ``OffsetJump`` is a place where the offsets of an ownership are not consecutive; it is pending
+until a late line of the observer can explain it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEFORE_HISTORY = -1
 
 
 class MemberEnd(NamedTuple):
-    """How and when a member was last seen to end."""
+    """How and when a member was last observed to end."""
 
     how: str
     t: int
@@ -30,25 +30,25 @@ class MemberEnd(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TrackedMember:
-    """One member: what it is, and in what state it was last seen."""
+    """One member: its kind, and its last observed state."""
 
     name: str
     kind: HistoryMemberKind
     streams: int
     reports_ownership: bool = False
-    """It writes ``claimed`` lines: they are exact, so the observer's are not asked."""
+    """It writes ``claimed`` lines: they are exact, so the observer's are not used."""
     reports_consumed: bool = False
     was_seen: bool = False
     started_t: int = -1
-    """When it last joined or claimed."""
+    """When it last joined or acquired a partition."""
     last_end: MemberEnd | None = None
     closed: MemberEnd | None = None
-    """It left or was killed; it hands out nothing later."""
+    """It left or was killed; it delivers nothing later."""
     is_paused: bool = False
     resumed_t: int | None = None
     delivered_since_resume: int = 0
     zombie_t: int | None = None
-    """Since when a Scala member may go on with partitions that are no longer its own."""
+    """Since when a Scala member may continue with partitions that it no longer owns."""
 
     @property
     def is_alive(self) -> bool:
@@ -60,7 +60,7 @@ class TrackedMember:
 
 
 class OffsetJump(NamedTuple):
-    """Offsets that do not follow on: ``spans`` (first, last) are the ones concerned."""
+    """Offsets that are not consecutive: ``spans`` (first, last) are the affected ones."""
 
     code: str
     after: int
@@ -71,7 +71,7 @@ class OffsetJump(NamedTuple):
 
 
 class RedeliveryPermission(NamedTuple):
-    """The records ``low..high`` that were handed out up to ``position`` may be handed out once more."""
+    """The records ``low..high`` that were delivered up to ``position`` may be delivered again."""
 
     position: int
     low: int
@@ -80,7 +80,7 @@ class RedeliveryPermission(NamedTuple):
 
 
 class OwnershipAcquisition(NamedTuple):
-    """Somebody's claim, as far as the history shows it."""
+    """An acquisition by a member, as far as the history shows it."""
 
     member: str
     t: int
@@ -88,7 +88,7 @@ class OwnershipAcquisition(NamedTuple):
 
 
 class OwnerObservation(NamedTuple):
-    """The owner node as the observer last saw it."""
+    """The owner node as the observer last read it."""
 
     owner: str | None
     member: str | None
@@ -102,11 +102,11 @@ class OwnershipPeriod:
 
     start_t: int
     expected: int | None = None
-    """Where the claim said that it starts."""
+    """The start offset in its ``claimed`` line."""
     before: OwnershipPeriod | None = None
-    """The member's ownership before this one, where it did not release that one itself."""
+    """The member's previous ownership, if it did not release that one itself."""
     restarted: OwnershipPeriod | None = None
-    """This one had ended earlier than it seemed: the next one, once a late line has shown it."""
+    """This one ended earlier than it seemed: the next one, after a late line has shown it."""
     had_before: bool = False
     """The member had the partition before."""
     is_claimed: bool = False
@@ -117,7 +117,7 @@ class OwnershipPeriod:
     last: int = -1
     high: int = -1
     repeats: int = 0
-    """Records already put down to the hand-over that began this ownership."""
+    """Records already attributed to the transfer that began this ownership."""
     stale_starts: int = 0
     floor: int | None = None
     jumps: list[OffsetJump] = field(default_factory=list)
@@ -127,7 +127,7 @@ class OwnershipPeriod:
         return self.start_position > 0
 
     def begin(self, offset: int, t: int, position: int) -> None:
-        """The first record of it."""
+        """Its first record."""
         self.start_position = position
         self.first_t = t
         self.start_t = min(self.start_t, t)
@@ -152,18 +152,18 @@ class TrackedPartition:
     is_base_stored: bool = False
     delivered: DeliveryMap = field(default_factory=DeliveryMap)
     highest_delivered: int = -1
-    """The highest offset handed to anybody."""
+    """The highest delivered offset."""
     commits: CommitHistory = field(default_factory=CommitHistory)
     ownerships: dict[TrackedMember, OwnershipPeriod] = field(default_factory=dict)
     redelivery_permissions: list[RedeliveryPermission] = field(default_factory=list)
     delivery_span_positions: list[int] = field(default_factory=list)
     delivery_spans: list[tuple[TrackedMember, bool]] = field(default_factory=list)
-    """Who was handed records from which position on, and whether as a zombie."""
+    """Which member received records from which position on, and whether as a zombie."""
     current_owner: TrackedMember | None = None
     current_acquisition: OwnershipAcquisition | None = None
     former_owners: set[TrackedMember] = field(default_factory=set)
     superseded: dict[TrackedMember, OwnershipAcquisition] = field(default_factory=dict)
-    """Members of ours after whom another of ours has claimed."""
+    """Members of ours after which another one of ours has acquired the partition."""
     acquisition_positions: dict[TrackedMember, int] = field(default_factory=dict)
     acquisition_times: dict[TrackedMember, int] = field(default_factory=dict)
     observed_owner: OwnerObservation | None = None
@@ -172,7 +172,7 @@ class TrackedPartition:
     resets: list[tuple[int, int]] = field(default_factory=list)
     """(time, offset) of each allowed jump."""
     skippable: list[tuple[int, int, str]] = field(default_factory=list)
-    """Stretches that nobody has to read, and why."""
+    """Ranges that no member has to read, and why."""
     consumed: dict[TrackedMember, int] = field(default_factory=dict)
     unacknowledged_allowed: dict[TrackedMember, int] = field(default_factory=dict)
     must_be_read: bool = False
@@ -181,7 +181,7 @@ class TrackedPartition:
     def add_delivery_span(
         self, member: TrackedMember, is_zombie: bool, position: int
     ) -> tuple[TrackedMember, bool] | None:
-        """A record goes to this member; gives back who had the one before, when that was not this member as it is."""
+        """Add a record of this member; returns the member of the previous record if it was another one."""
         before = self.delivery_spans[-1] if self.delivery_spans else None
         if before is not None and before[0] is member and before[1] == is_zombie:
             return None
@@ -190,21 +190,21 @@ class TrackedPartition:
         return before
 
     def delivered_to(self, position: int) -> tuple[TrackedMember, bool] | None:
-        """Who was handed the record at this position, and whether as a zombie."""
+        """The member that received the record at this position, and whether as a zombie."""
         if position <= NEVER:
             return None
         return self.delivery_spans[bisect_right(self.delivery_span_positions, position) - 1]
 
     @property
     def last_member(self) -> TrackedMember | None:
-        """Who was handed the latest record."""
+        """The member that received the latest record."""
         return self.delivery_spans[-1][0] if self.delivery_spans else None
 
     def stored(self) -> int | None:
-        """The stored offset as last seen."""
+        """The committed offset as last observed."""
         last = self.commits.last
         return last if last is not None else (self.base if self.is_base_stored else None)
 
     def is_zombie(self, member: TrackedMember) -> bool:
-        """Does this Scala member go on with the partition after it lost its session or slept?"""
+        """Whether this Scala member continues with the partition after it lost its session or was paused."""
         return member.zombie_t is not None and self.acquisition_times.get(member, -1) < member.zombie_t

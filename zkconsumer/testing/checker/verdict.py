@@ -1,4 +1,4 @@
-"""What the checker says: findings, allowances, counts, and how they read.  Pure."""
+"""The results of the checker: findings, allowances, counts, and their text.  Pure."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ LINES_MAX = 8
 TEXT_FINDINGS_MAX = 200
 
 FINDING_CODES: Mapping[str, str] = {
-    "lost": "a record was never handed to anyone although the stored offset passed it, or all had to be read",
-    "skipped": "within one ownership an existing offset was jumped",
+    "lost": "a record was never delivered although the committed offset passed it, or everything had to be read",
+    "skipped": "within one ownership an existing offset was skipped",
     "reordered": "within one ownership the offsets went back",
-    "duplicated": "a record was handed out again and nothing in the history allows it",
-    "two_owners": "a member of ours handed out after another member of ours had claimed the partition",
-    "delivered_without_owner": "a member of ours handed out what it had released, or what was seen to be another's",
-    "commit_ahead": "the stored offset passed what had been handed out (or consumed)",
-    "commit_rewound": "the stored offset went back",
-    "wrong_owner": "the owners of a settled group are not the expected ones",
-    "delivered_after_close": "a member handed out after it had left or was killed",
-    "not_in_log": "a record was handed out that the log does not hold",
-    "no_log": "the history does not say what the log held, so nothing can be judged lost",
-    "commit_by_non_owner": "M1: a store took the commit of a member although the partition was another's, or given up",
-    "commit_while_fenced": "M1: a store took the commit of a member although the partition was fenced there",
-    "delivered_while_fenced": "M2: a member was handed a record although the store with the authority was fenced",
-    "started_at_wrong_offset": "M3: an owner started elsewhere than at the last commit that counts",
-    "commit_in_wrong_store": "M4: without `dual`, a store without the authority took the commit of a member",
+    "duplicated": "a record was delivered again and the history contains no reason",
+    "two_owners": "a member of ours delivered after another member of ours had acquired the partition",
+    "delivered_without_owner": "a member of ours delivered from a partition that it had released or did not own",
+    "commit_ahead": "the committed offset passed the delivered (or consumed) records",
+    "commit_rewound": "the committed offset went back",
+    "wrong_owner": "the owners of a stable group are not the expected ones",
+    "delivered_after_close": "a member delivered after it had left or was killed",
+    "not_in_log": "a record was delivered that the log does not contain",
+    "no_log": "the history does not contain the log, so lost records cannot be found",
+    "commit_by_non_owner": "M1: a store accepted the commit of a member that did not own the partition",
+    "commit_while_fenced": "M1: a store accepted the commit of a member although the partition was fenced there",
+    "delivered_while_fenced": "M2: a member received a record although the store with the authority was fenced",
+    "started_at_wrong_offset": "M3: an owner did not start at the expected offset",
+    "commit_in_wrong_store": "M4: without `dual`, a store without the authority accepted the commit of a member",
     "offset_overwritten": "M4: a run of the tool changed an offset in the store that had the authority",
-    "stale_epoch": "M4: the epoch went back, the authority moved within one, or two migrations were under way",
-    "authority_moved_unfenced": "M4: the authority moved while somebody could claim or commit",
-    "authority_moved_stale": "M4: Kafka got the authority without the last commit that counts, or the plan's offset",
-    "end_state_differs": "M5: killed and run again, a migration neither ended as without a kill nor was cleanly undone",
-    "commit_lost_on_return": "M6: ZooKeeper got or had the authority in the end, without the last commit that counts",
+    "stale_epoch": "M4: the epoch went back, the authority moved within one, or two migrations were active",
+    "authority_moved_unfenced": "M4: the authority moved while another client could acquire or commit",
+    "authority_moved_stale": "M4: Kafka got the authority without the expected offset",
+    "end_state_differs": "M5: after a kill, a repeated migration neither ended as without it nor was completely undone",
+    "commit_lost_on_return": "M6: ZooKeeper got or had the authority at the end, without the expected offset",
     "fence_not_removed": "M6: a migration was undone and left a fence",
 }
-"""Every code of a finding, and what it means."""
+"""Every code of a finding, and its meaning."""
 
 ALLOWANCE_REASONS: Mapping[str, str] = {
-    "killed": "a member was killed; what it was handed since the last commit came again",
-    "paused": "a member was paused; what it was handed since the last commit came again",
-    "expired": "a member lost its session; what it was handed since the last commit came again",
-    "unclean_close": "a member left uncleanly; what it was handed since the last commit came again",
-    "drain_timeout": "a member of ours released with a message in the caller's hand; that one came again",
-    "in_hand_at_pause": "a member of ours showed after a pause what it had returned before it",
-    "reset": "the offset was reset: read again from there, or not read up to there",
-    "ours_to_ours": "repeated in a hand-over, within the limit of the policy",
-    "ours_to_scala": "repeated by a Scala member that read the offset before our last commit",
-    "scala_to_ours": "repeated by ours: a Scala member had handed it out after its last commit",
-    "scala_to_scala": "repeated between Scala members, or by one over a rebalance",
-    "scala_stale_chunk": "a Scala member delivered a chunk that it took before it gave the partition up",
-    "scala_zombie": "a Scala member that had slept or lost its session went on, or put the stored offset back",
-    "scala_commit": "a Scala member that started below the last commit stored its own position",
-    "scala_in_flight": "a Scala member was stopped between counting a record and writing it down",
+    "killed": "a member was killed; records that it received since the last commit were delivered again",
+    "paused": "a member was paused; records that it received since the last commit were delivered again",
+    "expired": "a member lost its session; records that it received since the last commit were delivered again",
+    "unclean_close": "a member left uncleanly; records that it received since the last commit were delivered again",
+    "drain_timeout": "a member of ours released with an unacknowledged message; that one was delivered again",
+    "in_hand_at_pause": "a member of ours wrote after a pause the line of a record that it had received before",
+    "reset": "the offset was reset: records after it were delivered again, or records before it were not read",
+    "ours_to_ours": "delivered again in a transfer, within the limit of the policy",
+    "ours_to_scala": "delivered again by a Scala member that read the offset before our last commit",
+    "scala_to_ours": "delivered again by ours: a Scala member had delivered it after its last commit",
+    "scala_to_scala": "delivered again between Scala members, or by one over a rebalance",
+    "scala_stale_chunk": "a Scala member delivered a chunk that it fetched before it released the partition",
+    "scala_zombie": "a Scala member that was paused or lost its session continued, or committed an old offset",
+    "scala_commit": "a Scala member that started below the last commit committed its own position",
+    "scala_in_flight": "a Scala member was stopped between counting a record and writing its line",
 }
-"""Every reason of an allowance, and what it means."""
+"""Every reason of an allowance, and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where to look: offsets as (first, last), lines of the history, and the time from the first to the last."""
+    """Offsets as (first, last), lines of the history, and the time from the first to the last."""
 
     partition: str | None
     members: tuple[str, ...]
@@ -76,7 +76,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that must not be."""
+    """A broken guarantee."""
 
     code: str
     text: str
@@ -85,7 +85,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Something that would be a finding, if the history did not hold the reason for it."""
+    """An event that would be a finding, if the history did not contain a reason for it."""
 
     reason: str
     text: str
@@ -94,7 +94,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class CheckerCounts:
-    """How much was judged."""
+    """The counts of what was checked."""
 
     lines: int
     members: int
@@ -106,12 +106,12 @@ class CheckerCounts:
     duplicates: Mapping[str, int]
     ownership_transfers: Mapping[str, int]
     authority_changes: int
-    """How often the authority went from one store to the other."""
+    """How often the authority moved from one store to the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one history."""
+    """The result for one history."""
 
     ok: bool
     findings: tuple[Finding, ...]
@@ -133,7 +133,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class PendingFinding:
-    """Evidence that grows while the same thing goes on happening."""
+    """Evidence that grows while the same event repeats."""
 
     label: str
     text: str
@@ -146,7 +146,7 @@ class PendingFinding:
     lines: list[int] = field(default_factory=list)
 
     def add_offsets(self, first: int, last: int) -> None:
-        """One more stretch of offsets."""
+        """Add a range of offsets."""
         self.count += last - first + 1
         if self.spans and self.spans[-1][1] == first - 1:
             self.spans[-1] = (self.spans[-1][0], last)
@@ -154,7 +154,7 @@ class PendingFinding:
             self.spans.append((first, last))
 
     def add_line(self, line: int) -> None:
-        """One more line; the first ones and the last are kept."""
+        """Add a line; the first ones and the last are kept."""
         if line <= 0 or line in self.lines:
             return
         if len(self.lines) == LINES_MAX:
@@ -174,7 +174,7 @@ class PendingFinding:
 
 
 class FindingCollector:
-    """Findings or allowances under way: what has the same key becomes one of them."""
+    """Collects findings or allowances: those with the same key become one."""
 
     def __init__(self) -> None:
         self._drafts: dict[Hashable, PendingFinding] = {}
@@ -191,7 +191,7 @@ class FindingCollector:
         members: tuple[str, ...] = (),
         spans: tuple[tuple[int, int], ...] = (),
     ) -> None:
-        """Write one occurrence down; the text of the first one stays."""
+        """Add one occurrence; the text of the first one remains."""
         full_key = (label, partition, key)
         draft = self._drafts.get(full_key)
         if draft is None:
@@ -204,15 +204,15 @@ class FindingCollector:
             draft.add_line(line)
 
     def sorted_findings(self) -> list[PendingFinding]:
-        """All of them, in the order of time."""
+        """All findings, in the order of time."""
         return sorted(self._drafts.values(), key=lambda draft: draft.t_first)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------
 
 
 def render_text(verdict: Verdict) -> Iterator[str]:
-    """One line a finding, one an allowance, then the counts."""
+    """One line for each finding and each allowance, then the counts."""
     counts = verdict.counts
     if verdict.ok:
         yield f"ok: {counts.records} records in {counts.partitions} partitions, {counts.lines} lines of history"
@@ -238,7 +238,7 @@ def render_text(verdict: Verdict) -> Iterator[str]:
 
 
 def format_time(t: int) -> str:
-    """Wall clock milliseconds as logs show them, in UTC."""
+    """Wall clock milliseconds in UTC, in the format of logs."""
     try:
         return datetime.fromtimestamp(t / 1000, tz=UTC).strftime("%H:%M:%S.") + f"{t % 1000:03d}"
     except (OverflowError, ValueError, OSError):
