@@ -899,7 +899,9 @@ def test_a_good_history_says_so_and_names_what_it_allowed() -> None:
     )
     lines = list(render_text(story.verdict()))
     assert lines[0] == "ok: 4 records in 1 partitions, 15 lines of history"
-    assert lines[1].startswith("allowed: clicks/0: scala_to_scala: z delivered again what s had delivered | 1 record: 1 |")
+    assert lines[1].startswith(
+        "allowed: clicks/0: scala_to_scala: z delivered again what s had delivered | 1 record: 1 |"
+    )
     assert "duplicates           1 (scala to scala 1)" in lines
 
 

@@ -28,12 +28,12 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Divides partitions as the assignors of Kafka's own client do.
+ * Computes assignments with the assignors of Kafka's own client.
  *
- * Standard input: a line a group, "assignor TOPICS RACKS MEMBER MEMBER ...", words apart by one blank, "-" for nothing:
+ * Standard input: a line a group, "assignor TOPICS RACKS MEMBER MEMBER ...", separated by one blank, "-" for nothing:
  * TOPICS "topic:count,...", RACKS "topic:partition=rack+rack,...", MEMBER "id;topics,...;user data in hex;topic:partition,...;generation;rack;instance".
- * Standard output, line by line: "id=topic:partition,... id=..." by id, or "broken" and an exception.  A line "userdata ASSIGNOR topic:partition,... generation" is answered with the user
- * data, in hex, of a member that was assigned these.
+ * Standard output, line by line: "id=topic:partition,... id=..." by id, or "broken" and an exception.  The answer to a line "userdata ASSIGNOR topic:partition,... generation" is the
+ * user data, in hex, of a member with this assignment.
  */
 public final class Assignors {
     private Assignors() {}

@@ -6,8 +6,8 @@ import java.util.Arrays;
 /**
  * Runs another program's main, and ends this JVM at once when standard input ends.
  *
- * Whoever started the sandbox holds the other end of that pipe.  However that process dies, its end closes, so no
- * server outlives it.  The system's own "signal on parent's death" would fire when the starting thread ends.
+ * The process that started the sandbox has the other end of that pipe.  When that process dies in any way, its end
+ * closes, so no server outlives it.  The system's own "signal on parent's death" would fire when the starting thread ends.
  */
 public final class Guard {
     private Guard() {}
@@ -27,10 +27,10 @@ public final class Guard {
     private static void haltAtEndOfInput() {
         try {
             while (System.in.read() >= 0) {
-                // Nothing is ever sent: only the end counts.
+                // No data are ever sent: only the end of the input counts.
             }
         } catch (IOException e) {
-            // A broken input is an ended input.
+            // An error of the input counts as its end.
         }
         Runtime.getRuntime().halt(137);
     }

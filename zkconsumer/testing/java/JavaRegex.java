@@ -8,11 +8,11 @@ import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 
 /**
- * Answers as java.util.regex does: which names a pattern matches as a whole, as the original's topic filters ask.
+ * Answers as java.util.regex does: which names a pattern matches completely, as the Scala consumer's topic filters do.
  *
  * Standard input: a line a pattern, "pattern name name ...", each in base64 (UTF-8).  Standard output, line by line:
- * "invalid" when Pattern.compile refuses it, "broken" and an exception when it stumbles over it, else one character a name: 1 it matches, 0 it does not, ? Java needed too
- * many steps (or too much stack) to say, ! it stumbled.
+ * "invalid" when Pattern.compile rejects it, "broken" and an exception when it fails, else one character a name: 1 it matches, 0 it does not, ? Java needed too
+ * many steps (or too much stack), ! the match failed with an exception.
  */
 public final class JavaRegex {
     private static final int STEPS_MAX = 2_000_000;
@@ -59,7 +59,7 @@ public final class JavaRegex {
         private static final long serialVersionUID = 1;
     }
 
-    /** A text that counts how often it is looked at. */
+    /** A text that counts how often it is read. */
     private static final class Counted implements CharSequence {
         private final String text;
         private int steps;

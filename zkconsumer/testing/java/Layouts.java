@@ -10,13 +10,13 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
 import org.apache.kafka.common.protocol.types.Type;
 
 /**
- * Prints how Kafka's own classes lay out the messages of a release, to be compared with our tables.
+ * Prints the layouts of the messages of a release from Kafka's own classes, for a comparison with our tables.
  *
  * Arguments: the API keys, then the classes of stored messages ("org.apache.kafka...OffsetCommitValue").
  * Standard output, a line a version: "name request|response|stored version: fields", where a field is "name type",
  * "name type?" (may be null), "name @tag type", "name [type]" or "name [{fields}]"; "~" in front of all fields: the version
- * is flexible.  A version that the release no longer has, and one whose fields are those of the version before, is left out
- * ("gone" and "same" stand for it).
+ * is flexible.  Instead of the fields: "gone" for a version that the release no longer has, "same" for one whose fields
+ * are those of the version before.
  */
 public final class Layouts {
     private static PrintStream out;
@@ -74,7 +74,7 @@ public final class Layouts {
         return String.join(", ", words);
     }
 
-    /** Releases before 4.0 do not say it. */
+    /** Releases before 4.0 do not have this method. */
     @SuppressWarnings("unchecked")
     private static Map<Integer, Field> tagged(Type type) {
         try {

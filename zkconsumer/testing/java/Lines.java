@@ -7,8 +7,8 @@ import java.nio.charset.StandardCharsets;
 /**
  * One JSON object a line on standard output.
  *
- * A line is written as soon as the writer thread is free; while it writes, further lines gather.  So a quiet program
- * reports at once (a kill loses next to nothing) and a busy one writes in large pieces.
+ * A line is written as soon as the writer thread is free; meanwhile further lines are queued.  So an idle program
+ * reports at once (a kill loses almost nothing) and a busy one writes in large pieces.
  */
 final class Lines {
     private static final int GATHERED_CHARS_MAX = 1 << 20;
@@ -50,7 +50,7 @@ final class Lines {
         notifyAll();
     }
 
-    /** Writes what has gathered and takes no more. */
+    /** Writes the queued lines and accepts no more. */
     void close() throws InterruptedException {
         synchronized (this) {
             closed = true;
@@ -70,7 +70,7 @@ final class Lines {
             try {
                 wait();
             } catch (InterruptedException e) {
-                // The line must still come out; the reader of standard output is a file, so room comes soon.
+                // The line must still be written; standard output is a file, so space becomes free soon.
             }
         }
     }

@@ -18,26 +18,26 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
 /**
- * Produces on command, with the Java producer of whatever release stands in the class path.
+ * Produces on command, with the Java producer of the release in the class path.
  *
  * One argument, a properties file with producer settings.  Commands on standard input, one a line, each with an id that
- * comes back in the answer:
+ * the answer repeats:
  *   produce ID TOPIC PARTITION COUNT SIZE CODEC        values "topic-partition-sequence", filled up to SIZE bytes
  *   values  ID TOPIC PARTITION CODEC RECORD,... [NAME] KEY:VALUE or KEY:VALUE:TIMESTAMP:HEADERS, see below; in the
  *                                                      transaction of that name
- *   keyed   ID TOPIC CODEC KEY:VALUE,...               as values, each where the producer's partitioner says
- *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  goes on until "halt"; acknowledged ranges every 50 ms
- *   halt    ID                                         waits until all that was sent is acknowledged
+ *   keyed   ID TOPIC CODEC KEY:VALUE,...               as values; the producer's partitioner selects each partition
+ *   rate    ID TOPIC PARTITIONS PER_SECOND SIZE CODEC  continues until "halt"; acknowledged ranges every 50 ms
+ *   halt    ID                                         waits until everything sent is acknowledged
  *   create  ID TOPIC PARTITIONS REPLICAS               through the admin client (from 0.11 on), for KRaft brokers
  *   grow    ID TOPIC PARTITIONS                        as create: up to so many partitions
  *   begin   ID NAME CODEC                              a transaction (from 0.11 on); several names are several producers
  *   commit  ID NAME                                    ends it
- *   abort   ID NAME                                    ends it: readers with read_committed leave its records out
+ *   abort   ID NAME                                    ends it: readers with read_committed do not receive its records
  *
  * Keys, values, and names and values of headers are base64; "~" is null.  TIMESTAMP is in ms, "-" for the producer's own
  * (from 0.10 on).  HEADERS: NAME;VALUE;NAME;VALUE... or nothing (from 0.11 on).
  *
- * The end of standard input means that whoever started this is gone: the JVM halts.
+ * At the end of standard input the process that started this has ended: the JVM halts.
  */
 public final class Load {
     private final Lines lines = new Lines();
@@ -77,7 +77,7 @@ public final class Load {
         }
         lines.event("stopped");
         lines.close();
-        // A producer's close may wait for a broker that is gone.
+        // A producer's close may wait for a broker that is down.
         Runtime.getRuntime().halt(0);
     }
 
@@ -211,7 +211,7 @@ public final class Load {
         lines.event("sent", "id", id, "count", sent.size());
     }
 
-    /** An event for each range without a gap; another producer may have come in between. */
+    /** An event for each range without a gap; another producer may have written in between. */
     private void ranges(String topic, int partition, List<Long> offsets) {
         long first = offsets.get(0);
         for (int i = 0; i < offsets.size(); i++) {
@@ -288,7 +288,7 @@ public final class Load {
         }
     }
 
-    /** A steady stream of messages, round-robin over the partitions; reports what the brokers acknowledged. */
+    /** A constant rate of messages, round-robin over the partitions; reports what the brokers acknowledged. */
     private final class Rate extends Thread {
         private static final int TICK_MS = 10;
         private static final int SEND_ATTEMPTS = 100;

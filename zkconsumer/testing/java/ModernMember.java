@@ -22,18 +22,18 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.WakeupException;
 
 /**
- * A modern consumer of any release from 0.9 on as a member of a group; its standard output is a history.
+ * A Java consumer of any release from 0.9 on as a member of a group; its standard output is a history.
  *
- * One argument, a properties file: the consumer's own settings as they stand, and
+ * One argument, a properties file: the consumer's own settings, unchanged, and
  *   member.name       its name in the history
  *   member.topics     name,name
  *   member.handle.ms  the time that a message takes to process
- *   member.commit.ms  how often what was processed is committed
+ *   member.commit.ms  how often processed records are committed
  *
- * What is committed is what was processed: at every interval, before partitions are given up, and at the end.
+ * It commits what it has processed: at every interval, before it releases partitions, and at the end.
  *
- * Standard input: "stop" (as SIGTERM does: close(), then the end), "commit".  Its end means that whoever started this
- * is gone: the JVM halts.
+ * Standard input: "stop" (as SIGTERM does: close(), then the end), "commit".  At the end of the input the process that
+ * started this has ended: the JVM halts.
  */
 public final class ModernMember implements ConsumerRebalanceListener {
     private static final long POLL_MS = 50;
@@ -140,7 +140,7 @@ public final class ModernMember implements ConsumerRebalanceListener {
         }
     }
 
-    /** What was processed and is not committed; an error is told and not thrown, since the next try may go well. */
+    /** Commits what was processed and is not committed; an error is reported and not thrown, since the next try may succeed. */
     private void commit() {
         commit(false);
     }
@@ -184,7 +184,7 @@ public final class ModernMember implements ConsumerRebalanceListener {
         giveUp(partitions);
     }
 
-    /** From 2.4 on; nothing can be committed for what somebody else may have by now. */
+    /** From 2.4 on; no commit is possible, since another member may own the partitions by now. */
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
         lines.event("note", "text", "lost " + partitions.size());
         lines.event("expired", "member", name);

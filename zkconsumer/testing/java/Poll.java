@@ -4,7 +4,7 @@ import java.time.Duration;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 
-/** KafkaConsumer.poll of every release: poll(long) left with 4.0, poll(Duration) came with 2.0. */
+/** KafkaConsumer.poll of every release: poll(long) was removed in 4.0, poll(Duration) was added in 2.0. */
 final class Poll {
     private Poll() {}
 

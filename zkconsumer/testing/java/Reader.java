@@ -12,15 +12,15 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Reads on command, with the Java consumer of whatever release stands in the class path (0.10 and later).
+ * Reads on command, with the Java consumer of the release in the class path (0.10 and later).
  *
  * One argument, a properties file with consumer settings.  Commands on standard input, one a line:
  *   read ID TOPIC UNTIL ISOLATION    partition 0 from offset 0 up to the position UNTIL
  *
  * An event "record" for each record: keys, values, and names and values of headers as in Load.  Then an event "read" with
- * ID; where the consumer refused a record, "error" says why.
+ * ID; if the consumer rejected a record, "error" contains the reason.
  *
- * The end of standard input means that whoever started this is gone: the JVM halts.
+ * At the end of standard input the process that started this has ended: the JVM halts.
  */
 public final class Reader {
     private static final long POLL_MS = 50;

@@ -14,7 +14,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  * Reads messages with Kafka's own classes and writes them again.
  *
  * Standard input: a line a message, "request|response KEY VERSION HEX" or "stored CLASS VERSION HEX" (the body alone, without
- * headers and version); "-" stands for no bytes.  Standard output, line by line: the bytes as Kafka writes them, or
+ * headers and version); "-" means no bytes.  Standard output, line by line: the bytes as Kafka writes them, or
  * "unread N" (bytes after the last field) or "broken" and an exception.
  */
 public final class Recode {

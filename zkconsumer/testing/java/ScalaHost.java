@@ -18,12 +18,12 @@ import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
 /**
- * Many original consumers in one JVM, each a member of its own, that read only as much as they are allowed to.
+ * Many Scala consumers in one JVM, each a member, that read only as many messages as they are allowed to.
  *
  * Commands on standard input, one a line:
- *   start NAME NUMBER TOPIC STREAMS ALLOWED HANDLE_MS FILE   joins; FILE has the consumer's own settings.  NUMBER stands
- *                                                            as "thread" in its "handed" lines
- *   allow NAME COUNT                                         so many messages more
+ *   start NAME NUMBER TOPIC STREAMS ALLOWED HANDLE_MS FILE   joins; FILE has the consumer's own settings.  NUMBER is
+ *                                                            "thread" in its "handed" lines
+ *   allow NAME COUNT                                         this number of messages more
  *   stop  NAME                                               shutdown(), which commits
  * Each event but "handed" names its "member".  The end of standard input halts the JVM.
  */
@@ -91,7 +91,7 @@ public final class ScalaHost {
             file = words[7];
         }
 
-        /** Synchronized with stop(): a member that is told to stop while it joins stops when it has joined. */
+        /** Synchronized with stop(): a member that receives "stop" while it joins stops when it has joined. */
         synchronized void start() {
             if (stopping) {
                 return;
@@ -118,7 +118,7 @@ public final class ScalaHost {
             ConsumerIterator<byte[], byte[]> iterator = stream.iterator();
             try {
                 while (true) {
-                    // Before hasNext(), which already takes a message that a rebalance would not take back.
+                    // Before hasNext(), which already takes a message that a rebalance would not return to the queue.
                     while (!allowed.tryAcquire(PATIENCE_MS, TimeUnit.MILLISECONDS)) {
                         if (stopping) {
                             return;
@@ -145,7 +145,7 @@ public final class ScalaHost {
             stopping = true;
             synchronized (this) {
                 try {
-                    // First the threads: what one of them takes while shutdown() commits would be read again.
+                    // First the threads: a message that one of them takes while shutdown() commits would be read again.
                     for (Thread thread : threads) {
                         thread.join(10 * PATIENCE_MS);
                     }
@@ -156,7 +156,7 @@ public final class ScalaHost {
                         thread.join(5000);
                     }
                 } catch (InterruptedException e) {
-                    // Nobody interrupts this thread.
+                    // No code interrupts this thread.
                 } catch (RuntimeException e) {
                     lines.event("failed", "member", name, "error", e.toString());
                     e.printStackTrace();

@@ -31,18 +31,18 @@ import org.apache.log4j.Logger;
 import org.apache.log4j.spi.LoggingEvent;
 
 /**
- * An original consumer as a member of a group; says on standard output what happens to it.
+ * A Scala consumer as a member of a group; writes its events to standard output.
  *
- * One argument, a properties file: the consumer's own settings as they stand, and
+ * One argument, a properties file: the consumer's own settings, unchanged, and
  *   member.topics     name:threads,name:threads     or
  *   member.whitelist  / member.blacklist            a Java regular expression, with member.streams
  *   member.values     true: "handed" lines carry the value
  *   member.listener   true: a rebalance listener reports releases and claims (from 0.9 on)
  *   member.handle.ms  the time that a message takes to process
- *   member.survives   true: a program that goes on when its streams could not be made, and reads nothing
+ *   member.survives   true: a program that continues when its streams could not be created, and reads nothing
  *
  * Standard input: "stop" (as SIGTERM does: shutdown(), then the end), "commit" (commitOffsets()), "mbeans" (one event for
- * each of Kafka's).  Its end means that whoever started this is gone: the JVM halts.
+ * each of Kafka's).  At the end of the input the process that started this has ended: the JVM halts.
  */
 public final class ScalaMember {
     private final Lines lines = new Lines();
@@ -198,11 +198,11 @@ public final class ScalaMember {
             lines.event("stopped");
             lines.close();
         } catch (InterruptedException e) {
-            // Nobody interrupts a shutdown hook; the JVM ends either way.
+            // No code interrupts a shutdown hook; the JVM ends either way.
         }
     }
 
-    /** The consumer's id has no public getter in any release; null if a release hides it better than these do. */
+    /** The consumer's id has no public getter in any release; null if a release stores it in another field than these. */
     private String consumerId() {
         try {
             Object scala = field(connector, "underlying");
@@ -244,7 +244,7 @@ public final class ScalaMember {
         set.invoke(connector, listener);
     }
 
-    /** What the consumer tells nobody but its log. */
+    /** The consumer reports these events only in its log. */
     private final class LogEvents extends AppenderSkeleton {
         LogEvents() {
             setThreshold(Level.INFO);

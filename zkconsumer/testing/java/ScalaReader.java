@@ -68,7 +68,7 @@ public final class ScalaReader {
                     throw new IllegalStateException("error code " + answer.errorCode(topic, 0));
                 }
                 for (MessageAndOffset each : answer.messageSet(topic, 0)) {
-                    // As ConsumerIterator does before it hands a message out.
+                    // As ConsumerIterator does before it delivers a message.
                     each.message().ensureValid();
                     if (each.offset() >= next) {
                         record(each.offset(), each.message());

@@ -1,5 +1,5 @@
-"""``CoordinatorGroupLab``: members of several client libraries in one modern group, changes one after the other, one
-judgement.
+"""``CoordinatorGroupLab``: members of several client libraries in one coordinator group, changes one after another,
+and one check of the history.
 
     with CoordinatorGroupLab(run, bootstrap, load, "group", {"clicks": 6}, folder=tmp_path) as lab:
         lab.load("clicks", per_second=300)
@@ -9,9 +9,9 @@ judgement.
             lab.start("c-1", "confluent")
         lab.finish()
 
-The twin of ``GroupLab`` for groups that a broker coordinates.  After each change every partition must be held by
-exactly one of the expected members, by what they tell themselves, and each of them must hold its part; at the end
-everything was handed out, and nothing again without its reason.
+The counterpart of ``GroupLab`` for groups that a broker coordinates.  After each change exactly one of the expected
+members must own each partition, by the members' own reports, and each must own its part; at the end every record was
+delivered, and none again without a reason.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ DRAIN_TIMEOUT_MS = 60_000
 STOP_TIMEOUT_MS = 20_000
 
 NO_REDELIVERY_POLICY: Mapping[str, int | None] = {"ours_to_ours": 0}
-"""Nothing is repeated when a member leaves or a partition is handed over: what was processed was committed."""
+"""No record is delivered again when a member leaves or a partition moves: processed records were committed."""
 
 
 class CoordinatorGroupLab:
     """One group on brokers that run already, with topics that exist.
 
-    ``topics``: name -> partitions.  ``load`` produces.  ``strategy`` is that of all members.  ``policy`` is what the
-    judge is told.  ``folder`` keeps the history.
+    ``topics``: name -> partitions.  ``load`` produces.  ``strategy`` is that of all members.  ``policy``: that of the
+    checker.  ``folder``: where the history is stored.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class CoordinatorGroupLab:
         settings: Mapping[str, str] | None = None,
         handle_ms: int = 0,
     ) -> CoordinatorMember:
-        """A member of this client library; ``change`` then waits until it holds its part."""
-        assert name not in self.members, f"{name}: one life for each name, or the history cannot tell them apart"
+        """Start a member of this client library; ``change`` then waits until it owns its part."""
+        assert name not in self.members, f"{name}: a name must be used once, or the history is ambiguous"
         member = self.members[name] = CoordinatorMember(
             self._run,
             client,
@@ -145,7 +145,7 @@ class CoordinatorGroupLab:
         self._write(Killed(self._now_ms(), name))
 
     def note(self, text: str) -> None:
-        """A line in the history for whoever reads it."""
+        """Add a line for the reader to the history."""
         self._write(HistoryNote(self._now_ms(), text))
 
     def load(self, topic: str, per_second: int) -> None:
@@ -160,7 +160,7 @@ class CoordinatorGroupLab:
 
     @contextmanager
     def change(self, what: str, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Iterator[None]:
-        """What is done inside is one change; afterwards the group must settle."""
+        """The body is one change; after it the group must become stable."""
         self.note(what)
         yield
         try:
@@ -172,7 +172,7 @@ class CoordinatorGroupLab:
             raise AssertionError(f"the group did not settle: {error}; {held}\n{logs}") from error
 
     def owned_partitions(self) -> dict[str, set[tuple[str, int]]]:
-        """Member -> what it says that it holds."""
+        """Member -> the partitions that it reports as owned."""
         return {name: self.members[name].owned() for name in sorted(self._expected)}
 
     def _is_settled(self) -> bool:
@@ -186,7 +186,7 @@ class CoordinatorGroupLab:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def finish(self) -> Verdict:
-        """Halt the load, wait until all was handed out, end the members, judge.
+        """Stop the load, wait until all was delivered, end the members, check the history.
 
         Raises AssertionError with the text of the verdict, and the path of the history, when anything is wrong.
         """
@@ -207,7 +207,7 @@ class CoordinatorGroupLab:
         return verdict
 
     def report(self) -> str:
-        """What was handed out, and what was repeated and why."""
+        """What was delivered, and what was delivered again and why."""
         if self.verdict is None:
             return f"{self.group}: not judged"
         counts = self.verdict.counts
@@ -222,7 +222,7 @@ class CoordinatorGroupLab:
             return {place: end - len(seen[place]) for place, end in ends.items() if end > len(seen[place])}
 
         try:
-            wait_until(lambda: not missing(), "every record is handed out", DRAIN_TIMEOUT_MS, poll_ms=100)
+            wait_until(lambda: not missing(), "every record is delivered", DRAIN_TIMEOUT_MS, poll_ms=100)
         except SandboxError as error:
             raise AssertionError(f"{error}; missing are {missing()}; {self.owned_partitions()}") from error
 

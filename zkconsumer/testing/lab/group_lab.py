@@ -1,4 +1,4 @@
-"""``GroupLab``: members of ours and original ones in one group, changes one after the other, one judgement at the end.
+"""``GroupLab``: members of ours and Scala members in one group, changes one after another, and one check at the end.
 
     with GroupLab(sandbox, "group", {"clicks": 16}, folder=tmp_path, strategy="range") as lab:
         lab.load("clicks", per_second=500)
@@ -10,9 +10,9 @@
             lab.kill("ours-1")
         lab.finish()
 
-After each change the group must settle: the registered members are the expected ones, and the owners are what the
-registrations, read as znode bytes by the code that members of ours use, give.  ``finish`` waits until everything was
-handed out, merges what everybody wrote into one history, and has it judged.
+After each change the group must become stable: the registered members are the expected ones, and the owners equal the
+assignment that members of ours compute from the registrations, read as znode bytes.  ``finish`` waits until everything
+was delivered, merges the lines of all programs into one history, and checks it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ DIFFERENCES_SHOWN_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class ChangeTiming:
-    """What a change of the group cost: until every partition had its one right owner again."""
+    """The time of a change of the group: until every partition had its one correct owner again."""
 
     what: str
     from_command_ms: int
@@ -80,11 +80,11 @@ class ChangeTiming:
 
 
 class GroupLab:
-    """One group on a sandbox that runs already.
+    """One group on a running sandbox.
 
-    ``topics``: name -> partitions; made if they are not there.  ``strategy`` and ``compatibility`` are what the
-    *original* members use; members of ours get the strategy, and recognise the rest.  ``ours`` and ``scala`` are
-    settings for all members of a kind, ``policy`` what the judge is told.  ``folder`` keeps the history.
+    ``topics``: name -> partitions; created if they do not exist.  ``strategy`` and ``compatibility`` are those of the
+    *Scala* members; members of ours get the strategy, and detect the rest.  ``ours`` and ``scala`` are settings for all
+    members of a kind, ``policy`` that of the checker.  ``folder``: where the history is stored.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class GroupLab:
         self.close(keep_logs=kind is not None)
 
     def close(self, *, keep_logs: bool = False) -> None:
-        """End what still runs, in the quickest way."""
+        """End all processes, in the quickest way."""
         if self._is_loading:
             with suppress(SandboxError):  # a test that failed may have taken the broker away
                 self.halt()
@@ -147,7 +147,7 @@ class GroupLab:
         if keep_logs:
             self._keep_logs()
 
-    # --- what the observer asks ---------------------------------------------------------------------------------
+    # --- calls of the observer ----------------------------------------------------------------------------------
 
     def name_of(self, consumer_id: str) -> str | None:
         name = consumer_id.removeprefix(f"{self.group}_")
@@ -257,10 +257,10 @@ class GroupLab:
         self.topics[topic] = partitions
 
     def delete(self, topic: str) -> None:
-        """A topic goes, by the broker's own deletion; nothing may have been produced to it."""
+        """Delete a topic, by the broker's own deletion; nothing may have been produced to it."""
         self.sandbox.admin.put(f"/admin/delete_topics/{topic}", b"")
         wait_until(
-            lambda: not self.sandbox.admin.exists(f"/brokers/topics/{topic}"), f"{topic} is gone", DELETE_TIMEOUT_MS
+            lambda: not self.sandbox.admin.exists(f"/brokers/topics/{topic}"), f"{topic} is deleted", DELETE_TIMEOUT_MS
         )
         self._deleted |= {(topic, number) for number in range(self.topics.pop(topic))}
 
@@ -281,7 +281,7 @@ class GroupLab:
         self._foreign_registrations.discard(consumer_id)
 
     def note(self, text: str) -> None:
-        """A line in the history for whoever reads it."""
+        """Add a line for the reader to the history."""
         self._write(HistoryNote(self._now_ms(), text))
 
     # --- load ---------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class GroupLab:
 
     @contextmanager
     def change(self, what: str, timeout_ms: int = SETTLE_TIMEOUT_MS) -> Iterator[None]:
-        """What is done inside is one change; afterwards the group must settle."""
+        """The body is one change; after it the group must become stable."""
         self.note(what)
         began_ms = self._now_ms()
         yield
@@ -328,7 +328,7 @@ class GroupLab:
         for consumer_id in admin.members(self.group):
             data = admin.get(f"/consumers/{self.group}/ids/{consumer_id}")
             if data is not None:
-                with suppress(MalformedZnode):  # nobody counts what no release accepts
+                with suppress(MalformedZnode):  # a registration that no release accepts does not count
                     registration = parse_registration(data)
                     members[consumer_id] = TopicSubscription(registration.pattern, registration.subscription)
         topics: dict[str, tuple[int, ...]] = {}
@@ -347,11 +347,11 @@ class GroupLab:
 
     @property
     def owners(self) -> dict[TopicPartition, str]:
-        """Who owns what, as the observer sees it."""
+        """The owners, as the observer sees them."""
         return {tp: node.owner for tp, node in self.observer.owners.items()}
 
     def owned_by(self, name: str) -> set[TopicPartition]:
-        """What a member owns."""
+        """The partitions that a member owns."""
         own = f"{self.group}_{name}-"
         return {tp for tp, owner in self.owners.items() if owner.startswith(own) and owner[len(own) :].isdigit()}
 
@@ -378,7 +378,7 @@ class GroupLab:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def finish(self) -> Verdict:
-        """Halt the load, wait until all was handed out, end the members, judge.
+        """Stop the load, wait until all was delivered, end the members, check the history.
 
         Raises AssertionError with the text of the verdict, and the path of the history, when anything is wrong.
         """
@@ -394,7 +394,7 @@ class GroupLab:
         return self.check()
 
     def wait_drained(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Until every record below these ends was handed out by somebody."""
+        """Wait until every record below these ends was delivered."""
         reached: dict[tuple[str, int], set[int]] = {place: set() for place in ends}
         seen: dict[str, int] = {}
 
@@ -407,13 +407,13 @@ class GroupLab:
             return sum(end - len(reached[place]) for place, end in ends.items())
 
         try:
-            wait_until(lambda: left() <= 0, "every record is handed out", DRAIN_TIMEOUT_MS)
+            wait_until(lambda: left() <= 0, "every record is delivered", DRAIN_TIMEOUT_MS)
         except SandboxError as error:
             missing = {place: end - len(reached[place]) for place, end in ends.items() if end > len(reached[place])}
             raise AssertionError(f"{error}; missing are {missing}; owners: {self.owners}") from error
 
     def check(self) -> Verdict:
-        """Merge what everybody has written so far, and judge it.
+        """Merge the lines that all programs have written so far, and check them.
 
         The observer's delay is what it measured: it shares the machine with the members, and a busy machine delays it.
         """
@@ -428,7 +428,7 @@ class GroupLab:
         return verdict
 
     def report(self) -> str:
-        """What the changes cost, and what was repeated and why."""
+        """The times of the changes, and what was delivered again and why."""
         lines = [f"{self.group}:", *(f"  {change}" for change in self.changes)]
         if self.verdict is not None:
             counts = self.verdict.counts
@@ -449,7 +449,7 @@ class GroupLab:
         return f"{self.group}-{name}"
 
     def _start(self, name: str, member: MemberProcess) -> None:
-        assert name not in self.members, f"{name}: one life for each name, or the history cannot tell them apart"
+        assert name not in self.members, f"{name}: a name must be used once, or the history is ambiguous"
         self.members[name] = member
         self._expected.add(name)
         member.start()

@@ -1,7 +1,7 @@
-"""Watches a group from outside, with a ZooKeeper session of its own, and writes down what it sees.
+"""Watches a group from outside, in a ZooKeeper session of its own, and writes its observations to the history.
 
-It shares no code with the members that it watches.  What changed twice between two looks is seen once; nothing is
-seen early, and under load it is seen late: ``delay_ms`` says by how much.
+It shares no code with the members that it watches.  Of two changes between two reads it sees only the second.  No
+change is seen early; under load it is seen late, by at most ``delay_ms``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STOP_TIMEOUT_MS = 5_000
 
 
 class ObservedOwnerNode(NamedTuple):
-    """Who owns a partition: thread id, session (0: a persistent node), and the node's birth."""
+    """An owner node: thread id, session (0: a persistent node), and czxid."""
 
     owner: str
     session: int
@@ -44,19 +44,19 @@ class ObservedOwnerNode(NamedTuple):
 
 
 class MemberDirectory(Protocol):
-    """What the observer asks about members."""
+    """What the observer needs to know about members."""
 
     def name_of(self, consumer_id: str) -> str | None:
         """The member's name in the history; None for a stranger."""
 
     def is_expected_to_leave(self, consumer_id: str) -> bool:
-        """Whether its registration goes because somebody ended the member."""
+        """Whether its registration is deleted because the test ended the member."""
 
     def returns_by_acquiring(self, consumer_id: str) -> bool:
-        """Whether a registration of this member, after one that ended, is not yet a new beginning.
+        """Whether a registration of this member, after one that ended, does not yet begin new ownerships.
 
-        An original member that slept goes on with what it had fetched until its rebalance stops that, a moment after
-        it has registered; what begins anew is each partition that it claims.
+        A Scala member that was paused continues with what it had fetched until its rebalance stops that, a moment after
+        it has registered; a new ownership begins with each partition that it acquires.
         """
 
 
@@ -104,7 +104,7 @@ class GroupObserver:
         self._worker.stop(STOP_TIMEOUT_MS)
         self._admin.close()
 
-    # --- what it has seen ---------------------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------------------------
 
     @property
     def ids(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""From what the members of a lab wrote to one history for the judge."""
+"""Converts what the members of a lab wrote to one history for the checker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCALA_DELIVERED = "handed"
 
 
 def read_scala_output(path: Path, member: str) -> Iterator[HistoryEvent]:
-    """What an original member was handed; the rest of its lines is for tests."""
+    """The records that a Scala member received; the rest of its lines is for tests."""
     for line in _whole_lines(path):
         found = json.loads(line)
         if found["event"] == SCALA_DELIVERED:
@@ -35,7 +35,7 @@ def merge(events: Iterable[HistoryEvent], target: Path) -> None:
 def log_end_offsets(
     acked: dict[tuple[str, int], list[ProducedRange]], topics: Iterable[str]
 ) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> the offset behind the last record that was acknowledged."""
+    """(topic, partition) -> the offset after the last acknowledged record."""
     wanted = set(topics)
     return {
         place: max(produced.last for produced in ranges) + 1

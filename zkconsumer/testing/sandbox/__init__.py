@@ -1,6 +1,6 @@
 """Real local clusters for tests: ZooKeeper, brokers of every age, members of both kinds.
 
-Needs Java and Maven; what is fetched is kept (see ``cache``).  Start with ``Sandbox``.
+Needs Java and Maven; downloaded files are kept (see ``cache``).  Start with ``Sandbox``.
 """
 
 from zkconsumer.testing.sandbox import cache

@@ -1,7 +1,7 @@
-"""Which jars make a broker, an original consumer or a ZooKeeper of each release, and fetching them with Maven.
+"""The jars of a broker, a Scala consumer or a ZooKeeper of each release, and their download with Maven.
 
-The table is data; each cure in it stands beside its reason.  A set is fetched once, then used without Maven and
-without a network.
+The table is data; each workaround in it has its reason beside it.  A set is downloaded once, then used without Maven
+and without a network.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG4J2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",)
 ZOOKEEPER_3_4_10 = "org.apache.zookeeper:zookeeper:3.4.10"
 
 TOOLS_SUFFIX = "-tools"
-"""Behind the release in the name of a set that holds only its tools."""
+"""The suffix, after the release, in the name of a set that contains only its tools."""
 
 
 class MavenJarSet(Protocol):
@@ -54,7 +54,7 @@ class MavenJarSet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSet:
-    """One release: its broker artifact, what must be added, and what it can play."""
+    """One release: its broker artifact, the added artifacts, and the roles for which it can be used."""
 
     release: str
     scala: str
@@ -79,13 +79,13 @@ class ArtifactSet:
 
     @property
     def coordinate(self) -> str:
-        """What Maven calls it."""
+        """The Maven coordinates."""
         if self.has_tools_only:
             return f"org.apache.kafka:kafka-tools:{self.release.removesuffix(TOOLS_SUFFIX)}"
         return f"org.apache.kafka:kafka_{self.scala}:{self.release}"
 
     def pom(self) -> str:
-        """The whole of what Maven is asked for."""
+        """The complete pom for Maven."""
         excluded = "".join(
             f"<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
             for group, artifact in EXCLUDED
@@ -185,7 +185,7 @@ def is_complete(wanted: MavenJarSet, target: Path) -> bool:
 
 
 def are_in_cache(releases: Iterable[str]) -> bool:
-    """Whether nothing of these releases has to be fetched; downloads nothing.  Raises what ``artifact_set`` raises."""
+    """Whether these releases need no download; downloads nothing.  Raises what ``artifact_set`` raises."""
     return all(is_complete(artifact_set(release), cache.root() / "kafka" / release) for release in releases)
 
 
@@ -204,7 +204,7 @@ def missing_requirement(*releases: str) -> str | None:
 
 
 def _fetch(wanted: MavenJarSet, target: Path) -> None:
-    find_jdk()  # Maven runs on it, and its own words about a wrong JAVA_HOME do not name the Java on the PATH
+    find_jdk()  # Maven runs on it, and Maven's error about a wrong JAVA_HOME does not name the Java on the PATH
     mvn = find_maven()
     with cache.atomic_folder(target) as building:
         pom = building / "pom.xml"
@@ -214,8 +214,8 @@ def _fetch(wanted: MavenJarSet, target: Path) -> None:
         sizes = {jar.name: jar.stat().st_size for jar in (building / "jars").glob("*.jar")}
         if len(sizes) != wanted.jars:
             raise SandboxError(
-                f"Maven brought {len(sizes)} jars for {wanted.title} instead of {wanted.jars}:"
-                f" {', '.join(sorted(sizes))}; is a mirror or a settings.xml in the way?"
+                f"Maven returned {len(sizes)} jars for {wanted.title} instead of {wanted.jars}:"
+                f" {', '.join(sorted(sizes))}; check the mirrors in settings.xml"
             )
         (building / MARKER).write_text(json.dumps({"pom": wanted.digest(), "jars": sizes}, indent=1))
 

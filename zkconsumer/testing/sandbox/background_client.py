@@ -1,4 +1,4 @@
-"""Topics and records of the cluster of ``zkconsumer sandbox up``: what the commands after it do there.
+"""Topics and records of the cluster of ``zkconsumer sandbox up``, for the commands after it.
 
 with BackgroundClusterClient(background.current()) as data:
     data.create_topic("clicks", 4)
@@ -41,7 +41,7 @@ class BackgroundClusterClient:
                 f" zkconsumer sandbox down; {cluster.start_command}"
             )
         self._cluster = cluster
-        self._tools = Sandbox()  # of its own: what it starts ends with this process
+        self._tools = Sandbox()  # its own: the processes that it starts end with this process
         self._sent = 0
 
     def __enter__(self) -> BackgroundClusterClient:
@@ -68,7 +68,7 @@ class BackgroundClusterClient:
         return {name: len(self._admin.topic_replicas(name)) for name in names}
 
     def partitions_of(self, topic: str) -> int:
-        """Raises ``SandboxError`` with what to do for a topic that does not exist."""
+        """Raises ``SandboxError`` with the remedy for a topic that does not exist."""
         partitions = len(self._admin.topic_replicas(topic))
         if not partitions:
             raise SandboxError(
@@ -101,8 +101,8 @@ class BackgroundClusterClient:
     def produce(self, topic: str, pairs: Sequence[KeyAndValue], partition: int | None = None) -> list[ProducedRange]:
         """Sends these records and waits for the acknowledgements.
 
-        To ``partition``; without one, records with keys where the producer's partitioner says, others to each partition
-        in turn.
+        To ``partition``; without one, the producer's partitioner selects the partition of records with keys, and
+        others go to the partitions in turn.
         """
         count = self.partitions_of(topic)
         if partition is not None and partition >= count:
@@ -123,7 +123,7 @@ class BackgroundClusterClient:
                 produced.append(self._load.produce_values(topic, place, values, keys=keys))
         return produced
 
-    # --- what is opened on first use ----------------------------------------------------------------------------
+    # --- opened on first use ------------------------------------------------------------------------------------
 
     @cached_property
     def _admin(self) -> ZooKeeperAdmin:

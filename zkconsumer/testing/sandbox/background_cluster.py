@@ -1,11 +1,11 @@
 """The one cluster that outlives the command that started it: ``zkconsumer sandbox up``, ``status``, ``down``.
 
-Its brokers are set as Kafka ships them where that decides whether a client works: a topic is created when a client asks
-for it (``auto.create.topics.enable``).  The brokers of a test (``Sandbox``) create none, so that a wrong name is found.
+The setting that decides whether a client works has Kafka's default: a topic is created when a client requests it
+(``auto.create.topics.enable``).  The brokers of a test (``Sandbox``) create none, so that a wrong name is detected.
 With a broker that creates none a console producer waits ``max.block.ms``, a minute, for each of its lines.
 
-<cache>/cluster.json names its run and its addresses.  While it starts it is an ordinary run of the command, so a
-command that is killed half-way leaves nothing that the next one would not reap.
+<cache>/cluster.json contains its run and its addresses.  While it starts it is an ordinary run of the command, so the
+next run removes everything that an interrupted command leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zkconsumer.testing.sandbox.waiting import wait_until
 STOP_TIMEOUT_MS = 20_000
 
 ANSWER_TIMEOUT_MS = 10_000
-"""After how long a process that is alive and says nothing is reported as such."""
+"""After this time a process that is alive and does not answer is reported."""
 
 BROKER_SETTINGS = {"auto.create.topics.enable": "true"}
 ZOOKEEPER, KAFKA = "ZooKeeper ", "Kafka "
@@ -58,7 +58,7 @@ class ClusterProcess:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCluster:
-    """What cluster.json says."""
+    """The contents of cluster.json."""
 
     run: str
     root: str
@@ -80,7 +80,7 @@ class BackgroundCluster:
         }
 
     def log(self, part: ClusterProcess) -> Path:
-        """What the process has logged."""
+        """The log of the process."""
         return Path(self.root) / part.name / "log.txt"
 
     @property
@@ -94,7 +94,7 @@ class BackgroundCluster:
 
     @property
     def start_command(self) -> str:
-        """What starts such a cluster again."""
+        """The command that starts such a cluster again."""
         [zookeeper] = [part.version.removeprefix(ZOOKEEPER) for part in self.parts if not part.is_broker]
         words = f"zkconsumer sandbox up --kafka {self.release} --zookeeper {zookeeper}"
         if len(self.brokers) > 1:
@@ -119,7 +119,7 @@ def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chro
             text = json.dumps(asdict(cluster), indent=1)
             new = _state_file().with_suffix(".new")
             new.write_text(text)
-            # In this order: a state without a run is cleared by the next "up", a run without a state by nobody.
+            # In this order: the next "up" deletes a state without a run, but nothing deletes a run without a state.
             new.rename(_state_file())
             sandbox.run.detach()
         except BaseException:
@@ -142,7 +142,7 @@ def current() -> BackgroundCluster | None:
 
 
 def down() -> BackgroundCluster | None:
-    """Stops the cluster, brokers before ZooKeeper, and removes its files; returns what it was."""
+    """Stop the cluster, brokers before ZooKeeper, and remove its files; returns its state before."""
     with cache.lock(cache.folder() / ".cluster.lock"):
         cluster = current()
         if cluster is not None:

@@ -1,4 +1,4 @@
-"""The cache folder: what was fetched and compiled stays there, and what is half made is never seen.
+"""The cache folder: keeps downloaded and compiled files; incomplete ones are never visible.
 
 $ZKCONSUMER_CACHE (else ~/.cache/zkconsumer)
     kafka/<release>/    jars of one release, complete.json written last
@@ -40,7 +40,7 @@ def folder(*names: str) -> Path:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Keeps other processes (and threads) out; the system frees it when its holder dies."""
+    """Excludes other processes (and threads); the system releases it when the process that locked it dies."""
     with path.open("w") as file:
         wait_until(lambda: _try_lock(file.fileno()), f"another process holds {path}", LOCK_TIMEOUT_MS)
         yield
@@ -65,7 +65,7 @@ def _replace(made: Path, target: Path) -> None:
             target.rename(old)
         made.rename(target)
     except OSError:
-        # Somebody else put the same thing there at this moment; if not, the reader of the target will say so.
+        # Another process stored the same thing at this moment; if not, the reader of the target reports it.
         if not target.exists():
             raise
     finally:

@@ -1,7 +1,7 @@
 """An authority, and certificates of it, made at run time with the JDK's ``keytool``.
 
-Kept in the cache for as long as the source of this file does not change: making them takes some seconds.  They are for
-servers on 127.0.0.1 and prove nothing to anybody else.
+Kept in the cache as long as the source of this file does not change: to make them takes some seconds.  They are for
+servers on 127.0.0.1, and no other program trusts them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import cache, java
 
 PASSWORD = "sandbox-password"
-"""Of every keystore; their files lie in the cache of whoever runs the sandbox."""
+"""Of every keystore; their files are in the cache of the sandbox's user."""
 
 VALID_DAYS = "3650"
 KEYTOOL_TIMEOUT_S = 60

@@ -1,11 +1,12 @@
-"""One process, Java's or Python's: start, look, signal, stop.
+"""One process, Java's or Python's: start, check, signal, stop.
 
                 start                 stop, kill
     (nothing) --------> running <--> paused --------> ended
-                           `----- by itself -----------^
+                           `--- ends itself --------------^
 
 Every process leads its own session, so that neither Ctrl-C nor a closed terminal reaches it by accident, and a signal
-from here reaches whatever it started.  A process that must not outlive us reads a pipe that we hold (``Guard.java``).
+from here reaches its child processes too.  A process that must not outlive us reads a pipe that we keep open
+(``Guard.java``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ appender.err.layout.pattern=%d{ISO8601} %p %c{1} %m (%t)%n
 
 @dataclass(frozen=True, slots=True)
 class JavaCommand:
-    """What is to run: a main class of a release's jars, or one of our own programs compiled against them."""
+    """The program: a main class of a release's jars, or one of our own programs compiled against them."""
 
     release: str
     main: str
@@ -121,7 +122,7 @@ class ChildProcess:
             self._popen.stdin.close()
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still with all its connections open."""
+        """SIGSTOP: the process pauses with all its connections open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -129,7 +130,7 @@ class ChildProcess:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and waits until the process is gone."""
+        """SIGKILL, and wait until the process has ended."""
         self._signal(signal.SIGKILL)
         self._popen.wait(KILL_TIMEOUT_S)
         self._forget()
@@ -157,7 +158,7 @@ class ChildProcess:
         return False
 
     def log_text(self) -> str:
-        """What this process has logged."""
+        """The log of this process."""
         with self.files.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -168,7 +169,7 @@ class ChildProcess:
         return f"the end of {self.files.log}:\n{last}"
 
     def _signal(self, number: signal.Signals) -> None:
-        # Not a signal to the bare id: once the process has been waited for, that id may be somebody else's.
+        # Not a signal to the bare id: after the process was waited for, another process may have that id.
         if self._popen.poll() is None and self._record is not None:
             self._record.signal(number)
 
@@ -206,11 +207,11 @@ class PythonProcess(ChildProcess):
     """A program of this package, run by the Python that runs us; it takes commands on its standard input."""
 
     def __init__(self, run: SandboxRun, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
-        # An -X option means nothing to Python, and stands in the command line, where a reaper looks for it.
+        # Python ignores an -X option, and it is in the command line, where ``reap`` searches for it.
         super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
 
     def stop(self, timeout_ms: int) -> bool:
-        """As for every process; one that has to be killed first writes to its log where its threads stand."""
+        """As for every process; one that must be killed first writes its threads' stack traces to its log."""
         self.resume()
         self.terminate()
         if self.wait(timeout_ms) is not None:

@@ -1,4 +1,6 @@
-"""A Java program of ours that does what it is told: a command on its standard input, an event with the same id back."""
+"""A Java program of ours that executes commands from its standard input and answers each with an event of the same
+id.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ class CommandProgram:
         return self._process.is_running()
 
     def close(self) -> None:
-        """Ends the process at once; what is not acknowledged may be lost."""
+        """End the process at once; what is not acknowledged may be lost."""
         if self._process.is_running():
             self._process.kill()
 
     def _handle_event(self, event: JsonEvent) -> None:
-        """What an event means that is no answer, or before it is one."""
+        """Handle an event that is no answer, or before it is used as one."""
 
     def _execute(self, command: str, timeout_ms: int) -> JsonEvent:
         with self._asking:
@@ -80,5 +82,5 @@ def encode_base64(data: bytes | None) -> str:
 
 
 def decode_base64(text: str) -> bytes | None:
-    """What ``word`` was given."""
+    """The bytes that ``word`` encoded."""
     return None if text == "~" else base64.b64decode(text)

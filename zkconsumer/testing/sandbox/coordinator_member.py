@@ -1,6 +1,6 @@
 """A modern consumer as a process: Java of any release from 0.9 on, librdkafka, kafka-python; in one surface.
 
-Each writes a history in the checker's words to ``out.log`` of its folder.  What is committed is what was processed.
+Each writes a history in the checker's format to ``out.log`` of its folder.  It commits the records that it processed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class CoordinatorMember(MemberProcess):
                 del self.settings[name]
 
     def owned(self) -> set[tuple[str, int]]:
-        """The partitions that it holds, as far as it has told."""
+        """The partitions that it owns, by its own report."""
         held: set[tuple[str, int]] = set()
         for event in self.events:
             if event["event"] == "claimed":

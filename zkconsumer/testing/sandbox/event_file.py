@@ -1,4 +1,4 @@
-"""The JSON lines that our Java programs write, read from their file whenever somebody looks.
+"""The JSON lines that our Java programs write; the file is read at each call.
 
 A file and not a pipe: nothing is lost when either side is killed, a busy program never waits for a slow reader, and
 no thread is needed.
@@ -12,7 +12,7 @@ from typing import Any
 
 from zkconsumer.errors import SandboxError
 
-READ_BYTES_MAX = 8 << 20  # at one look
+READ_BYTES_MAX = 8 << 20  # in one call
 
 JsonEvent = dict[str, Any]
 """One line: "event" and "t" (milliseconds since 1970) are always there, the rest is the event's own."""

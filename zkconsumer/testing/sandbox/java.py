@@ -1,4 +1,4 @@
-"""Java and Maven: finding them, refusing what is too old, compiling programs (those of ``zkconsumer/testing/java``)."""
+"""Java and Maven: find them, reject too old ones, compile programs (those of ``zkconsumer/testing/java``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Jdk:
 
 
 def find_jdk() -> Jdk:
-    """The kit of ``JAVA_HOME``, else of ``PATH``; SandboxError says what to install."""
+    """The JDK of ``JAVA_HOME``, else of ``PATH``; SandboxError names what to install."""
     java, javac = _find("java"), _find("javac")
     if java is None or javac is None:
         raise SandboxError(_missing("java" if java is None else "javac"))
@@ -45,7 +45,7 @@ def find_jdk() -> Jdk:
 
 
 def find_maven() -> str:
-    """The ``mvn`` of ``PATH``; SandboxError says what to install."""
+    """The ``mvn`` of ``PATH``; SandboxError names what to install."""
     mvn = shutil.which("mvn")
     if mvn is None:
         raise SandboxError(
@@ -114,7 +114,7 @@ def _java_major(java: str) -> int:
     words = _output_of([java, "-version"])
     found = re.search(r'version "(\d+)(?:\.(\d+))?', words)
     if found is None:
-        raise SandboxError(f"'{java} -version' does not tell its version; it says: {words[-500:]}")
+        raise SandboxError(f"'{java} -version' printed no version, but: {words[-500:]}")
     first, second = int(found[1]), int(found[2] or 0)
     return second if first == 1 else first  # Java 8 calls itself 1.8.
 
@@ -124,7 +124,7 @@ def _maven_version(mvn: str) -> tuple[int, ...]:
     words = _output_of([mvn, "--version"])
     found = re.search(r"Apache Maven (\d+)\.(\d+)\.(\d+)", words)
     if found is None:
-        raise SandboxError(f"'{mvn} --version' does not tell its version; it says: {words[-500:]}")
+        raise SandboxError(f"'{mvn} --version' printed no version, but: {words[-500:]}")
     return tuple(int(number) for number in found.groups())
 
 

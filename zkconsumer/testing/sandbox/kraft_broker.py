@@ -17,7 +17,7 @@ KRAFT_FROM = (3, 9)
 
 
 class KraftBroker(ServerProcess):
-    """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
+    """``settings`` are added to server.properties, or replace its lines; ``security`` adds listeners."""
 
     kind = "broker"
     start_timeout_ms = 90_000
@@ -48,7 +48,7 @@ class KraftBroker(ServerProcess):
         self.security = security
 
     def metadata(self) -> ClusterMetadata | None:
-        """What this broker answers to Metadata; None if it does not answer."""
+        """This broker's answer to Metadata; None if it does not answer."""
         return metadata(self.port)
 
     def start(self) -> None:
@@ -76,7 +76,7 @@ class KraftBroker(ServerProcess):
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": str(folder / "data"),
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker may come back when its session is over; the default makes that nine seconds.
+            # A killed broker may register again when its session has ended; by default that takes nine seconds.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000",
             **{key: value for key, value in COMMON_SETTINGS.items() if not key.startswith("zookeeper.")},

@@ -1,4 +1,4 @@
-"""A member of a group as a process: what all have in common, and the original Scala consumer of any release.
+"""A member of a group as a process: the common part, and the Scala consumer of any release.
 
 MemberProcess <-- ZooKeeperMember <-- ScalaMember, PythonMember
               <-- ModernMember
@@ -39,7 +39,7 @@ THREAD_UNKNOWN = -1
 class DeliveredMessage(NamedTuple):
     """One message that ``next()`` returned: where it stood, to which stream of its topic, when (wall clock).
 
-    Members of ours do not say to which stream: ``THREAD_UNKNOWN``.
+    Members of ours do not report the stream: ``THREAD_UNKNOWN``.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class MemberProcess(ABC):
         """Start the program; its standard output goes to ``out.log`` in the member's folder."""
 
     def _translate(self, line: JsonEvent) -> JsonEvent:
-        """One line of the program in the words of the Scala member's program; most are already."""
+        """Convert one line of the program to the events of the Scala member's program; most are the same."""
         return line
 
     # --- life ---
@@ -87,7 +87,7 @@ class MemberProcess(ABC):
         May be called again after the end; ``events`` and ``handed`` are then those of the new process.
         """
         assert not self.is_running(), f"{self.name} runs already"
-        # What an earlier process of this name did stays with whoever holds these lists.
+        # The caller may keep the lists of an earlier process of this name.
         self._events, self._handed, self.consumer_id = [], [], None
         self._file = EventFile(self.run.root / self.name / "out.log")
         self._process = self._launch()
@@ -154,7 +154,7 @@ class MemberProcess(ABC):
         return sum(each["event"] == event for each in self.events)
 
     def offsets(self) -> dict[tuple[str, int], list[int]]:
-        """(topic, partition) -> the offsets that were handed out, in order."""
+        """(topic, partition) -> the delivered offsets, in order."""
         found: dict[tuple[str, int], list[int]] = {}
         for message in self.delivered:
             found.setdefault((message.topic, message.partition), []).append(message.offset)
@@ -169,7 +169,7 @@ class MemberProcess(ABC):
             if condition():
                 return True
             self.process.check_running()
-            # What it wrote at the very end counts too.
+            # Lines that it wrote at its end count too.
             return bool(condition())
 
         try:
@@ -186,7 +186,7 @@ class MemberProcess(ABC):
             raise SandboxError(f"{self.name} failed: {failed[0]['error']}; {self.process.log_end()}")
 
     def wait_delivered(self, count: int, timeout_ms: int = 30_000) -> list[DeliveredMessage]:
-        """Until at least ``count`` messages were handed out."""
+        """Wait until at least ``count`` messages were delivered."""
         self.wait_for(lambda: len(self.delivered) >= count, timeout_ms, f"{count} messages")
         return self.delivered
 
@@ -213,7 +213,7 @@ class ZooKeeperMember(MemberProcess):
         self.chroot = chroot
 
     def wait_registered(self, timeout_ms: int = START_TIMEOUT_MS) -> str:
-        """Until its registration stands in ZooKeeper; returns the consumer id."""
+        """Wait until its registration exists in ZooKeeper; returns the consumer id."""
         admin = self.zookeeper.admin(self.chroot)
         self.wait_for(lambda: self.events and self.consumer_id, timeout_ms, "connects")
         assert self.consumer_id is not None, "just waited for it"

@@ -1,4 +1,4 @@
-"""The few bytes that tell whether a server is up: ``srvr`` for ZooKeeper, Metadata version 0 for a broker.
+"""The few bytes that show whether a server is up: ``srvr`` for ZooKeeper, Metadata version 0 for a broker.
 
 The second is written by hand, apart from ``zkconsumer.wire``, so that a mistake there cannot hide itself in a test
 whose cluster was declared ready by the same mistake.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from zkconsumer.testing.sandbox.waiting import HOST
 
 CONNECT_TIMEOUT_S = 1.0
-ANSWER_TIMEOUT_S = 2.0  # whoever waits for a server asks again
+ANSWER_TIMEOUT_S = 2.0  # the caller that waits for a server asks again
 ANSWER_BYTES_MAX = 16 << 20
 
 METADATA_KEY, METADATA_VERSION, CORRELATION_ID = 3, 0, 7
@@ -22,14 +22,14 @@ CLIENT_ID = b"sandbox"
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What a broker knows: brokers by id, and for each topic without an error the leader of each partition."""
+    """A broker's metadata: brokers by id, and for each topic without an error the leader of each partition."""
 
     brokers: dict[int, tuple[str, int]] = field(default_factory=dict)
     leaders: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
 def zookeeper_version(port: int) -> str | None:
-    """The version line that ``srvr`` answers; None if nobody serves there (yet)."""
+    """The version line that ``srvr`` returns; None if no server answers (yet)."""
     try:
         with socket.create_connection((HOST, port), CONNECT_TIMEOUT_S) as connection:
             connection.settimeout(ANSWER_TIMEOUT_S)
@@ -45,7 +45,7 @@ def zookeeper_version(port: int) -> str | None:
 
 
 def metadata(port: int, topics: tuple[str, ...] = ()) -> ClusterMetadata | None:
-    """What the broker on ``port`` answers; None if there is none, or none that answers.
+    """The answer of the broker on ``port``; None if there is none, or it does not answer.
 
     Without topics it answers all of them, and, unlike for a named one, never makes a topic.
     """

@@ -14,7 +14,7 @@ from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 PRODUCE_TIMEOUT_MS = 60_000
 
 SETTINGS = {
-    # One request in flight and many tries: what is acknowledged stands in the order in which it was sent.
+    # One request in flight and many tries: acknowledged records are in the order in which they were sent.
     "acks": "all",
     "retries": "1000",
     "retry.backoff.ms": "100",
@@ -60,7 +60,7 @@ class RecordToSend(NamedTuple):
 
 
 class ProducerProcess(CommandProgram):
-    """A producer that does what it is told until it is closed; commands go one after the other."""
+    """A producer that executes commands until it is closed; one command after another."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class ProducerProcess(CommandProgram):
         self._execute(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)
 
     def stop_rate(self, timeout_ms: int = PRODUCE_TIMEOUT_MS) -> None:
-        """Stops what ``rate`` started; returns when all that was sent is answered.  SandboxError if any was refused."""
+        """Stop what ``rate`` started; returns when every record was acknowledged.  SandboxError if any was rejected."""
         self._execute("halt {}", timeout_ms)
         if self._failures:
             raise SandboxError(f"{len(self._failures)} sends failed, first: {self._failures[0]}")

@@ -13,12 +13,12 @@ PROGRAM = "zkconsumer.testing.member_program"
 MIGRATING_PROGRAM = "bridge.testing.migrating_program"
 """The same of a member that can be moved: started by its name, nothing of it is imported here."""
 
-# The program writes a history for the checker; these are the words of the Scala member's program for the same.
+# The program writes a history for the checker; these are the names of the same events in the Scala member's program.
 SCALA_EVENT_NAMES = {"joined": "started", "leaving": "stopping", "left": "stopped"}
 
 
 def translate_event(line: JsonEvent) -> JsonEvent:
-    """A line of a history in the words of the Scala member's program."""
+    """A line of a history as an event of the Scala member's program."""
     if line["event"] == "member":
         return line | {"consumer": line.get("consumer_id")}
     if line["event"] == "note":

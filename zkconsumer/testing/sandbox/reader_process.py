@@ -29,14 +29,14 @@ TIMESTAMP_TYPES = {"NO_TIMESTAMP_TYPE": -1, "CREATE_TIME": 0, "LOG_APPEND_TIME":
 
 
 class ReadResult(NamedTuple):
-    """The records that were handed out, in order, and why the next one was refused; None: none was."""
+    """The delivered records, in order, and why the next one was rejected; None: none was."""
 
     records: list[Record]
     error: str | None
 
 
 class ReaderProcess(CommandProgram):
-    """A consumer that reads what it is told to read until it is closed."""
+    """A consumer that reads on command until it is closed."""
 
     def __init__(
         self, run: SandboxRun, release: str, bootstrap: str, *, name: str = "reader", heap_mb: int = 128
@@ -50,7 +50,7 @@ class ReaderProcess(CommandProgram):
     def read(self, topic: str, until: int, *, isolation: str = "read_uncommitted") -> ReadResult:
         """Partition 0 from offset 0 on, until the consumer's position is ``until``, or it refuses a record.
 
-        ``until`` must be the offset behind a record that is handed out: control batches at the end are not passed.
+        ``until`` must be the offset after a delivered record: control batches at the end are not passed.
         """
         answer = self._execute(f"read {{}} {topic} {until} {isolation}", READ_TIMEOUT_MS)
         found, self._records = self._records, []

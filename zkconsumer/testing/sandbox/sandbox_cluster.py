@@ -25,7 +25,7 @@ KEEP_VARIABLE = "ZKCONSUMER_SANDBOX_KEEP"
 
 
 class Sandbox:
-    """Starts what it is asked for and ends all of it; a context manager.
+    """Starts processes on request and ends all of them; a context manager.
 
         with Sandbox() as sandbox:
             sandbox.start_zookeeper("3.8")
@@ -36,8 +36,8 @@ class Sandbox:
             member.wait_delivered(100)
 
     With ``outlives_parent`` the servers do not end with this process; ``run.detach()`` then keeps the next run from
-    reaping them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
-    environment has ZKCONSUMER_SANDBOX_KEEP).  Making one first ends whatever killed runs left behind.
+    ending them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
+    environment has ZKCONSUMER_SANDBOX_KEEP).  The constructor first ends the processes of killed runs.
     """
 
     def __init__(self, root: Path | None = None, *, outlives_parent: bool = False) -> None:
@@ -70,7 +70,7 @@ class Sandbox:
 
     @property
     def zookeeper_connect(self) -> str:
-        """What stands in ``zookeeper.connect``, with the chroot of the first broker."""
+        """The value for ``zookeeper.connect``, with the chroot of the first broker."""
         return self.zookeeper.connect_string(self.chroot)
 
     @property
@@ -215,7 +215,7 @@ class Sandbox:
         config: Mapping[str, str] | None = None,
         timeout_ms: int = LEADERS_TIMEOUT_MS,
     ) -> None:
-        """Makes a topic and waits for its leaders; partitions go round the brokers unless ``replicas`` says where."""
+        """Create a topic and wait for its leaders; without ``replicas`` partitions go to the brokers in turn."""
         wanted = replicas if replicas is not None else self._assign_replicas(partitions)
         if self._is_kraft:
             assert replicas is None, "a cluster of one has nothing to place"
@@ -266,7 +266,7 @@ class Sandbox:
             self._zookeeper.close()
 
     def close(self) -> None:
-        """Ends everything in the quickest way, since its data goes too, and removes the files."""
+        """End everything in the quickest way, since its data is deleted too, and remove the files."""
         for member in self.members:
             member.close()
         self._close_load()

@@ -1,6 +1,6 @@
-"""The memory of what was started: a folder for each run, so that nothing outlives a run that was killed.
+"""Records what was started: a folder for each run, so that no process outlives a run that was killed.
 
-    <cache>/runs/<id>/run.json          who owns the run (machine, process id, start time), or nobody if it was detached
+    <cache>/runs/<id>/run.json          the owner of the run (machine, process id, start time); none if it was detached
     <cache>/runs/<id>/processes/<pid>   one for each process: start time, a word of its command line, kind
     <cache>/runs/<id>/files/...         data and logs, unless the caller named another root
 
@@ -55,7 +55,7 @@ class ProcessRecord:
         return self.marker in words or not words
 
     def signal(self, number: signal.Signals) -> None:
-        """Signals the process and whatever it started itself; nothing if it is gone."""
+        """Signal the process and its child processes; nothing if it has ended."""
         if self.is_alive():
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -86,7 +86,7 @@ class SandboxRun:
         return cls(target, files)
 
     def detach(self) -> None:
-        """From now on nobody owns the run: it lives until someone takes it down."""
+        """From now on the run has no owner: it lives until ``down`` ends it."""
         path = self.folder / OWNER_FILE
         path.with_suffix(".new").write_text(json.dumps({"owner": None}))
         path.with_suffix(".new").rename(path)
@@ -107,7 +107,7 @@ class SandboxRun:
         (self.folder / "processes" / str(pid)).unlink(missing_ok=True)
 
     def records(self) -> list[ProcessRecord]:
-        """What was started and not forgotten, in the order in which it should be stopped."""
+        """The processes that were started and not forgotten, in the order in which they should be stopped."""
         return records_of(self.folder)
 
     def remove(self) -> None:
@@ -123,13 +123,13 @@ def remove(folder: Path) -> None:
 def records_of(folder: Path) -> list[ProcessRecord]:
     found = []
     for path in folder.glob("processes/*"):
-        with suppress(OSError, ValueError, TypeError):  # half written, or removed by its owner at this moment
+        with suppress(OSError, ValueError, TypeError):  # incomplete, or removed by its owner at this moment
             found.append(ProcessRecord(**json.loads(path.read_text())))
     return sorted(found, key=lambda record: STOP_ORDER.index(record.kind) if record.kind in STOP_ORDER else 0)
 
 
 def reap() -> list[ProcessRecord]:
-    """Ends, with SIGKILL, what killed runs left behind, removes their folders, and returns what was still alive."""
+    """End, with SIGKILL, the processes of killed runs, remove their folders, and return those that were alive."""
     reaped = []
     for folder in cache.folder("runs").iterdir():
         if _is_abandoned(folder):

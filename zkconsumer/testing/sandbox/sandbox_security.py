@@ -91,7 +91,7 @@ class SandboxSecurity:
         return settings | added | self.broker_settings
 
     def options(self, version: tuple[int, ...], folder: Path) -> tuple[str, ...]:
-        """Words for the JVM: before 1.1 the logins stand in a file of Java's, not in the broker's settings."""
+        """Options for the JVM: before 1.1 the logins are in a file of Java's, not in the broker's settings."""
         if version >= JAAS_SETTINGS_FROM:
             return ()
         file = folder / "jaas.conf"
@@ -112,7 +112,7 @@ class SandboxSecurity:
         return {f"/config/users/{USER}": json.dumps({"version": 1, "config": config}).encode()}
 
     def format_arguments(self) -> tuple[str, ...]:
-        """The words for ``StorageTool format`` that make the users of SCRAM."""
+        """The arguments for ``StorageTool format`` that create the users of SCRAM."""
         return tuple(
             word
             for mechanism in SCRAM_MECHANISMS

@@ -1,8 +1,8 @@
-"""Many original consumers in one JVM: for tests of many groups at once, where a JVM a member would be too much.
+"""Many Scala consumers in one JVM: for tests of many groups at once, where a JVM for each member would be too much.
 
 host = ScalaHost(sandbox.run, "1.1.1")
 host.start("a", group, topic, zookeeper_connect, allowed=0)
-host.allow("a", 20)                # reads twenty messages and stands still
+host.allow("a", 20)                # reads twenty messages and pauses
 host.stop("a")                     # a clean shutdown(), which commits
 host.handed(topic)
 """
@@ -81,7 +81,7 @@ class ScalaHost:
             self._wait(name, "started", timeout_ms)
 
     def delivered(self, topic: str) -> list[DeliveredMessage]:
-        """What the members were handed of this topic, in order; ``thread`` is the member's number, as ``number``."""
+        """The records of this topic that the members received, in order; ``thread`` is the member's ``number``."""
         self._read()
         return self._handed[topic]
 

@@ -1,11 +1,11 @@
-"""What ZooKeeper and brokers have in common: a port, data on disk, and coming back on both.
+"""The common part of ZooKeeper and brokers: a port, data on disk, and a restart on both.
 
                  start                        stop, kill
     never up ------------> up  <--> paused ---------------> down
                            ^                                  |
                            `------------ start, restart ------'
 
-The first start may take another port when somebody was faster; later starts keep it, because clients know it.
+The first start may take another port when it is in use; later starts keep the port, because clients use it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ServerProcess(ABC):
         raise SandboxError(f"{self.name} found its port taken {PORT_TRIES_MAX} times; {self.log_end()}")
 
     def stop(self) -> bool:
-        """SIGTERM, then SIGKILL after ``stop_timeout_ms``; True if it ended by itself, or was down."""
+        """SIGTERM, then SIGKILL after ``stop_timeout_ms``; True if SIGTERM was enough, or it was down."""
         if self._process is None:
             return True
         process, self._process = self._process, None
@@ -98,7 +98,7 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def command(self, port: int) -> JavaCommand:
-        """Writes the configuration for ``port`` and says what to run."""
+        """Write the configuration for ``port`` and return the command."""
 
     @abstractmethod
     def is_up(self, port: int) -> bool:
@@ -128,4 +128,4 @@ class ServerProcess(ABC):
 
 
 class _PortInUseError(Exception):
-    """Somebody else listens on the port."""
+    """Another process listens on the port."""

@@ -3,8 +3,9 @@
     jars = ensure_spark_jars()
     SparkSession.builder.config("spark.jars", ",".join(map(str, jars)))
 
-Four pinned jars, each taken by itself.  The connector of one release is not whole everywhere as ``spark.jars.packages``
-wants it, and the parent poms of Spark's artifacts name places that are not to be had; so no pom but ours is resolved.
+Four pinned jars, each downloaded separately.  Not every repository has the connector of one release completely, as
+``spark.jars.packages`` requires, and the parent poms of Spark's artifacts name repositories that are not reachable; so
+only our pom is resolved.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SparkJars:
         return len(self.coordinates)
 
     def pom(self) -> str:
-        """The whole of what Maven is asked for: files, and none of their dependencies."""
+        """The complete pom for Maven: files, and none of their dependencies."""
         items = "".join(
             "<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></artifactItem>\n".format(
                 *coordinate.split(":")

@@ -18,7 +18,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """How a tool ended, what it printed, and what it said on standard error (its log among it)."""
+    """Exit code of a tool, its output, and its standard error (which contains its log)."""
 
     code: int
     out: str

@@ -31,7 +31,7 @@ def pause_ms(duration_ms: int) -> None:
 
 
 def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int = POLL_MS) -> T:
-    """Returns the first true answer of ``check``; raises SandboxError that names ``what`` after the deadline."""
+    """Return the first true answer of ``check``; after the deadline, raise SandboxError that contains ``what``."""
     deadline_ms = SYSTEM_CLOCK.now_ms() + timeout_ms
     while True:
         answer = check()
@@ -43,9 +43,9 @@ def wait_until(check: Callable[[], T], what: str, timeout_ms: int, poll_ms: int 
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now; never the same twice in a process.
+    """A port of 127.0.0.1 on which no process listens now; never the same twice in a process.
 
-    Somebody may still take it before its server does, so whoever starts a server tries again with another one.
+    Another process may still take it first, so the caller that starts a server tries again with another port.
     """
     for _ in range(PORT_TRIES_MAX):
         port = random.randint(PORT_FIRST, PORT_LAST)

@@ -1,6 +1,6 @@
-"""What tests do to ZooKeeper behind everybody's back: topics as any release's broker takes them, and looking.
+"""What tests do in ZooKeeper without the code under test: create topics as any release's broker reads them, and read.
 
-Kept apart from ``zkconsumer.zk`` on purpose: what a test asserts is read by other code than what it tests.
+Separate from ``zkconsumer.zk`` on purpose: a test's assertions use other code than what is tested.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ZooKeeperAdmin:
         return found | self.read_and_watch(made, on_change) if made else found
 
     def read_and_watch_children(self, path: str, on_change: Callable[[str], None]) -> list[str] | None:
-        """The names of the children, None if there is no such node; the watch is as that of ``look``."""
+        """The names of the children, None if there is no such node; the watch works as in ``read_and_watch``."""
         try:
             return sorted(self._client.get_children_async(path, watch=_watcher(on_change, path)).get(timeout=RETRY_S))
         except NoNodeError:
@@ -162,7 +162,7 @@ class ZooKeeperAdmin:
         return sorted(int(name) for name in self.children("/brokers/ids"))
 
     def forget_broker(self, broker_id: int) -> None:
-        """Deletes what a killed broker's session would keep until it times out."""
+        """Delete what a killed broker's session would keep until it times out."""
         self.delete(f"/brokers/ids/{broker_id}")
         controller = self.get("/controller")
         if controller and json.loads(controller)["brokerid"] == broker_id:

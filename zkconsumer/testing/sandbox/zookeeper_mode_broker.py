@@ -18,7 +18,7 @@ CLUSTER_ID = "zkconsumerSandbox-0001"
 
 
 class ZooKeeperModeBroker(ServerProcess):
-    """``settings`` are added to server.properties, or replace what stands there; ``security`` adds listeners."""
+    """``settings`` are added to server.properties, or replace its lines; ``security`` adds listeners."""
 
     kind = "broker"
     start_timeout_ms = 90_000
@@ -62,7 +62,7 @@ class ZooKeeperModeBroker(ServerProcess):
         super().start()
 
     def metadata(self) -> ClusterMetadata | None:
-        """What this broker answers to Metadata; None if it does not answer."""
+        """This broker's answer to Metadata; None if it does not answer."""
         return metadata(self.port)
 
     def command(self, port: int) -> JavaCommand:

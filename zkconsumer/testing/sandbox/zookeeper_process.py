@@ -12,7 +12,7 @@ from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 
 TICK_MS = 1000  # the shortest session is twice this
 
-# Not waiting for the disk: what a test kills is the process, never the machine.
+# It does not wait for the disk: a test kills the process, never the machine.
 OPTIONS = ("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=1024", "-Dzookeeper.extendedTypesEnabled=true")
 
 
@@ -43,11 +43,11 @@ class ZooKeeperServer(ServerProcess):
         self._admins: dict[str, ZooKeeperAdmin] = {}
 
     def connect_string(self, chroot: str = "") -> str:
-        """What stands in ``zookeeper.connect``."""
+        """The value for ``zookeeper.connect``."""
         return self.address + chroot
 
     def admin(self, chroot: str = "") -> ZooKeeperAdmin:
-        """A session to look and to meddle with, opened on first use; the chroot need not exist."""
+        """A session for reads and changes, opened on first use; the chroot need not exist."""
         if chroot not in self._admins:
             if chroot:
                 self.admin().ensure_path(chroot)
