@@ -165,7 +165,8 @@ def repeats_section(release: str, changes: int, seed: int, machine: Callable[[],
         "",
         "*n in m*: n records were read twice, in m partitions that went from one kind to the other. *Cover*: from the",
         "change among the registrations to the right owners, median (and most). A Scala member that finds a partition",
-        "owned pauses for 2 s. *Other reasons*: a Scala member handed out what it had fetched before its release.",
+        "owned pauses for 2 s. *Other reasons*: a Scala member delivered records that it had fetched before its "
+        "release.",
         "",
         HEAD,
     ]
