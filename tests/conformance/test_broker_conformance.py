@@ -179,7 +179,7 @@ def test_version_0_of_list_offsets_gives_segment_starts(broker_under_test: Broke
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_records_come_back_in_every_version(broker_under_test: BrokerUnderTest, codec: str) -> None:
+def test_records_are_read_in_every_version(broker_under_test: BrokerUnderTest, codec: str) -> None:
     is_real = isinstance(broker_under_test.topics, RealTopics)
     if is_real and broker_under_test.release.name == "0.8.1.1" and codec in ("snappy", "lz4"):
         pytest.skip("0.8.1 does not know lz4, and its snappy does not load on Java 17")

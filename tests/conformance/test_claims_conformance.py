@@ -51,7 +51,7 @@ def write(session: SessionOf, tp: TopicPartition, value: int) -> None:
     session.ask([SetData(paths.offset(GROUP, tp), b"%d" % value)], None)
 
 
-def test_a_batch_claims_moves_the_group_and_is_told_the_same_when_it_is_replayed(query: SessionOf) -> None:
+def test_a_batch_claims_and_commits_and_gets_the_same_answer_when_it_is_repeated(query: SessionOf) -> None:
     query.claim(P0, P1, P2)
     report = run_claim(query, 0, {P0: (100, 150), P1: (90, 130), P2: (0, 10)})
     assert report.result() == {P0: ClaimedRange(100, 150), P1: ClaimedRange(100, 130), P2: ClaimedRange(0, 10)}
@@ -88,7 +88,7 @@ def test_an_owner_node_of_another_session_of_ours_is_not_ours(query: SessionOf, 
     assert offset(query) == 100
 
 
-def test_what_an_original_member_reads_and_writes_late(query: SessionOf, scala: SessionOf) -> None:
+def test_what_a_scala_consumer_reads_and_writes_late(query: SessionOf, scala: SessionOf) -> None:
     query.claim(P0, P1)
     run_claim(query, 0, dict.fromkeys((P0, P1), (100, 150)))
     write(scala, P0, 40)

@@ -216,7 +216,7 @@ def test_a_note_that_is_too_long(broker_under_test: BrokerUnderTest) -> None:
         assert too_long == codes.OFFSET_METADATA_TOO_LARGE
 
 
-def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnderTest) -> None:
+def test_while_a_coordinator_group_of_the_name_is_alive(broker_under_test: BrokerUnderTest) -> None:
     """Its members alone may commit in Kafka's store; anybody may read."""
     if not has_groups(broker_under_test) or not broker_under_test.release.supports_group_members:
         return
@@ -233,7 +233,7 @@ def test_while_a_modern_group_of_the_name_is_alive(broker_under_test: BrokerUnde
     assert commit(broker_under_test, group, tp, newest, 7) == codes.NONE
 
 
-def test_offsets_that_are_deleted_are_gone_and_nobody_deletes_those_of_a_live_group(
+def test_offsets_can_be_deleted_except_those_of_a_live_group(
     broker_under_test: BrokerUnderTest,
 ) -> None:
     if not versions_of(broker_under_test, OFFSET_DELETE):
@@ -287,7 +287,7 @@ def test_version_0_is_zookeeper(broker_under_test: BrokerUnderTest) -> None:
         assert broker_under_test.topics.znode(path) == b"42"
 
 
-def test_a_modern_group_that_nobody_knows_is_dead_and_one_with_offsets_alone_is_empty(
+def test_an_unknown_coordinator_group_is_dead_and_one_with_offsets_only_is_empty(
     broker_under_test: BrokerUnderTest,
 ) -> None:
     versions = versions_of(broker_under_test, DESCRIBE_GROUPS)

@@ -184,7 +184,7 @@ def ends(holding: BatchAssignment, offset: int) -> dict[TopicPartition, BatchEnd
     return {tp: BatchEnd(held.epoch, offset) for tp, held in holding.partitions.items()}
 
 
-def test_a_share_tells_where_the_group_stands_and_how_large_the_topics_are(bench: Bench) -> None:
+def test_an_assignment_contains_the_offsets_of_the_group_and_the_sizes_of_the_topics(bench: Bench) -> None:
     bench.put(B, 7)
     holding = bench.first(CommitMode.AFTER_BATCH).begin_batch({}, WAIT_MS)
     assert holding.is_complete
@@ -193,7 +193,7 @@ def test_a_share_tells_where_the_group_stands_and_how_large_the_topics_are(bench
     assert NO_OFFSET == -1
 
 
-def test_the_end_of_a_batch_is_written_under_its_own_epoch_and_not_below_what_stands_there(bench: Bench) -> None:
+def test_the_end_of_a_batch_is_written_with_its_own_epoch_and_not_below_the_present_offset(bench: Bench) -> None:
     bench.put(B, 7)
     member = bench.first(CommitMode.AFTER_BATCH)
     held = member.begin_batch({}, WAIT_MS).partitions
@@ -204,7 +204,7 @@ def test_the_end_of_a_batch_is_written_under_its_own_epoch_and_not_below_what_st
 
 
 @pytest.mark.parametrize("mode", [CommitMode.CLAIM, CommitMode.AFTER_BATCH])
-def test_an_ownership_tells_where_a_seek_put_the_group(bench: Bench, mode: CommitMode) -> None:
+def test_an_ownership_begins_at_the_offset_of_a_seek(bench: Bench, mode: CommitMode) -> None:
     bench.put(B, 7)
     member = bench.first(mode)
     member.begin_batch({}, WAIT_MS)
@@ -252,7 +252,7 @@ def test_in_the_other_modes_no_batch_is_waited_for(bench: Bench, mode: CommitMod
     assert bench.second(mode).begin_batch({}, WAIT_MS).partitions.keys() == {C, D}
 
 
-def test_a_claim_moves_the_group_and_is_told_again_and_narrowed_and_refused(bench: Bench) -> None:
+def test_a_claim_commits_and_is_repeated_reduced_and_refused(bench: Bench) -> None:
     member = bench.first(CommitMode.CLAIM)
     held = member.begin_batch({}, WAIT_MS).partitions
     wanted = {tp: RangeToClaim(0, 5, owned.epoch) for tp, owned in held.items()}
@@ -297,7 +297,7 @@ def test_a_query_may_begin_before_the_group(bench: Bench, mode: CommitMode) -> N
         assert bench.offsets == {A: 8, B: 4}
 
 
-def test_a_membership_that_is_over_says_so(bench: Bench) -> None:
+def test_an_ended_membership_reports_it(bench: Bench) -> None:
     member = bench.first(CommitMode.AFTER_BATCH)
     member.begin_batch({}, WAIT_MS)
     member.close()

@@ -51,6 +51,6 @@ def test_nothing_of_ours_escapes_the_comparison() -> None:
 @pytest.mark.real
 @pytest.mark.nightly
 @pytest.mark.parametrize("release", layouts.RELEASES)
-def test_kafkas_classes_still_say_what_was_recorded(release: str) -> None:
+def test_kafkas_classes_still_give_the_recorded_layouts(release: str) -> None:
     require_releases(release)
     assert layouts.printed_by_java(release) == layouts.recorded_of(release).read_text()

@@ -67,7 +67,7 @@ def test_every_recorded_record_is_written_as_it_was_read(pair: Pair) -> None:
 
 
 @every_pair
-def test_members_said_what_can_be_read_and_written_again(pair: Pair) -> None:
+def test_acknowledgements_can_be_read_and_written_again(pair: Pair) -> None:
     said = [frame for frame in kept(pair).frames if frame.api.name in ("JoinGroup", "SyncGroup", "DescribeGroups")]
     assert said
     for frame in said:
@@ -94,7 +94,7 @@ def test_no_recording_is_left_without_a_test() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @every_broker
-def test_recorded_anew_they_say_the_same_kinds_of_things(pair: Pair) -> None:
+def test_a_new_recording_contains_the_same_kinds_of_lines(pair: Pair) -> None:
     """Ids, times and ports differ from run to run; the APIs and versions do not, and every byte is read and written."""
     require_releases(*pair.releases)
     if not pair.is_kraft:

@@ -230,7 +230,7 @@ def test_what_is_missing_is_no_node(member: Member) -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_done_says_why(member: Member) -> None:
+def test_a_refusal_contains_the_reason(member: Member) -> None:
     member.ask(Create("/a"), Create("/a/b"), Create("/e", ephemeral=True))
     assert member.ask(
         Create("/a"), SetData("/a", b"", 7), Delete("/a", 7), Delete("/a"), Delete("/a", 0), Create("/e/x")
@@ -273,7 +273,7 @@ ALICE, ALICE_WRONG = DigestLogin("alice", "secret"), DigestLogin("alice", "Secre
 ALICE_HASHED = "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E="
 
 
-def test_auth_in_a_list_is_whoever_makes_the_node(world: World) -> None:
+def test_auth_in_an_access_list_is_the_login_that_creates_the_node(world: World) -> None:
     alice, again, wrong, nobody = (Member(world.store(login=login)) for login in (ALICE, ALICE, ALICE_WRONG, None))
     made = alice.ask(Create("/s", b"1", acl=SECURE_ACL), Create("/s/x", acl=SECURE_ACL), GetAcl("/s"))
     assert made[:2] == ["/s", "/s/x"]
@@ -288,7 +288,7 @@ def test_auth_in_a_list_is_whoever_makes_the_node(world: World) -> None:
     assert again.ask(Delete("/s/x"), Delete("/s")) == [None, None]
 
 
-def test_the_hash_of_a_password_is_told_to_administrators_alone(world: World, member: Member) -> None:
+def test_only_administrators_receive_the_hash_of_a_password(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     alice.ask(Create("/s", acl=SECURE_ACL))
     told = {entry.id for entry in member.ask(GetAcl("/s"))[0] if entry.scheme == "digest"}
@@ -304,7 +304,7 @@ def test_a_list_that_does_not_let_one_read_is_not_read_either(world: World, memb
     assert alice.ask(GetAcl("/h")) == [(Acl(31, "digest", ALICE_HASHED),)]
 
 
-def test_without_a_login_there_is_nobody_whom_auth_could_mean(member: Member) -> None:
+def test_without_a_login_auth_matches_no_login(member: Member) -> None:
     invalid = OtherError("/s", "InvalidAcl", -114)
     assert member.ask(Create("/s", acl=SECURE_ACL)) == [invalid]
     assert member.ask(Create("/none/s", acl=SECURE_ACL))[0] == OtherError("/none/s", "InvalidAcl", -114)
@@ -315,7 +315,7 @@ READ_AND_ADMIN = Acl(1 | 16, "world", "anyone")
 NEVER = 2**31 - 1
 
 
-def test_a_list_is_changed_by_whoever_may_administer(world: World, member: Member) -> None:
+def test_a_login_with_admin_can_change_an_access_list(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     member.ask(Create("/l", b"1"), Create("/l/x"))
     before, changed, after = alice.ask(Get("/l"), SetAcl("/l", (Acl(31, "auth", ""), READ_AND_ADMIN)), Get("/l"))
@@ -349,7 +349,7 @@ def test_the_right_is_looked_at_before_the_version_of_the_list(world: World, mem
     assert isinstance(member.ask(SetAcl("/l", only_read, 1))[0], Stat)
 
 
-def test_a_list_that_nobody_could_mean_is_refused_first(member: Member) -> None:
+def test_an_access_list_that_no_login_could_match_is_refused_first(member: Member) -> None:
     """Auth without a login stands for nobody."""
     invalid = OtherError("/none", "InvalidAcl", -114)
     assert member.ask(SetAcl("/none", (Acl(31, "auth", ""),)), SetAcl("/none", ())) == [invalid, invalid]
@@ -374,7 +374,7 @@ def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_begins_anew(member
     assert anew.stat.czxid > first.stat.czxid
 
 
-def test_many_lists_are_read_one_behind_the_other(world: World, member: Member) -> None:
+def test_many_access_lists_are_read_one_after_the_other(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     names = tuple(f"/l{number}" for number in range(500))
     member.ask(*map(Create, names))
@@ -387,14 +387,14 @@ def test_many_lists_are_read_one_behind_the_other(world: World, member: Member) 
     assert member.ask(GetManyAcls(())) == [ManyAclsResult([])]
 
 
-def test_many_lists_are_changed_one_behind_the_other(member: Member) -> None:
+def test_many_access_lists_are_changed_one_after_the_other(member: Member) -> None:
     names = [f"/l{number}" for number in range(500)]
     member.ask(*map(Create, names))
     assert all(isinstance(each, Stat) for each in member.ask(*(SetAcl(name, (READ_AND_ADMIN,)) for name in names)))
     assert member.ask(*map(GetAcl, names)) == [(READ_AND_ADMIN,)] * 500
 
 
-def test_a_child_that_comes_and_goes_in_one_multi_wakes_who_watches_its_parent(member: Member, other: Member) -> None:
+def test_a_child_created_and_deleted_in_one_multi_fires_the_watch_of_its_parent(member: Member, other: Member) -> None:
     """And nobody ever sees it."""
     member.ask(Create("/p"), Create("/p/a"))
     other.ask(Children("/p", watch=True))
@@ -472,7 +472,7 @@ def test_a_claim_is_a_node_of_our_session_with_version_one(member: Member) -> No
     assert member.ask(Get("/claim"))[0] == ZnodeData(b"me", stat)
 
 
-def test_a_claim_is_handed_over_in_one_multi(member: Member) -> None:
+def test_ownership_moves_to_another_thread_in_one_multi(member: Member) -> None:
     member.ask(Multi((CreateOp("/claim", b"1", ephemeral=True), SetOp("/claim", b"1", 0))))
     [done] = member.ask(
         Multi((DeleteOp("/claim", 1), CreateOp("/claim", b"2", ephemeral=True), SetOp("/claim", b"2", 0)))
@@ -495,7 +495,9 @@ def test_a_claim_is_handed_over_in_one_multi(member: Member) -> None:
         ((DeleteOp("/a", 3),), 0, BadVersion("/a")),
     ],
 )
-def test_a_multi_that_fails_does_nothing_and_says_where(member: Member, ops: Any, failed: int, error: Any) -> None:
+def test_a_failed_multi_changes_nothing_and_names_the_operation(
+    member: Member, ops: Any, failed: int, error: Any
+) -> None:
     member.ask(Create("/a", b"1"), Create("/r", acl=(Acl(1, "world", "anyone"),)))
     before = member.ask(Get("/"), Get("/a"), Exists("/r"))
     assert member.ask(Multi(ops)) == [MultiFailed(error.path, failed, error)]
@@ -565,14 +567,14 @@ def test_a_watch_does_not_fire_for_what_it_is_not_about(
     assert member.told == []
 
 
-def test_the_deletion_of_a_node_that_is_watched_twice_is_told_once(member: Member, other: Member) -> None:
+def test_the_deletion_of_a_node_that_is_watched_twice_is_reported_once(member: Member, other: Member) -> None:
     member.ask(Create("/a"), Get("/a", watch=True), Exists("/a", watch=True), Children("/a", watch=True))
     other.ask(Delete("/a"))
     member.ask(Exists("/"))
     assert member.told == [WatchFired("/a", "deleted")]
 
 
-def test_a_node_and_its_parent_are_told_of_in_this_order(member: Member, other: Member) -> None:
+def test_a_node_and_its_parent_are_reported_in_this_order(member: Member, other: Member) -> None:
     member.ask(Create("/a"), Children("/", watch=True), Exists("/a", watch=True), Exists("/b", watch=True))
     other.ask(Delete("/a"))
     assert member.heard(2) == [WatchFired("/a", "deleted"), WatchFired("/", "children")]
@@ -581,7 +583,7 @@ def test_a_node_and_its_parent_are_told_of_in_this_order(member: Member, other: 
     assert member.heard(4)[2:] == [WatchFired("/b", "created"), WatchFired("/", "children")]
 
 
-def test_our_own_changes_are_told_of_too_before_their_answer(member: Member) -> None:
+def test_our_own_changes_fire_watches_too_before_their_answer(member: Member) -> None:
     member.ask(Exists("/a", watch=True))
     member.send(Create("/a"))
     assert member.heard(2) == [WatchFired("/a", "created"), ["/a"]]
@@ -620,7 +622,7 @@ def test_an_ephemeral_node_names_its_session_and_goes_with_it(member: Member, ot
     assert other.ask(Exists("/e")) == [None]
 
 
-def test_a_closed_store_answers_session_gone_and_tells_nothing(member: Member) -> None:
+def test_a_closed_store_answers_session_gone_and_calls_no_watch(member: Member) -> None:
     old = member.store.session_id
     assert member.store.close(TIMEOUT_MS)
     assert member.store.session_id is None

@@ -223,7 +223,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[tuple[str, BrokerAddress]]:
         yield name, BrokerAddress(0, host, int(port))
 
 
-def test_a_real_broker_says_the_same(real: tuple[str, BrokerAddress]) -> None:
+def test_a_real_broker_gives_the_same_answer(real: tuple[str, BrokerAddress]) -> None:
     name, address = real
     release = tuple(map(int, name.split(".")))
     properties = {**SETTINGS, "offsets.topic.num.partitions": "5"}

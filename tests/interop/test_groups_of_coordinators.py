@@ -133,7 +133,7 @@ def test_a_group_as_json_has_its_members_and_their_shares(broker: EmbeddedBroker
         probe.close()
 
 
-def test_a_member_whose_bytes_nobody_can_read_is_named(broker: EmbeddedBroker) -> None:
+def test_a_member_with_unreadable_bytes_is_named(broker: EmbeddedBroker) -> None:
     probe = probe_of(broker, GROUP)
     try:
         [member] = probe.stable(1)  # with an assignment that is no ConsumerProtocol
@@ -173,7 +173,7 @@ def test_brokers_that_are_not_there_are_an_error_and_no_empty_list() -> None:
 # --- beside groups of ZooKeeper ---------------------------------------------------------------------------------
 
 
-def test_both_kinds_stand_in_one_table(world: FakeEnvironment, tool: RunTool) -> None:
+def test_both_kinds_are_in_one_table(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     put(world, {0: 1}, group="old")
     join(world, group="both")

@@ -120,7 +120,7 @@ def test_the_parents_are_fenced_too_and_made_where_a_topic_has_none() -> None:
         assert acls(authority, PLAIN).check() == StepDone(), "stricter is good enough"
 
 
-def test_nodes_that_are_taken_back_let_nobody_delete_again() -> None:
+def test_nodes_that_are_taken_over_permit_no_delete_again() -> None:
     group = moved(*FENCING)
     group.login = DigestLogin(GENERATED_USER, "first")
     fenced(group)
@@ -154,7 +154,7 @@ def test_a_server_without_multi_read_is_fenced_and_opened_the_same() -> None:
     assert lists_of(group) == PLAIN
 
 
-def test_nobody_registers_claims_or_commits_and_a_zombie_writes_no_offset() -> None:
+def test_no_member_registers_acquires_or_commits_and_a_zombie_writes_no_offset() -> None:
     group = fenced()
     tp = TopicPartition("views", 0)
     for request in (
@@ -268,7 +268,7 @@ def test_where_a_scheme_may_look_at_the_path_the_server_is_asked_for_each_node()
     assert with_lists(Group(), lists) == (sorted(lists), 5)
 
 
-def test_a_node_that_went_tells_nothing_of_those_with_the_same_list() -> None:
+def test_a_deleted_node_shows_nothing_about_nodes_with_the_same_list() -> None:
     group = Group()
     locked = (Acl(PERM_ALL, "digest", "bob:hash"), READABLE)
     lists = {f"/x/{number}": locked for number in range(4)}
@@ -276,7 +276,7 @@ def test_a_node_that_went_tells_nothing_of_those_with_the_same_list() -> None:
     assert with_lists(group, lists) == (["/x/1", "/x/2", "/x/3"], 3)
 
 
-def test_a_right_that_the_server_does_not_tell_of_is_no_right() -> None:
+def test_a_permission_that_the_server_does_not_report_counts_as_missing() -> None:
     group = Group()
     group.zookeeper.fail_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
     with pytest.raises(ZkTimeoutException, match="did not report whether we may change the list of /x"):
@@ -397,7 +397,7 @@ def test_rights_that_are_lost_after_the_look_are_named() -> None:
             carry_out(authority, [step])
 
 
-def test_a_session_that_is_nobody_can_fence_nothing() -> None:
+def test_a_session_without_a_login_can_fence_nothing() -> None:
     group = moved(*FENCING)
     group.login = None
     with group.process() as authority, pytest.raises(PartiallyDoneError, match="--zookeeper-auth, or --no-acl-fence"):
@@ -434,7 +434,7 @@ def test_what_another_login_fenced_is_lifted_by_this_one() -> None:
     assert lists_of(group) == PLAIN
 
 
-def test_on_the_way_back_the_offsets_are_taken_back_for_writing() -> None:
+def test_in_a_rollback_the_offset_znodes_are_taken_over_for_writing() -> None:
     group = moved(*FENCING)
     group.login = DigestLogin(GENERATED_USER, "first")
     fenced(group)
@@ -512,7 +512,7 @@ def odd() -> Group:
     return group
 
 
-def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -> None:
+def test_nodes_created_after_the_plan_are_fenced_and_their_lists_restored() -> None:
     made = [path for path in PLAIN if "views" not in path]
     at_every_cut(
         odd, run_of(lambda one: [SetFenceAcls(one, (), {path: PLAIN[path] for path in made}, True)]), writes_min=16
@@ -529,7 +529,7 @@ def test_nodes_that_came_after_the_plan_are_fenced_and_their_lists_come_back() -
     assert {path: set(acl) for path, acl in lists_of(group).items()} == {p: set(acl) for p, acl in before.items()}
 
 
-def test_a_plan_that_was_not_told_whole_lists_locks_nobody_out(tmp_path: Path) -> None:
+def test_a_plan_without_complete_access_lists_locks_no_member_out(tmp_path: Path) -> None:
     """Who may not administer is told ``alice:x``; put back so, it would be nobody's."""
     alice = DigestLogin("alice", "secret")
     secret = tmp_path / "secret"
@@ -564,7 +564,7 @@ def test_a_node_with_a_login_that_came_after_the_plan_stops_a_run_without_one(tm
 
 @pytest.mark.parametrize("path", ["/a", "/consumers/g1/offsets/é日", '/a"b\\'])
 @pytest.mark.parametrize("acl", [(), OPEN_ACL, (Acl(31, "x509", 'CN="a"'), Acl(1, "sasl", "kafka/é@REALM"), READABLE)])
-def test_lists_come_back_from_their_pieces(path: str, acl: tuple[Acl, ...]) -> None:
+def test_access_lists_are_restored_from_their_pieces(path: str, acl: tuple[Acl, ...]) -> None:
     lists = {path: acl, "/other": (READABLE,)}
     [piece] = late_acls._pieces(lists)
     assert late_acls._parse(piece) == lists
@@ -586,7 +586,7 @@ def test_many_lists_are_kept_in_pieces_each_whole_and_the_later_is_right(monkeyp
     b"", b"x", pack(b"[]")[0], pack(b"{}")[0], pack(b'{"schema":"zkconsumer.migration.acls/2","lists":{}}')[0],
     pack(json.dumps({"schema": late_acls.SCHEMA, "lists": {"/a": [["1", "a", "b"]]}}).encode())[0],
 ])  # fmt: skip
-def test_damaged_lists_are_told_and_nothing_is_put_back(data: bytes) -> None:
+def test_damaged_lists_are_reported_and_nothing_is_restored(data: bytes) -> None:
     group = fenced()
     group.zookeeper.ensure(paths.control_child(GROUP, acl_piece_name(0)), data)
     with group.process() as authority:
@@ -633,7 +633,7 @@ def test_registering_is_possible_last() -> None:
     assert lists_of(group) == PLAIN
 
 
-def test_a_list_that_somebody_changed_meanwhile_is_his() -> None:
+def test_an_access_list_that_another_client_changed_meanwhile_is_not_restored() -> None:
     group = fenced()
     mine = (Acl(PERM_ALL, "digest", "somebody:else"),)
     group.zookeeper.set_acl(OFFSET_0, mine)
@@ -653,7 +653,7 @@ def test_what_was_made_for_the_fence_and_has_children_now_is_open() -> None:
     assert paths.owners_of_topic(GROUP, "views") not in lists
 
 
-def test_a_group_whose_nodes_are_all_gone_is_fenced_and_undone_all_the_same() -> None:
+def test_a_group_without_any_nodes_is_fenced_and_undone_nevertheless() -> None:
     group = Group()
     group.topic("clicks", 3)
     group.topic("views", 1)
@@ -663,7 +663,7 @@ def test_a_group_whose_nodes_are_all_gone_is_fenced_and_undone_all_the_same() ->
     assert lists_of(group) == {}
 
 
-def test_behind_fenced_no_list_is_set_and_behind_undone_none_is_put_back() -> None:
+def test_after_fenced_no_list_is_set_and_after_undone_none_is_restored() -> None:
     group = moved(*FENCING, Phase.FENCED)
     with group.process() as authority:
         assert acls(authority, PLAIN).check() == StepDone()

@@ -198,7 +198,7 @@ def test_members_that_leave_may_delete_their_claims_with_the_login_that_they_hav
         assert {one.perms for one in acl_of(ground, owners)} == {PERM_READ, PERM_ALL}
 
 
-def test_a_whole_move_and_the_way_back_leave_the_lists_as_they_were(ground: KillScenario) -> None:
+def test_a_migration_and_its_rollback_restore_the_access_lists(ground: KillScenario) -> None:
     before = lists_below(ground, ROOT)
     plan = begun(ground, Phase.SWITCHED)
     ground.modern(dict.fromkeys(PARTITIONS, 30))
@@ -230,7 +230,7 @@ def test_the_archive_of_a_protected_group_has_no_open_node_and_is_the_operators_
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_the_fence_of_lists_offsets_that_come_back_have_the_list_of_the_group(tmp_path: Path) -> None:
+def test_without_the_access_list_fence_restored_offsets_have_the_list_of_the_group(tmp_path: Path) -> None:
     ground = KillScenario(tmp_path, PLAIN)
     protect(ground.zookeeper)
     log_in(ground, OPERATOR, ground.folder)
@@ -287,7 +287,7 @@ def test_decisions_of_an_accepted_plan_are_those_of_the_first_one(tmp_path: Path
         resume(ground, session)
 
 
-def test_a_plan_whose_starts_are_not_what_its_decisions_give_is_refused_behind_the_fences(tmp_path: Path) -> None:
+def test_a_plan_whose_starts_do_not_follow_from_its_decisions_is_refused_after_the_fences(tmp_path: Path) -> None:
     ground = KillScenario(tmp_path)
     plan = begun(ground, Phase.FENCED)
     assert may(ground, None, SetData(f"{CONTROL}/{plan_piece_name(0)}", pack(forged(plan))[0]))
@@ -470,7 +470,7 @@ def test_abort_is_asked_by_data_and_the_next_run_takes_it_away(ground: KillScena
 
 
 @pytest.mark.parametrize("end", ["switched", "undone"])
-def test_members_with_a_login_of_the_group_move_and_come_back_without_a_stop(tmp_path: Path, end: str) -> None:
+def test_members_with_a_login_of_the_group_migrate_and_return_without_a_stop(tmp_path: Path, end: str) -> None:
     class Protected(DualKillScenario):
         member_login = ALICE
 
@@ -534,7 +534,7 @@ def test_a_spark_query_with_the_login_of_the_group_claims_before_and_after_a_pro
     }
 
 
-def test_a_run_with_the_login_of_the_members_says_so_and_waits_for_the_longest_session(tmp_path: Path) -> None:
+def test_a_run_with_the_login_of_the_members_reports_it_and_waits_for_the_longest_session(tmp_path: Path) -> None:
     """Its lists let a member in that wakes from a pause; that member has no session any more then."""
     ground = KillScenario(tmp_path)
     protect(ground.zookeeper, (all_of(ALICE), WORLD_READS))

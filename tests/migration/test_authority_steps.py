@@ -206,7 +206,7 @@ def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_bef
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_late_leave_group_of_an_earlier_run_does_not_remove_the_seat_of_the_next(
+def test_a_late_leave_group_of_an_earlier_run_does_not_remove_the_placeholder_of_the_next(
     make_env: MakePlaceholderFixture, release: str
 ) -> None:
     env = make_env(release)
@@ -243,7 +243,7 @@ def test_brokers_with_short_sessions_get_a_short_session_with_zookeeper_before_a
         (29_999, r"the brokers allow no session of 30 s: raise their group.max.session.timeout.ms to 30000 at least"),
     ],
 )
-def test_a_seat_that_would_not_outlive_the_run_is_refused_before_anything_is_changed(
+def test_a_placeholder_that_would_not_outlive_the_run_is_refused_before_any_change(
     make_env: MakePlaceholderFixture, allowed_ms: int, words: str
 ) -> None:
     env = make_env("3.9.1", properties={"group.max.session.timeout.ms": str(allowed_ms)})

@@ -152,7 +152,7 @@ def test_while_two_brokers_of_three_are_away(shell: Shell, net: Net, name: str) 
 
 
 @pytest.mark.parametrize("others", [0, 2, 50])
-def test_a_plan_says_within_one_search_that_no_broker_answers(shell: Shell, net: Net, others: int) -> None:
+def test_a_plan_reports_after_one_search_that_no_broker_answers(shell: Shell, net: Net, others: int) -> None:
     case = CASES["plan"]
     group, file = case.prepare(shell)
     with net.gone(others, all_of_them=True):
@@ -164,7 +164,7 @@ def test_a_plan_says_within_one_search_that_no_broker_answers(shell: Shell, net:
     assert f"its log cannot be looked at: none of {brokers} answers; the first one: " in done.stderr
 
 
-def test_nobody_is_asked_to_decide_what_the_logs_may_show(shell: Shell, net: Net) -> None:
+def test_the_operator_need_not_decide_what_the_logs_may_show(shell: Shell, net: Net) -> None:
     group, file = shell.planned()
     words = ["plan", group, "-f", f"{file}.2"]
     with net.gone(1, all_of_them=True):
@@ -178,7 +178,9 @@ def test_nobody_is_asked_to_decide_what_the_logs_may_show(shell: Shell, net: Net
 
 
 @pytest.mark.parametrize("others", [0, 2, 50])
-def test_a_status_takes_one_search_and_does_not_say_that_nobody_sits(shell: Shell, net: Net, others: int) -> None:
+def test_a_status_takes_one_search_and_does_not_claim_that_there_is_no_placeholder(
+    shell: Shell, net: Net, others: int
+) -> None:
     case = CASES["status"]
     group, file = case.prepare(shell)
     with net.gone(others, all_of_them=True):
@@ -200,7 +202,7 @@ def test_a_status_of_dual_searches_once(shell: Shell, net: Net) -> None:
     assert shell.clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
-def test_inspect_does_not_say_that_there_is_no_modern_group(shell: Shell, net: Net) -> None:
+def test_inspect_does_not_claim_that_there_is_no_coordinator_group(shell: Shell, net: Net) -> None:
     held(shell)  # whoever moves makes the offset store
     group, _ = shell.planned()
     with net.gone(1, all_of_them=True):

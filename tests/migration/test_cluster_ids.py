@@ -78,7 +78,7 @@ def test_another_zookeeper_is_refused_and_nothing_is_changed(named: Lab, data: b
     assert named.control(made.group) is None
 
 
-def test_an_id_that_nobody_may_read_is_none(named: Lab) -> None:
+def test_an_unreadable_id_is_unknown(named: Lab) -> None:
     named.zookeeper.set_acl(paths.CLUSTER_ID, (Acl(PERM_ALL & ~PERM_READ, "world", "anyone"),))
     assert named.plan(named.new_group(), DECISIONS).snapshot.clusters.zookeeper == ""
 
@@ -138,7 +138,7 @@ def test_brokers_of_which_none_is_registered_are_no_other_cluster(lab: Lab) -> N
         lab.zookeeper.ensure(registered, data)
 
 
-def test_the_first_broker_that_has_an_id_says_it() -> None:
+def test_the_first_broker_with_an_id_returns_it() -> None:
     with FakeEnvironment(2) as world:
         world.cluster = FakeCluster(2, release={0: "0.8.2.2", 1: "3.9.1"}, zookeeper=world.zookeeper)
         with AdminSession.open(ADDRESS, None, doors(world)) as session:
@@ -167,7 +167,7 @@ def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_ti
         assert clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
-def test_the_command_says_whose_plan_it_is(tmp_path: Path, lab: Lab) -> None:
+def test_the_command_names_the_group_of_the_plan(tmp_path: Path, lab: Lab) -> None:
     """Two clusters with a topic of the same name, and one ZooKeeper."""
     group, file = lab.new_group(), tmp_path / "p.json"
 

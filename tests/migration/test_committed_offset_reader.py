@@ -51,7 +51,7 @@ def coordinator() -> Coordinator:
     return made
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_and_told_once(coordinator: Coordinator) -> None:
+def test_a_lost_answer_is_requested_again_and_reported_once(coordinator: Coordinator) -> None:
     coordinator.wait(RESPONSE_TIMEOUT_MS - 1)
     assert len(coordinator.asked) == 1
     coordinator.wait(1)
@@ -93,6 +93,6 @@ def test_an_answer_to_what_was_asked_before_does_not_count(coordinator: Coordina
     assert coordinator.told[1:] == [{"t/0": 7}]
 
 
-def test_what_others_asked_is_not_told(coordinator: Coordinator) -> None:
+def test_answers_to_other_questions_are_not_reported(coordinator: Coordinator) -> None:
     assert not coordinator.readings.handle_response(-9, {T[0]: 1})
     assert not coordinator.told

@@ -103,9 +103,7 @@ def test_the_phase_is_written_before_the_first_fence_goes(lab: Lab, tmp_path: Pa
 # --- a new plan over fences that are still there ----------------------------------------------------------------
 
 
-def test_a_new_plan_has_the_lists_of_before_the_fences_and_says_whose_fences_there_are(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_a_new_plan_has_the_lists_from_before_the_fences_and_names_their_migration(lab: Lab, tmp_path: Path) -> None:
     group, first = completed(lab, tmp_path)
     made = lab.plan(group, KEEPS_KAFKA, name="m1")
     assert made.snapshot.fences_migration_id == first.migration_id
@@ -115,7 +113,7 @@ def test_a_new_plan_has_the_lists_of_before_the_fences_and_says_whose_fences_the
     assert "its fences are still there, and apply takes them over" in said
 
 
-def test_a_plan_over_fences_that_were_lifted_says_that_none_are_there(lab: Lab, tmp_path: Path) -> None:
+def test_a_plan_over_removed_fences_reports_that_there_are_none(lab: Lab, tmp_path: Path) -> None:
     group, _ = completed(lab, tmp_path, remove_fences=True)
     made = lab.plan(group, KEEPS_KAFKA, name="m1")
     assert made.snapshot.fences_migration_id == ""
@@ -198,7 +196,7 @@ def test_a_plan_that_cannot_take_the_fences_over_names_the_command_that_removes_
     assert claims(lab, group) == (True, True)
 
 
-def test_saved_lists_that_are_gone_refuse_the_new_plan(lab: Lab, shell: Shell, tmp_path: Path) -> None:
+def test_deleted_saved_lists_refuse_the_new_plan(lab: Lab, shell: Shell, tmp_path: Path) -> None:
     group, _ = completed(lab, tmp_path)
     lab.zookeeper.remove(paths.control_child(group, "plan-0000"))
     refusal, code = left_fences_refused(shell, tmp_path, group)
@@ -212,7 +210,9 @@ def left_fences_refused(shell: Shell, tmp_path: Path, group: str, *more: str) ->
     return refusal, done.exit_code
 
 
-def test_the_command_says_that_the_fences_stay_and_lifts_them_later(lab: Lab, shell: Shell, tmp_path: Path) -> None:
+def test_the_command_reports_that_the_fences_stay_and_removes_them_later(
+    lab: Lab, shell: Shell, tmp_path: Path
+) -> None:
     group, file = shell.planned()
     assert shell("apply", file, "--execute").exit_code == 0
     first = shell("complete", group, "--archive", tmp_path / "archive", "--execute", typed=f"{group}\n")

@@ -115,7 +115,7 @@ def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() ->
     ([Phase.FENCING], [Phase.UNDOING, Phase.UNDONE]),
     (FORWARD, [Phase.RETURNING, Phase.RETURNED, Phase.UNDONE]),
 ])  # fmt: skip
-def test_the_way_back_may_be_cut_off_anywhere(back: tuple[list[Phase], list[Phase]]) -> None:
+def test_the_rollback_may_be_interrupted_anywhere(back: tuple[list[Phase], list[Phase]]) -> None:
     before, after = back
 
     def run(authority: ControlZnode) -> None:
@@ -262,7 +262,7 @@ def test_the_run_of_a_process_that_died_ends_with_its_session() -> None:
             assert (run.owner, run.session_id) == ("bob", second.session.session_id)
 
 
-def test_whoever_came_first_between_look_and_write_has_the_run() -> None:
+def test_the_first_process_between_read_and_write_has_the_lock() -> None:
     group = begun()
     with group.process() as first, group.process() as second:
         AcquireLock(first, WHO).do()
@@ -328,7 +328,7 @@ def test_a_session_that_ends_while_the_run_is_taken_is_no_bug_and_the_next_one_t
     assert MigrationLockLostError.exit_code == EXIT_PARTIAL
 
 
-def test_the_server_says_who_we_are() -> None:
+def test_the_server_returns_our_logins() -> None:
     group = begun()
     with group.process() as authority:
         assert authority.own_acl_entries() == ()
@@ -346,7 +346,7 @@ def test_a_run_needs_no_login() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"who":1}', b"[" * 100_000, b'{"who":"x","since_ms":1e999}'])
-def test_a_run_of_whatever_content_is_somebodys(data: bytes) -> None:
+def test_a_lock_with_any_content_belongs_to_a_run(data: bytes) -> None:
     group = begun()
     path = paths.control_child(GROUP, ctl.LOCK_CHILD)
     submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000)
@@ -382,7 +382,7 @@ def test_without_a_run_there_is_nothing_to_abort() -> None:
 
 
 @given(st.binary(max_size=2_000))
-def test_a_text_comes_back_from_its_pieces(text: bytes) -> None:
+def test_a_text_is_restored_from_its_pieces(text: bytes) -> None:
     assert unpack(pack(text)) == text
 
 
@@ -445,7 +445,7 @@ def test_another_plan_of_the_same_migration_is_refused() -> None:
         assert read_plan_text(authority.session, GROUP) == PLAN
 
 
-def test_a_plan_that_was_damaged_after_the_fence_is_told_and_not_written_again() -> None:
+def test_a_plan_damaged_after_the_fence_is_reported_and_not_written_again() -> None:
     group = begun()
     with group.process() as authority:
         carry_out(authority, [StorePlan(authority, PLAN), AdvancePhase(authority, Phase.FENCING)])
@@ -468,7 +468,7 @@ def test_children_of_other_names_are_no_pieces() -> None:
         assert read_plan_text(authority.session, GROUP) == PLAN
 
 
-def test_what_zookeeper_refuses_is_told() -> None:
+def test_a_refusal_of_zookeeper_is_reported() -> None:
     group = begun()
     group.zookeeper.set_acl(CONTROL, ())
     with group.process() as authority, pytest.raises(ZkReadNotAuthorized, match=rf"1 node \(NoAuth\):\n  {CONTROL}\n"):
@@ -476,7 +476,7 @@ def test_what_zookeeper_refuses_is_told() -> None:
 
 
 @pytest.mark.parametrize("request_", [Create, SetData, Delete, Exists])
-def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
+def test_a_refusal_of_one_request_is_reported_or_skipped(request_: type) -> None:
     """Nothing here loops for ever, or ends in something else than an error that says who must act."""
     group = begun()
     with group.process() as authority:
@@ -490,7 +490,7 @@ def test_a_refusal_of_one_request_is_told_or_passed(request_: type) -> None:
 # --- the journal ------------------------------------------------------------------------------------------------
 
 
-def test_entries_come_back_the_newest_last_and_may_be_cut_off_anywhere() -> None:
+def test_entries_are_read_in_order_and_may_be_truncated_anywhere() -> None:
     def run(authority: ControlZnode) -> None:
         journal = Journal(authority, WHO)
         journal.append("take the seat", {"member": "x", "instance": "y"})
@@ -532,11 +532,11 @@ def test_any_bytes_are_a_journal_or_have_a_problem(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"[]", b"{}", b'{"schema":"zkconsumer.migration.journal/1"}', b"[" * 100_000])
-def test_what_is_no_journal_is_told(text: bytes) -> None:
+def test_data_that_are_no_journal_are_reported(text: bytes) -> None:
     assert parse_journal(pack(text)[0]).error
 
 
-def test_every_prefix_of_a_journal_is_told_and_written_over() -> None:
+def test_every_prefix_of_a_journal_is_reported_and_overwritten() -> None:
     whole = format_journal((JournalEntry(1, "w", "x"),))
     for end in range(len(whole)):
         assert parse_journal(whole[:end]) == JournalContents(error="it cannot be read: DamagedPiecesError")

@@ -69,7 +69,7 @@ def explained(lab: Lab, plan: MigrationPlan, **options: object) -> DryRunExecuto
     return performer
 
 
-def test_a_dry_run_says_every_step_and_writes_nothing(lab: Lab) -> None:
+def test_a_dry_run_shows_every_step_and_writes_nothing(lab: Lab) -> None:
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     performer = explained(lab, plan)
@@ -162,7 +162,7 @@ def test_a_plan_that_is_stale_before_anything_was_changed_is_refused(lab: Lab) -
     assert lab.control(group) is None, "nothing was changed"
 
 
-def test_drift_behind_the_fences_stops_it_until_it_is_accepted_and_is_kept(lab: Lab) -> None:
+def test_drift_after_the_fences_stops_the_run_until_it_is_accepted_and_is_stored(lab: Lab) -> None:
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     member = registered(lab, group)
@@ -199,7 +199,7 @@ def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
     assert lab.kafka(group)[T0][0] == 30
 
 
-def test_a_foreign_value_after_the_seat_ended_is_found_and_not_written_over(lab: Lab) -> None:
+def test_a_foreign_value_after_the_placeholder_ended_is_found_and_not_overwritten(lab: Lab) -> None:
     group, plan = moved(lab, stop_after=Phase.COPIED)
     with lab.process() as session:
         lab.moving(session, plan).placeholder.leave()  # as when the session of a seat ends
@@ -211,7 +211,7 @@ def test_a_foreign_value_after_the_seat_ended_is_found_and_not_written_over(lab:
     assert lab.stands(group) == ("copied", "zookeeper")
 
 
-def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: Lab) -> None:
+def test_a_placeholder_lost_after_the_last_comparison_stops_the_switch(lab: Lab) -> None:
     """No clock moves here, so no heartbeat is due; and a commit of somebody else must not be passed over."""
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
@@ -232,7 +232,7 @@ def test_a_seat_that_is_lost_behind_the_last_comparison_stops_the_switch(lab: La
         lab.apply(session, plan)
 
 
-def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_offsets_are(lab: Lab) -> None:
+def test_a_group_deleted_after_the_fence_is_reported_with_the_place_of_its_offsets(lab: Lab) -> None:
     # Behind access lists nobody can.
     group, plan = moved(
         lab, Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, acl_fence=False), stop_after=Phase.FENCED
@@ -249,7 +249,7 @@ def test_a_group_that_somebody_deleted_behind_the_fence_is_told_with_where_its_o
     assert lab.offsets(group) == STORED
 
 
-def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) -> None:
+def test_a_request_to_stop_ends_a_run_between_two_steps(lab: Lab) -> None:
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     member = registered(lab, group)
@@ -270,7 +270,7 @@ def test_somebody_who_asks_a_run_to_stop_stops_it_between_two_steps(lab: Lab) ->
 
 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.COPIED, Phase.VERIFIED])
-def test_a_run_may_end_behind_a_phase_and_the_seat_stays(lab: Lab, phase: Phase) -> None:
+def test_a_run_may_stop_after_a_phase_and_the_placeholder_stays(lab: Lab, phase: Phase) -> None:
     group, plan = moved(lab, stop_after=phase)
     assert lab.stands(group) == (phase.value, "zookeeper")
     assert lab.commit(group, 0, 1) in (22, 25)
@@ -285,7 +285,7 @@ def test_a_run_may_end_behind_a_phase_and_the_seat_stays(lab: Lab, phase: Phase)
     judge(lab.history.moments[group])
 
 
-def test_without_the_fence_of_access_lists_it_moves_too_and_comes_back(lab: Lab) -> None:
+def test_without_the_access_list_fence_a_group_migrates_and_returns_too(lab: Lab) -> None:
     group = lab.new_group()
     before = lab.nodes(group)
     plan = lab.plan(group, Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, acl_fence=False))
@@ -300,7 +300,7 @@ def test_without_the_fence_of_access_lists_it_moves_too_and_comes_back(lab: Lab)
     assert lab.nodes(group) == before
 
 
-def test_going_back_waits_for_modern_members_and_changes_nothing_before_they_have_left(lab: Lab) -> None:
+def test_a_rollback_waits_for_coordinator_members_and_changes_nothing_before_they_have_left(lab: Lab) -> None:
     group, plan = moved(lab)
     with lab.process() as session, lab.process() as modern:
         other = lab.moving(modern, replace(plan, migration_id="app"))
@@ -346,7 +346,7 @@ def test_a_plan_that_was_not_kept_whole_can_be_rolled_back(lab: Lab) -> None:
     assert lab.nodes(group) == before
 
 
-def test_fences_without_a_plan_stay_and_are_told(lab: Lab) -> None:
+def test_fences_without_a_plan_stay_and_are_reported(lab: Lab) -> None:
     group, plan = moved(lab, stop_after=Phase.FENCED)
     with lab.process() as session:
         moving = lab.moving(session, plan)
@@ -473,7 +473,7 @@ def test_a_program_may_veto_and_the_next_run_asks_it_again(lab: Lab, tmp_path: P
     assert lab.commit(group, 0, 11) == 0, "the seat was left"
 
 
-def test_a_program_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path) -> None:
+def test_a_program_that_takes_too_long_or_cannot_run_is_reported(tmp_path: Path) -> None:
     from bridge.migration.steps.cut_over_hooks import find_hooks, run_hook_program
 
     beats: list[int] = []

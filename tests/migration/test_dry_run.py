@@ -121,7 +121,7 @@ def test_behind_a_migration_that_has_ended_the_next_is_explained_the_same(ended:
     assert explained(live(group), "forward") == explained(live(stood()), "forward")
 
 
-def test_the_way_back_is_explained_before_it_begins() -> None:
+def test_the_rollback_is_explained_before_it_begins() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         for step in fence_all(authority, lists_of(stood()))[2:]:
@@ -132,7 +132,7 @@ def test_the_way_back_is_explained_before_it_begins() -> None:
     ]  # fmt: skip
 
 
-def test_a_migration_of_somebody_else_is_refused_by_every_step_that_changes_something() -> None:
+def test_every_step_that_changes_something_refuses_another_migration() -> None:
     group = moved(*FENCING, migration="m0")
     with group.process() as authority:
         steps = [*forward(authority), *back(authority)]

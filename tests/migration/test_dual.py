@@ -103,7 +103,7 @@ def test_there_and_back_under_load(dual: DualLab) -> None:
     judge_order(crowd.recorder.events)
 
 
-def test_on_the_way_back_zookeeper_has_what_a_query_read_before_it_has_the_authority(dual: DualLab) -> None:
+def test_in_a_rollback_zookeeper_has_the_offsets_of_a_query_before_it_has_the_authority(dual: DualLab) -> None:
     """A query holds t/2 and leaves in *returning*: the partition belongs to no member then, and ZooKeeper has an offset
     of before the query.  The acknowledgements of the members show none of that, so the tool compares both stores too.
     """
@@ -141,7 +141,7 @@ def test_on_the_way_back_zookeeper_has_what_a_query_read_before_it_has_the_autho
     assert dual.offsets(crowd.group) == crowd.positions
 
 
-def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> None:
+def test_a_rollback_before_the_switch_is_one_write_and_no_member_stops(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.COPIED)
     owned = {member: set(member.owned) for member in crowd.members}
     cuts = Cuts()
@@ -164,7 +164,7 @@ def test_back_before_the_switch_is_one_write_and_nobody_stops(dual: DualLab) -> 
     # type: ignore
 
 
-def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
+def test_a_dry_run_shows_every_step_and_writes_nothing(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     performer, cuts = DryRunExecutor(), Cuts()
@@ -188,7 +188,9 @@ def test_a_dry_run_says_every_step_and_writes_nothing(dual: DualLab) -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.ARMED, Phase.READY, Phase.LOCKED, Phase.COPIED])
-def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual: DualLab, phase: Phase) -> None:
+def test_after_stop_after_every_member_acts_by_the_phase_and_the_next_run_continues(
+    dual: DualLab, phase: Phase
+) -> None:
     crowd, plan = held_at(dual, phase)
     assert status_of(dual, crowd).waiting_for == []
     assert {one.acknowledgement.phase for one in status_of(dual, crowd).participants.by_consumer_id.values()} == {
@@ -203,7 +205,7 @@ def test_held_behind_a_phase_everybody_acts_by_it_and_the_next_run_goes_on(dual:
 # --- who stops it -----------------------------------------------------------------------------------------------
 
 
-def test_an_original_member_is_named_before_anything_is_changed(dual: DualLab) -> None:
+def test_a_scala_consumer_is_named_before_any_change(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     crowd.members[0].releases(set())
@@ -245,7 +247,7 @@ def test_a_member_that_dies_is_not_waited_for_and_one_that_comes_is(dual: DualLa
     judge_order(crowd.recorder.events)
 
 
-def test_an_original_member_that_comes_late_stops_the_next_step_and_is_named(dual: DualLab) -> None:
+def test_a_late_scala_consumer_stops_the_next_step_and_is_named(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.LOCKED)
     scala = original(dual, crowd.group)
     with dual.process() as session, pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
@@ -257,7 +259,7 @@ def test_an_original_member_that_comes_late_stops_the_next_step_and_is_named(dua
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
-def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_not_touched(dual: DualLab) -> None:
+def test_after_the_switch_fences_block_a_late_scala_consumer_and_its_owner_node_stays(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.COPIED)
     came: list[FakeZkStore] = []
 
@@ -285,7 +287,7 @@ def test_a_late_original_member_behind_the_switch_meets_fences_and_its_claim_is_
     dual.zookeeper.expire(late, reconnects=False)
 
 
-def test_a_stranger_in_the_coordinators_group_is_named(dual: DualLab) -> None:
+def test_a_foreign_member_of_the_coordinator_group_is_named(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.ARMED)
     with RawClient(dual.broker.addresses()[0], client_id="stock") as stock:
         assert stock.join(crowd.group).error_code == INCONSISTENT_GROUP_PROTOCOL, "a stock client is not let in"
@@ -311,7 +313,7 @@ def test_a_group_without_members_is_not_led_on(dual: DualLab) -> None:
         dual.move(session, plan, timeout_ms=2_000)
 
 
-def test_a_partition_that_nobody_claims_is_named(dual: DualLab) -> None:
+def test_a_partition_without_an_owner_is_named(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.LOCKED)
     member = next(one for one in crowd.members if T1 in one.owned)
     dual.on_pause = lambda: None
@@ -339,7 +341,7 @@ def test_a_value_that_a_member_did_not_bring_up_is_found_by_value(dual: DualLab)
     assert dual.kafka(crowd.group)[T0][0] == 30
 
 
-def test_what_has_no_offset_and_what_nobody_reads_is_committed_as_planned_before_members_join(dual: DualLab) -> None:
+def test_missing_and_orphaned_offsets_are_committed_as_planned_before_members_join(dual: DualLab) -> None:
     dual.broker.create_topic("unread", 1)
     crowd = dual.crowd(is_loaded=False, stored=False)
     unread = TopicPartition("unread", 0)
@@ -382,7 +384,7 @@ def test_an_offset_that_came_since_is_carried_by_its_member(dual: DualLab) -> No
     assert dual.kafka(crowd.group)[T2][0] == 7
 
 
-def test_what_nobody_reads_and_moved_makes_the_plan_stale(dual: DualLab) -> None:
+def test_an_orphaned_offset_that_changed_makes_the_plan_stale(dual: DualLab) -> None:
     dual.broker.create_topic("left", 1)
     crowd = dual.crowd(is_loaded=False)
     path = paths.offset(crowd.group, TopicPartition("left", 0))
@@ -401,7 +403,7 @@ def test_a_decision_against_what_a_member_stores_is_refused(dual: DualLab) -> No
         dual.dual_plan(crowd, Decisions(OffsetConvention.NEXT, missing=OffsetFallback.EARLIEST, offsets={T0: 3}))
 
 
-def test_a_value_of_somebody_else_where_nobody_holds_ends_it(dual: DualLab) -> None:
+def test_a_foreign_value_of_an_orphaned_partition_ends_the_run(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False, stored=False)
     plan = dual.dual_plan(crowd)
     assert dual.commit(crowd.group, 2, 33) == 0
@@ -463,7 +465,7 @@ def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab)
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
-def test_who_comes_while_the_stores_are_compared_stops_the_way_back(dual: DualLab) -> None:
+def test_a_client_that_joins_during_the_comparison_stops_the_rollback(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     with dual.process() as session:
@@ -531,7 +533,7 @@ def test_back_with_members_that_came_only_then(dual: DualLab) -> None:
     assert dual.offsets(crowd.group) == crowd.positions
 
 
-def test_behind_the_way_back_an_original_member_is_woken(dual: DualLab) -> None:
+def test_after_the_rollback_a_rebalance_of_scala_consumers_is_triggered(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     with dual.process() as session:

@@ -39,7 +39,7 @@ def roster(phase: Phase, *followers: Participant, modern: CoordinatorGroup | Non
 
 
 @pytest.mark.parametrize("phase", [*STOP_AFTER_PHASES, Phase.SWITCHED, Phase.RETURNING])
-def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
+def test_all_members_that_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
     a, b = Participant("a", said(phase)), Participant("b", said(phase))
     assert pending_conditions(roster(phase, a, b, modern=group("b", "a"))) == []
     assert pending_conditions(roster(phase, a, b, modern=group("a", "c"))) == [
@@ -73,7 +73,7 @@ def test_all_who_acknowledged_are_in_the_group_by_name(phase: Phase) -> None:
         (Participant("a", said(Phase.LOCKED), is_registered=False), "a, which acknowledged and is not registered"),
     ],
 )
-def test_each_who_is_late_is_named_with_what_he_has_to_do(follower: Participant, words: str) -> None:
+def test_each_late_member_is_named_with_its_task(follower: Participant, words: str) -> None:
     b = Participant("b", said(Phase.LOCKED))
     [found] = pending_conditions(roster(Phase.LOCKED, follower, b, modern=group("a", "b")))
     assert found.startswith(words)
@@ -86,7 +86,7 @@ def test_two_generations_are_waited_for() -> None:
     ]
 
 
-def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is() -> None:
+def test_after_the_switch_only_members_that_acknowledged_before_are_waited_for() -> None:
     a, silent = Participant("a", said(Phase.SWITCHED)), Participant("scala", is_scala_consumer=True)
     assert pending_conditions(roster(Phase.SWITCHED, a, silent, modern=group("a"))) == []
     late = Participant("late", said(Phase.COPIED))
@@ -98,13 +98,13 @@ def test_behind_the_switch_who_says_nothing_is_not_waited_for_but_who_is_late_is
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.ARMED, Phase.LOCKED, Phase.RETURNING])
-def test_without_members_it_is_not_gone_on(phase: Phase) -> None:
+def test_without_members_the_run_does_not_continue(phase: Phase) -> None:
     [words, *_] = pending_conditions(roster(phase, modern=CoordinatorGroup("Empty")))
     assert words == f"a member to register: the group is empty{SPARK_QUERY_HINT}"
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.UNDOING, Phase.UNDONE])
-def test_where_the_phase_wants_nobody_in_the_coordinators_group_they_have_left(phase: Phase) -> None:
+def test_in_phases_without_the_coordinator_group_all_members_have_left_it(phase: Phase) -> None:
     a = Participant("a", said(phase, generation=-1))
     assert pending_conditions(roster(phase, a, modern=CoordinatorGroup("Empty"))) == []
     assert pending_conditions(roster(phase, a, modern=group("a"))) == ["a to leave the coordinator group"]
@@ -118,9 +118,7 @@ def test_completed_members_are_like_any_others() -> None:
 @pytest.mark.parametrize(
     ("phase", "is_welcome"), [(Phase.SWITCHED, True), (Phase.COPIED, False), (Phase.RETURNING, False)]
 )
-def test_a_spark_query_is_a_guest_behind_the_switch_and_leaves_before_the_group_goes_back(
-    phase: Phase, is_welcome: bool
-) -> None:
+def test_a_spark_query_joins_after_the_switch_and_leaves_before_the_rollback(phase: Phase, is_welcome: bool) -> None:
     a, there = Participant("a", said(phase)), group("a", non_acknowledging_name("g_q"))
     found = roster(phase, a, modern=there)
     assert (found.non_acknowledging_members, found.unknown_members, found.in_coordinator_group) == (("g_q",), (), {"a"})

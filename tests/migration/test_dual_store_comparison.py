@@ -84,7 +84,7 @@ def test_what_moved_and_did_not_come_past_it_is_looked_at_again(value: Committed
         assert compare_offsets(ComparedPartitions(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == (set(), [])
 
 
-def test_somebody_elses_value_that_it_came_past_is_told() -> None:
+def test_a_foreign_value_that_was_passed_is_reported() -> None:
     kept = StoresSnapshot({READ: node(READ, 5)}, {READ: CommittedOffset(7)}, {READ: node(READ, 9, version=4)})
     agree, [differ] = compare_offsets(ComparedPartitions(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH)
     assert (agree, differ.tp) == (set(), READ)

@@ -16,7 +16,7 @@ RUN_TIMEOUT_S = 240
 @pytest.mark.real
 @pytest.mark.timeout(RUN_TIMEOUT_S + 60)
 @pytest.mark.usefixtures("own_cache")
-def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_page_runs_unchanged(tmp_path: Path) -> None:
     require_releases("1.1.1")
     folder = tmp_path / "page"
     folder.mkdir()

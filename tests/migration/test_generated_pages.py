@@ -36,7 +36,7 @@ def test_the_sentence_of_a_phase_is_that_of_the_source() -> None:
 
 
 @pytest.mark.parametrize("name", list(exit_code_texts()))
-def test_every_command_says_its_exit_codes_and_the_table_has_them(name: str) -> None:
+def test_every_command_lists_its_exit_codes_and_the_table_has_them(name: str) -> None:
     codes = [int(code) for code in re.findall(r"(?:^|[,;] )(\d+) ", exit_code_texts()[name])]
     assert codes, "the help says none"
     assert codes == sorted(set(codes))

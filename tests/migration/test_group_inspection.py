@@ -76,7 +76,7 @@ def test_a_group_that_is_not_there(admin: AdminSession) -> None:
         inspect_group(admin, "../g1")
 
 
-def test_offsets_logs_and_what_stands_at_the_end(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_offsets_logs_and_the_last_entries(clicks: FakeEnvironment, admin: AdminSession) -> None:
     seen = look(admin)
     assert [(one.stored, one.version) for one in seen.partitions.values()] == [(4, 0), (9, 0), (10, 0), (None, -1)]
     assert [(one.log.earliest, one.log.latest) for one in seen.partitions.values() if not isinstance(one.log, str)] == [
@@ -133,7 +133,7 @@ def test_a_topic_whose_znode_cannot_be_read(clicks: FakeEnvironment, admin: Admi
     assert all("znode of topic clicks cannot be read" in str(one.log) for one in seen.partitions.values())
 
 
-def test_a_partition_that_nobody_leads(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_a_partition_without_a_leader(clicks: FakeEnvironment, admin: AdminSession) -> None:
     clicks.cluster.move_leader("clicks", 0, None)
     assert "it has no leader" in str(look(admin).partitions[tp(0)].log)
 
@@ -141,7 +141,7 @@ def test_a_partition_that_nobody_leads(clicks: FakeEnvironment, admin: AdminSess
 # --- members and strategy ---------------------------------------------------------------------------------------
 
 
-def test_owners_tell_members_and_the_assignment_in_use(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_owners_show_members_and_the_assignment_in_use(clicks: FakeEnvironment, admin: AdminSession) -> None:
     register(clicks, "a", {0: 0, 1: 0})
     register(clicks, "b", {2: 1, 3: 1})
     put(clicks, {2: 10})
@@ -183,7 +183,9 @@ def test_go_kafka_client_leaves_a_trace(clicks: FakeEnvironment, admin: AdminSes
     assert look(admin).last_offset_clients == ("/consumers/g1/api/rebalance",)
 
 
-def test_why_nobody_tells_of_the_modern_group_is_said(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_the_reason_why_the_coordinator_group_is_unknown_is_reported(
+    clicks: FakeEnvironment, admin: AdminSession
+) -> None:
     clicks.create_topic(OFFSETS_TOPIC)
     clicks.cluster.inject(GroupError("g1", 30), api=DESCRIBE_GROUPS)
     seen = look(admin)

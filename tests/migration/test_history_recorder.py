@@ -36,7 +36,7 @@ def told(recorder: HistoryRecorder) -> list[HistoryEvent]:
     return [replace(event, t=0) for event in recorder.events]
 
 
-def test_what_zookeeper_accepted_is_written_down_with_who_did_it() -> None:
+def test_accepted_writes_to_zookeeper_are_recorded_with_their_member() -> None:
     zookeeper, recorder = FakeZooKeeper(), HistoryRecorder(GROUP)
     zookeeper.ensure(paths.owners_of_topic(GROUP, "t"))
     zookeeper.ensure(paths.offset(GROUP, T0), b"5")
@@ -83,9 +83,7 @@ def test_the_end_of_a_session_lifts_no_fence_and_its_claims_are_no_lines() -> No
     assert recorder.events == []
 
 
-def test_what_the_coordinator_accepted_is_written_down_and_the_seat_is_a_fence(
-    env: PlaceholderFixture, tmp_path: Path
-) -> None:
+def test_accepted_commits_are_recorded_and_the_placeholder_is_a_fence(env: PlaceholderFixture, tmp_path: Path) -> None:
     recorder = HistoryRecorder(GROUP)
     recorder.member("tool", "migrator")
     names = {"stock": None, "other": None}

@@ -98,7 +98,7 @@ def test_killed_at_any_write_where_owner_nodes_are_the_only_fence(tmp_path: Path
     cases.check()
 
 
-def test_who_comes_when_the_seat_of_a_killed_run_has_ended_is_found_and_not_overwritten(tmp_path: Path) -> None:
+def test_a_client_that_joins_after_the_placeholder_of_a_killed_run_is_found_and_not_overwritten(tmp_path: Path) -> None:
     way, refused = Apply(), set()
     for at in range(1, len(Cases(tmp_path, way).writes) + 1):
         ground = KillScenario(tmp_path)

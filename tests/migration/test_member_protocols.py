@@ -63,7 +63,7 @@ def test_every_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_
     assert {name: bool(share.user_data) for name, share in shares.items()} == {"a": True, "b": True}
 
 
-def test_it_tells_who_the_member_is_in_the_old_group() -> None:
+def test_the_user_data_contain_the_consumer_id_of_the_old_group() -> None:
     told = PRIVATE.subscription_user_data(frozenset(["t"]))
     assert consumer_id_of_user_data(told) == "g_host-1"
     assert consumer_id_of_user_data(None) == ""
@@ -94,7 +94,7 @@ def offered(one: Member) -> list[str]:
     return [protocol.name for protocol in one.sent(JOIN_GROUP).protocols]
 
 
-def test_another_list_of_protocols_is_told_and_nothing_is_given_back() -> None:
+def test_another_list_of_protocols_is_sent_and_nothing_is_revoked() -> None:
     one = member()
     said = one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
     assert not stopped(said)
@@ -127,7 +127,7 @@ def test_what_it_gives_to_others_they_have_already_so_it_is_dropped_and_not_comm
     assert not one.has_open(JOIN_GROUP), "nobody waits for it"
 
 
-def test_from_then_on_everything_is_given_back_before_it_joins() -> None:
+def test_after_that_everything_is_revoked_before_the_join() -> None:
     one = member()
     one.hear(ev.AssignorsOffered((RANGE,)))
     one.rejoin(T[:2])  # by range: the first that it offers
@@ -137,7 +137,7 @@ def test_from_then_on_everything_is_given_back_before_it_joins() -> None:
     assert told(said) == [(Callback.REVOKED, frozenset(T[:2]))]
 
 
-def test_a_generation_by_range_that_ends_before_its_shares_are_told_is_lost_for_what_was_kept() -> None:
+def test_a_range_generation_that_ends_before_its_assignment_loses_the_kept_partitions() -> None:
     one = member()
     one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
     one.joined(2, protocol_name="range")

@@ -135,7 +135,7 @@ def walk_from(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS.first(WALKS))
-def test_whatever_happens_nobody_is_told_what_he_cannot_do_and_everybody_is_answered(seed: int) -> None:
+def test_in_any_order_no_side_gets_an_impossible_command_and_every_side_an_answer(seed: int) -> None:
     SEEDS.live([seed], walk_from)
 
 
@@ -146,7 +146,7 @@ def test_more_walks_end_with_every_question_answered() -> None:
 
 
 @pytest.mark.parametrize("by_itself", [True, False])
-def test_where_a_partition_came_to_rest_is_told_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
+def test_the_drained_position_is_committed_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
     """What the program has not committed shall come again, in both stores."""
     talk = MemberTalk()
     talk.member = MigratingMember(auto_commit=by_itself)

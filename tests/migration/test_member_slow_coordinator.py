@@ -99,7 +99,7 @@ def test_a_rebalance_waits_for_the_one_commit_that_is_under_way() -> None:
     assert waited == 1
 
 
-def test_what_kafka_is_told_is_as_old_as_one_answer() -> None:
+def test_offsets_written_to_kafka_are_at_most_one_answer_old() -> None:
     """Where it stood is where it is read again from, when the member dies."""
     both = Both()
     both.read_for(5_000 + INTERVAL_MS)

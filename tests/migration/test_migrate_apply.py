@@ -293,13 +293,13 @@ def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_
     assert lab.stands(group) == ("undone", "zookeeper")
 
 
-def test_a_dry_run_behind_a_phase_ends_there(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_a_dry_run_with_stop_after_ends_at_that_phase(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     _, file = planned(lab, tmp_path)
     done = migrate("apply", str(file), "--stop-after", "fenced", "-o", "json")
     assert json.loads(done.stdout)["steps"][-1]["name"] == "control znode: fenced"
 
 
-def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_archived_and_deleted_nodes_are_restored(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     archive = tmp_path / "archive"
     assert migrate("apply", str(file), "--execute").exit_code == 0
@@ -337,9 +337,7 @@ def test_what_was_archived_and_deleted_comes_back(lab: Lab, migrate: Migrate, tm
     assert migrate("restore", str(tmp_path / "nothing")).exit_code == 4
 
 
-def test_programs_that_cannot_be_run_are_told_before_anything_is_changed(
-    lab: Lab, migrate: Migrate, tmp_path: Path
-) -> None:
+def test_programs_that_cannot_be_run_are_reported_before_any_change(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     hook = tmp_path / "zkconsumer-on-after-cut-over"
     hook.touch(0o644)

@@ -104,7 +104,7 @@ def test_for_programs(place: Place, file: Path) -> None:
     ]
 
 
-def test_what_is_missing_stops_the_plan_and_says_how_to_go_on(place: Place, file: Path) -> None:
+def test_missing_decisions_stop_the_plan_and_name_the_option(place: Place, file: Path) -> None:
     place.put(5, None, 9)
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
@@ -213,7 +213,7 @@ def test_a_group_that_is_not_there(place: Place, file: Path) -> None:
     assert place.run("plan", "../g1", "-f", str(file)).exit_code == 2
 
 
-def test_a_file_that_is_no_plan_is_left_alone_and_one_that_cannot_be_written_is_told(place: Place, file: Path) -> None:
+def test_a_file_that_is_no_plan_is_not_replaced_and_an_unwritable_one_is_reported(place: Place, file: Path) -> None:
     file.write_text("precious")
     done = place.run("plan", "g1", "-f", str(file))
     assert done.exit_code == 4
@@ -238,7 +238,7 @@ def test_a_plan_changes_nothing(place: Place, file: Path) -> None:
     )
 
 
-def test_inspect_shows_the_group_and_what_stands_in_the_way(place: Place) -> None:
+def test_inspect_shows_the_group_and_what_blocks_a_migration(place: Place) -> None:
     place.put(4, None, 1)
     done = place.run("inspect", "g1")
     assert done.exit_code == 0

@@ -21,7 +21,9 @@ from zkconsumer.testing.fake_zk_store import FakeZkStore
 __all__ = ["lab", "migrate"]
 
 
-def test_a_group_in_the_place_of_a_file_is_told_how_its_own_plan_goes_on(migrate: Migrate, tmp_path: Path) -> None:
+def test_a_group_name_instead_of_a_file_gets_the_command_that_continues_its_plan(
+    migrate: Migrate, tmp_path: Path
+) -> None:
     done = migrate("apply", "clicks", "--execute")
     assert done.exit_code == 4
     assert done.stderr.startswith(
@@ -35,7 +37,7 @@ def resumed(group: str) -> str:
     return f"zkconsumer migrate apply --resume {group} --zookeeper {ADDRESS}"
 
 
-def test_hooks_are_told_where_there_are_some(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_existing_hooks_are_called(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     _, file = planned(lab, tmp_path)
     folder = tmp_path / "hooks"
     folder.mkdir()
@@ -49,7 +51,7 @@ def test_hooks_are_told_where_there_are_some(lab: Lab, migrate: Migrate, tmp_pat
     assert told("--hooks-dir", str(folder)) == [("hook zkconsumer-on-after-cut-over", "to do")]
 
 
-def test_a_first_run_that_was_cut_off_before_it_kept_the_plan_is_told_what_comes_next(
+def test_after_a_first_run_without_a_stored_plan_the_next_command_is_named(
     lab: Lab, migrate: Migrate, tmp_path: Path
 ) -> None:
     group, file = planned(lab, tmp_path)

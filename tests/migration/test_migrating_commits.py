@@ -93,7 +93,7 @@ def test_what_has_no_owner_node_of_ours_is_written_to_kafka_alone() -> None:
 
 
 @pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
-def test_a_partition_that_was_lost_is_told_to_neither_store(stance: MemberPhase) -> None:
+def test_a_lost_partition_is_committed_to_neither_store(stance: MemberPhase) -> None:
     member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
     del member.machine.running[B]
     assert commit(member).keys() == {B}

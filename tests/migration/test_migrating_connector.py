@@ -151,7 +151,7 @@ def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, m
     assert {number: offset for number, (offset, _) in dual.in_kafka().items()} == dict.fromkeys(range(6), 10)
 
 
-def test_on_the_way_back_what_could_not_be_mirrored_is_asked_for_until_kafka_has_told(
+def test_in_a_rollback_offsets_that_were_not_mirrored_are_requested_until_kafka_answers(
     dual: Dual, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody commits it again, and the first answer is lost."""
@@ -726,7 +726,7 @@ def test_a_member_without_streams_is_in_neither_group(dual: Dual) -> None:
 # --- the file of a modern program, and max.poll.interval.ms ---------------------------------------------------------
 
 
-def test_a_member_that_can_be_moved_takes_the_file_of_a_modern_program(
+def test_a_migrating_member_accepts_the_file_of_a_coordinator_member(
     dual: Dual, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = kafkas_keys()

@@ -31,7 +31,7 @@ def test_what_a_member_of_ours_wrote_is_the_next_one() -> None:
     assert find_convention_evidence(seen(partition(0), partition(1, is_written_by_owner=True))).convention is NEXT
 
 
-def test_idle_partitions_that_stand_on_their_newest_record_say_last() -> None:
+def test_idle_partitions_at_their_newest_record_show_the_last_convention() -> None:
     found = find_convention_evidence(seen(*(one_short(number) for number in range(3)), partition(3)))
     assert found.convention is LAST
     assert "clicks/0, clicks/1, clicks/2" in found.text
@@ -77,7 +77,7 @@ def test_divided_evidence_is_none() -> None:
     assert found.text.startswith("the evidence is divided: clicks/0: ")
 
 
-def test_members_that_are_one_behind_here_and_there_divide_nothing() -> None:
+def test_single_members_that_are_one_record_late_do_not_divide_the_evidence() -> None:
     idle = [at_end(number) for number in range(9)]
     assert find_convention_evidence(seen(*idle, *(one_short(number) for number in range(9, 12)))).convention is NEXT
 
@@ -120,7 +120,7 @@ def test_where_nothing_shows_it_the_numbers_mean_what_they_meant_to_the_ended_mi
     assert find_convention_evidence(after(before, one_short(0), one_short(1))).convention is before, "two may be chance"
 
 
-def test_what_shows_the_same_is_what_is_said() -> None:
+def test_the_reported_strategy_is_the_one_with_the_same_owners() -> None:
     found = find_convention_evidence(after(NEXT, at_end(0)))
     assert (found.convention, found.text[:28]) == (NEXT, "clicks/0: the number is the ")
     assert find_convention_evidence(after(LAST, *map(one_short, range(3)))).convention is LAST

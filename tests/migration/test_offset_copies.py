@@ -56,14 +56,14 @@ COPY = OffsetCopy(T0, 42, 42, 7, SEEN)
         (mine(42, migration="m2"), CopyStatus.DRIFT),
     ],
 )
-def test_a_value_is_done_to_be_written_or_somebody_elses(found: CommittedOffset | None, verdict: CopyStatus) -> None:
+def test_a_value_is_done_pending_or_drift(found: CommittedOffset | None, verdict: CopyStatus) -> None:
     assert copy_status(COPY, found, "m1", 3) is verdict
     left, drift = pending_and_drifted([COPY], {} if found is None else {T0: found}, "m1", 3)
     assert bool(drift) == (verdict is CopyStatus.DRIFT)
     assert left == ([COPY] if verdict is CopyStatus.PENDING else [])
 
 
-def test_drift_says_what_is_there_and_what_the_plan_saw() -> None:
+def test_drift_contains_the_present_and_the_planned_value() -> None:
     left, [drift] = pending_and_drifted([COPY], {T0: CommittedOffset(57, "x")}, "m1", 3)
     assert left == []
     assert str(drift) == "t/0: Kafka has 57 (x), not 40 (app), as the plan saw"
@@ -141,7 +141,7 @@ def test_only_what_differs_goes_back_and_what_kafka_does_not_know_stays() -> Non
     ]
 
 
-def test_after_the_way_back_every_difference_is_named() -> None:
+def test_after_the_rollback_every_difference_is_named() -> None:
     kafka = {T0: CommittedOffset(42), T1: CommittedOffset(50)}
     assert zookeeper_differences(kafka, {T0: node(T0, 42), T1: node(T1, 50), T2: node(T2, 1)}, NEXT) == []
     assert list(map(str, zookeeper_differences(kafka, {T0: node(T0, 40)}, NEXT))) == [

@@ -154,7 +154,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(env: PlaceholderFixture, monk
         assert in_kafka(env) == written(WRITTEN, number), "values of an older epoch are written again"
 
 
-def test_what_somebody_else_committed_is_never_written_over(env: PlaceholderFixture) -> None:
+def test_a_foreign_commit_is_never_overwritten(env: PlaceholderFixture) -> None:
     fenced(env)
     commit(env, 1, 57)
     planned = [COPIES[0], OffsetCopy(T[1], 20, 20, 0, CommittedOffset(56)), *COPIES[2:]]
@@ -190,7 +190,7 @@ def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(en
     assert in_kafka(env) == {"t/1": (57, "")}
 
 
-def test_who_came_while_the_seat_was_empty_is_found_by_his_values(env: PlaceholderFixture) -> None:
+def test_a_client_that_joined_without_the_placeholder_is_found_by_its_values(env: PlaceholderFixture) -> None:
     """M5: the re-run comes after the end of the session."""
     fenced(env)
     with env.process() as session:
@@ -245,7 +245,7 @@ def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_env: Ma
         assert [code.code for code in outcome.values()] == [3, 29, 0, 0, 0, 0]
 
 
-def test_metadata_that_a_broker_does_not_take_is_said_with_the_setting(make_env: MakePlaceholderFixture) -> None:
+def test_metadata_that_a_broker_rejects_are_reported_with_the_setting(make_env: MakePlaceholderFixture) -> None:
     env = fenced(make_env(properties={"offset.metadata.max.bytes": "10"}))
     with (
         env.process() as session,
@@ -254,7 +254,9 @@ def test_metadata_that_a_broker_does_not_take_is_said_with_the_setting(make_env:
         copy(env, session)
 
 
-def test_who_takes_the_seat_in_the_middle_ends_it(env: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_replaces_the_placeholder_ends_the_other(
+    env: PlaceholderFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
     fenced(env)
 
@@ -336,7 +338,7 @@ def test_what_moved_after_the_copy_is_named_by_value(env: PlaceholderFixture) ->
         assert words in str(refused.error)
 
 
-def test_a_seat_that_was_lost_while_we_compared_verifies_nothing(env: PlaceholderFixture) -> None:
+def test_a_placeholder_lost_during_the_comparison_verifies_nothing(env: PlaceholderFixture) -> None:
     fenced(env)
     with env.process() as session, env.process() as other:
         stores = copy(env, session)
@@ -359,7 +361,7 @@ def moved(env: PlaceholderFixture) -> PlaceholderFixture:
 
 
 @pytest.mark.parametrize("release", ["0.9.0.1", "1.1.1", "4.1.1"])
-def test_what_the_modern_group_committed_is_what_zookeeper_has(make_env: MakePlaceholderFixture, release: str) -> None:
+def test_zookeeper_has_what_the_coordinator_group_committed(make_env: MakePlaceholderFixture, release: str) -> None:
     env = moved(make_env(release))
     with env.process() as session:
         go_back(env, session)
@@ -383,7 +385,7 @@ def test_what_kafka_forgot_stays_where_zookeeper_has_it(env: PlaceholderFixture)
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_cut_off_at_any_write_the_way_back_ends_the_same(
+def test_a_rollback_interrupted_at_any_write_ends_the_same(
     make_env: MakePlaceholderFixture, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S15, S16: multis of one partition each, so that each is a write of its own."""
@@ -433,7 +435,7 @@ def test_every_multi_is_bound_to_the_control_znode(env: PlaceholderFixture) -> N
     assert in_zookeeper(env) == [b"10", b"20", b"30", None]
 
 
-def test_what_is_made_on_the_way_back_has_the_fences_list(env: PlaceholderFixture) -> None:
+def test_nodes_created_in_a_rollback_have_the_list_of_the_fence(env: PlaceholderFixture) -> None:
     moved(env)
     fence = (Acl(PERM_ALL, "world", "anyone"), Acl(1, "digest", "somebody:x"))
     with env.process() as session:
@@ -447,14 +449,14 @@ def test_what_is_made_on_the_way_back_has_the_fences_list(env: PlaceholderFixtur
             assert answer == fence
 
 
-def test_an_old_member_that_is_there_stops_the_way_back(env: PlaceholderFixture) -> None:
+def test_a_registered_old_member_stops_the_rollback(env: PlaceholderFixture) -> None:
     moved(env)
     env.zookeeper.ensure(paths.registration(GROUP, "g_old"), b"{}")
     with env.process() as session, pytest.raises(PartiallyDoneError, match="g_old is in the group now"):
         go_back(env, session)
 
 
-def test_the_seat_is_left_in_the_end_whoever_took_it(env: PlaceholderFixture) -> None:
+def test_the_placeholder_of_any_run_is_removed_at_the_end(env: PlaceholderFixture) -> None:
     fenced(env)
     with env.process() as session:
         copy(env, session)
@@ -477,7 +479,7 @@ MakeStep = Callable[[OffsetStores], MigrationStep]
         lambda stores: RemovePlaceholder(stores.placeholder),
     ],
 )
-def test_each_step_says_what_it_would_do(env: PlaceholderFixture, make: MakeStep) -> None:
+def test_each_step_describes_what_it_would_do(env: PlaceholderFixture, make: MakeStep) -> None:
     with env.process() as session:
         step = make(env.stores(session))
         assert all(line for line in step.describe())

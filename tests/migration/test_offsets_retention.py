@@ -165,14 +165,14 @@ def test_a_plan_keeps_them_for_thirty_days_or_as_the_brokers_do_if_that_is_longe
     assert plan(retention_ms=60 * DAY_MS, decisions=decided, **old).offsets_retention_ms == DAY_MS
 
 
-def test_a_plan_says_until_when_the_copied_offsets_are_kept() -> None:
+def test_a_plan_contains_until_when_the_copied_offsets_are_kept() -> None:
     made = plan(retention_ms=DAY_MS, keeps_by_commit=True)
     [said] = [words for words in made.warnings if "--offsets-retention" in words]
     assert "keep an offset for 1 d from its commit" in said
     assert "committed for 30 d (--offsets-retention), now until 2014-12-17T17:46:10Z" in said
 
 
-def test_a_retention_that_is_not_sent_is_said() -> None:
+def test_a_retention_that_is_not_sent_is_reported() -> None:
     [said] = [words for words in plan(decisions=Decisions(offsets_retention_ms=DAY_MS)).warnings if "not sent" in words]
     assert said.startswith("--offsets-retention is not sent to these brokers (2.1 and later)")
     assert not any("--offsets-retention" in words for words in plan().warnings)
@@ -190,7 +190,7 @@ def test_a_plan_without_a_decision_has_the_bytes_that_it_had_before() -> None:
 
 
 @pytest.mark.parametrize(("given", "ms"), [("P30D", 30 * DAY_MS), ("PT1M", 60_000), ("P3650D", 3_650 * DAY_MS)])
-def test_how_long_is_given_as_elsewhere(shell: Shell, given: str, ms: int) -> None:
+def test_the_duration_has_the_usual_format(shell: Shell, given: str, ms: int) -> None:
     group = shell.lab.new_group()
     file = shell.folder / "p"
     done = shell("plan", group, "-f", file, "--missing=earliest", "--offset-convention=next",
@@ -221,7 +221,7 @@ def found_of(ground: KillScenario) -> CopiedOffsetsStatus:
     return found
 
 
-def test_status_says_until_when_and_that_all_are_there(tmp_path: Path) -> None:
+def test_status_shows_until_when_and_that_all_exist(tmp_path: Path) -> None:
     ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:
@@ -256,13 +256,13 @@ def test_a_run_that_goes_on_does_not_make_it_later(tmp_path: Path) -> None:
     assert found_of(ground).kept_until_ms == first
 
 
-def test_status_says_how_long_later_brokers_keep_them(tmp_path: Path) -> None:
+def test_status_shows_how_long_later_brokers_keep_them(tmp_path: Path) -> None:
     found = found_of(copied(tmp_path, "3.9.1"))
     assert found.kept_until_ms is None
     assert found.retention_text == "for 7 d (offsets.retention.minutes) after the last member of the group has left"
 
 
-def test_a_journal_without_the_commit_is_said(tmp_path: Path) -> None:
+def test_a_journal_without_the_commit_is_reported(tmp_path: Path) -> None:
     ground = copied(tmp_path, "1.1.1")
     ground.zookeeper.remove("/zkconsumer/groups/g/journal")
     found = found_of(ground)
@@ -285,7 +285,7 @@ def test_what_has_expired_is_named_with_what_to_do_and_is_committed_again_before
     assert found_of(ground).lost == ()
 
 
-def test_what_has_expired_behind_the_switch_leads_back_to_zookeeper_which_has_it(tmp_path: Path) -> None:
+def test_offsets_that_expired_after_the_switch_need_a_rollback_to_zookeeper(tmp_path: Path) -> None:
     ground = copied(tmp_path, "1.1.1")
     days_pass(ground, 31)
     shown = status(ground)

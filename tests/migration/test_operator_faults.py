@@ -90,7 +90,7 @@ def test_of_two_operators_one_goes_on_and_the_other_is_refused(lab: Lab, shell: 
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_old_member_that_comes_back_at_every_step_reads_nothing_behind_the_fence(
+def test_an_old_member_that_returns_at_every_step_reads_nothing_after_the_fence(
     lab: Lab, shell: Shell, name: str
 ) -> None:
     """It registers and claims where it is let in, and leaves after 20 s, as one that an unknowing supervisor starts."""
@@ -129,7 +129,7 @@ def test_an_old_member_that_comes_back_at_every_step_reads_nothing_behind_the_fe
     ends_right(lab, group, command)
 
 
-def test_what_somebody_commits_while_the_seat_is_empty_is_found_and_never_written_over(lab: Lab, shell: Shell) -> None:
+def test_a_foreign_commit_without_the_placeholder_is_found_and_never_overwritten(lab: Lab, shell: Shell) -> None:
     """As when the seat's session ended: at any step between the fence and the comparison."""
     moments = shell.moments("copy")
     first = moments.index(("in", "control znode: fenced")) + 1

@@ -95,7 +95,7 @@ def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
     assert {data for path, data in fences.items() if not path.endswith("/fenced")} == {MARK}
 
 
-def test_no_original_member_claims_a_fenced_partition_or_deletes_its_fence_blindly() -> None:
+def test_no_scala_consumer_acquires_a_fenced_partition_or_deletes_its_fence() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
@@ -123,7 +123,7 @@ def test_chunks_hold_what_a_packet_holds_and_each_is_a_step_of_its_own_name() ->
     assert len(fences_of(group)) == 2 * len(many)
 
 
-def test_a_chunk_fails_whole_where_somebody_owns_a_partition_and_names_him() -> None:
+def test_a_chunk_with_an_owned_partition_fails_completely_and_names_the_owner() -> None:
     group = moved(*FENCING)
     claim(group, TopicPartition("clicks", 2))
     before = group.state()
@@ -212,7 +212,7 @@ def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_mad
     (b"", "another program created a persistent owner node of clicks/0"),
     (b"\xff" * 20_000, "another program created a persistent owner node of clicks/0"),
 ])  # fmt: skip
-def test_what_somebody_else_put_there_is_named_and_left(data: bytes, words: str) -> None:
+def test_a_foreign_node_is_named_and_not_changed(data: bytes, words: str) -> None:
     group = moved(*FENCING)
     group.zookeeper.ensure(paths.owner(GROUP, CLICKS_0), data)
     before = group.state()
@@ -347,7 +347,7 @@ def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> Non
         assert group.state() == before
 
 
-def test_fences_that_we_may_not_delete_are_told() -> None:
+def test_fences_that_we_may_not_delete_are_reported() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(
@@ -384,7 +384,7 @@ def test_claims_of_members_that_left_are_waited_for_as_long_as_a_session_may_las
         assert step.check() == StepDone()
 
 
-def test_a_claim_that_outlives_every_session_is_somebodys_who_is_alive() -> None:
+def test_an_owner_node_that_outlives_every_session_belongs_to_a_living_member() -> None:
     group = moved(*FENCING)
     claim(group)
     with group.process() as authority:
@@ -436,7 +436,7 @@ def fenced() -> Group:
     return group
 
 
-def test_a_group_that_vanished_after_the_fence_is_told_with_the_copy() -> None:
+def test_a_group_that_vanished_after_the_fence_is_reported_with_the_copy() -> None:
     """Exit code 5: an old tool deletes a group that nobody is in."""
     group = fenced()
     with group.process() as authority:
@@ -453,7 +453,7 @@ def test_a_group_that_vanished_after_the_fence_is_told_with_the_copy() -> None:
 
 
 @pytest.mark.parametrize("instead", [None, b"by hand", b"zkconsumer-migrate:1:m0:2", b"zkconsumer-migrate:1:m1:9"])
-def test_a_fence_that_is_not_there_any_more_is_told(instead: bytes | None) -> None:
+def test_a_deleted_fence_is_reported(instead: bytes | None) -> None:
     group = fenced()
     group.zookeeper.remove(paths.fence_child(GROUP, CLICKS_0))
     group.zookeeper.remove(paths.owner(GROUP, CLICKS_0))
@@ -466,7 +466,7 @@ def test_a_fence_that_is_not_there_any_more_is_told(instead: bytes | None) -> No
         carry_out(authority, [CheckFences(authority, PLANNED, "plan.json")])
 
 
-def test_fences_stand_at_later_epochs_too() -> None:
+def test_fences_count_at_later_epochs_too() -> None:
     group = fenced()
     with group.process() as authority:
         carry_out(authority, [to(authority, phase) for phase in (Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED)])

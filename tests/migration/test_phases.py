@@ -36,7 +36,7 @@ def test_every_phase_can_be_ended(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_there_is_a_way_back_until_completed(strategy: str) -> None:
+def test_a_rollback_is_possible_until_completed(strategy: str) -> None:
     """M6: from every phase but the last, ``undone`` can be reached without passing ``completed``."""
     for phase in reachable(strategy) - {Phase.COMPLETED}:
         seen, todo = set(), [phase]
@@ -89,7 +89,7 @@ def test_words_of_a_later_release_are_not_guessed(word: str) -> None:
 
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 10**18 - 1), st.integers(-1, 2**31 - 1))
-def test_provenance_comes_back(migration: str, epoch: int, version: int) -> None:
+def test_provenance_is_parsed_as_it_was_written(migration: str, epoch: int, version: int) -> None:
     whose = Provenance(migration, epoch, version)
     text = format_provenance(whose)
     assert parse_provenance(text) == whose
@@ -99,7 +99,7 @@ def test_provenance_comes_back(migration: str, epoch: int, version: int) -> None
 
 
 @given(st.none() | st.text())
-def test_other_metadata_is_nobodys(metadata: str | None) -> None:
+def test_other_metadata_have_no_provenance(metadata: str | None) -> None:
     assert parse_provenance(metadata) is None
 
 

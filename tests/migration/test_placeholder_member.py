@@ -84,7 +84,7 @@ def test_a_broker_that_allows_less_is_asked_again_at_once(make_env: MakePlacehol
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_seat_is_taken_and_only_its_generation_commits(make_env: MakePlaceholderFixture, release: str) -> None:
+def test_the_placeholder_joins_and_only_its_generation_commits(make_env: MakePlaceholderFixture, release: str) -> None:
     env = make_env(release)
     with env.process() as session, talk(env) as stock:
         seat = env.seat(session)
@@ -115,7 +115,7 @@ def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_ou
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_run_that_was_killed_finds_its_seat_again(make_env: MakePlaceholderFixture, release: str) -> None:
+def test_a_killed_run_finds_its_placeholder_again(make_env: MakePlaceholderFixture, release: str) -> None:
     env = make_env(release)
     with env.process() as session:
         env.seat(session).join()
@@ -162,7 +162,7 @@ def test_an_answer_that_is_lost_makes_no_second_member(make_env: MakePlaceholder
             assert not seat.read_occupants().placeholders, drop
 
 
-def test_the_seat_of_another_migration_is_somebody_else(env: PlaceholderFixture) -> None:
+def test_the_placeholder_of_another_migration_is_another_member(env: PlaceholderFixture) -> None:
     with env.process() as one, env.process() as two:
         env.seat(one).join()
         other = env.seat(two, "m-2")
@@ -173,7 +173,7 @@ def test_the_seat_of_another_migration_is_somebody_else(env: PlaceholderFixture)
             other.join()
 
 
-def test_a_member_that_was_started_too_early_is_waited_for_and_after_the_seat_ended_it_is_an_interference(
+def test_a_member_that_starts_too_early_is_waited_for_and_after_the_placeholder_ended_it_is_an_interference(
     env: PlaceholderFixture,
 ) -> None:
     stock, _, member = join_as_stock(env)
@@ -199,7 +199,9 @@ def expire(env: PlaceholderFixture, seat: PlaceholderMember) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_seat_that_was_lost_to_somebody_names_him(make_env: MakePlaceholderFixture, release: str) -> None:
+def test_the_error_for_a_lost_placeholder_names_the_other_member(
+    make_env: MakePlaceholderFixture, release: str
+) -> None:
     env = make_env(release)
     with env.process() as session:
         seat = env.seat(session)
@@ -218,7 +220,7 @@ def test_a_seat_that_was_lost_to_somebody_names_him(make_env: MakePlaceholderFix
             seat.join()
 
 
-def test_a_seat_whose_session_ended_is_told_from_one_that_somebody_took(env: PlaceholderFixture) -> None:
+def test_an_ended_placeholder_session_is_distinguished_from_a_replaced_placeholder(env: PlaceholderFixture) -> None:
     with env.process() as session:
         seat = env.seat(session)
         seat.join()
@@ -285,7 +287,7 @@ def test_brokers_that_are_away_for_a_while_are_waited_for(env: PlaceholderFixtur
         assert 60_000 <= env.clock.now_ms() - begun_ms < 130_000, "not for ever"
 
 
-def test_a_coordinator_that_reads_its_log_again_has_the_seat_still(env: PlaceholderFixture) -> None:
+def test_a_coordinator_that_reads_its_log_again_still_has_the_placeholder(env: PlaceholderFixture) -> None:
     with env.process() as session:
         seat = env.seat(session)
         seat.join()
@@ -312,7 +314,7 @@ def test_it_beats_when_it_is_due_and_not_before(env: PlaceholderFixture) -> None
         assert seat.joined.session_end_ms == env.clock.now_ms() + 1_800_000
 
 
-def test_what_the_brokers_do_not_allow_is_said_with_who_must_act(make_env: MakePlaceholderFixture) -> None:
+def test_what_the_brokers_do_not_allow_is_reported_with_the_remedy(make_env: MakePlaceholderFixture) -> None:
     env = make_env(properties={"group.max.session.timeout.ms": "20000"})
     with (
         env.process() as session,
@@ -330,7 +332,9 @@ def test_a_shorter_session_is_asked_for_where_the_longest_is_refused(make_env: M
         assert seat.joined.config.session_timeout_ms == 30_000
 
 
-def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_env: MakePlaceholderFixture) -> None:
+def test_a_user_without_the_permission_gets_an_error_before_and_after_the_join(
+    make_env: MakePlaceholderFixture,
+) -> None:
     allowed = [True]
 
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
@@ -348,7 +352,7 @@ def test_a_user_without_the_right_is_told_before_and_when_it_sits(make_env: Make
             seat.join()
 
 
-def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_env: MakePlaceholderFixture) -> None:
+def test_a_group_for_one_member_admits_the_returning_placeholder(make_env: MakePlaceholderFixture) -> None:
     env = make_env(properties={"group.max.size": "1"})
     with env.process() as session:
         env.seat(session).join()
@@ -356,7 +360,7 @@ def test_a_group_for_one_member_has_room_for_the_seat_that_comes_back(make_env: 
         env.seat(session).join()
 
 
-def test_the_topics_that_a_seat_says_it_reads_are_bounded() -> None:
+def test_the_topics_in_a_placeholders_subscription_are_bounded() -> None:
     few = ["b", "a"]
     assert decode_subscription(placeholder_subscription(few)).topics == ("a", "b")
     many = [f"{n:0249d}" for n in range(10_000)]

@@ -55,7 +55,7 @@ def librdkafka(env: PlaceholderFixture) -> None:
 
 
 @pytest.mark.parametrize("start", [ours, kafka_python, librdkafka])
-def test_a_client_that_is_started_too_early_is_told_and_changes_nothing(
+def test_a_client_that_starts_too_early_gets_an_error_and_changes_nothing(
     env: PlaceholderFixture, start: Callable[[PlaceholderFixture], None]
 ) -> None:
     with env.process() as session:

@@ -74,7 +74,7 @@ def test_what_stops_a_group(more: dict[str, Any], words: str, command: str) -> N
     assert not made.can_be_applied
 
 
-def test_a_group_that_has_moved_may_move_again_and_the_plan_says_what_that_means() -> None:
+def test_a_migrated_group_may_migrate_again_and_the_plan_explains_it() -> None:
     moved = control("completed", "kafka")
     made = plan(control=moved)
     assert made.can_be_applied
@@ -101,14 +101,14 @@ def test_a_convention_without_evidence_is_asked_for() -> None:
         assert plan(partition(0, 42), decisions=Decisions(given)).can_be_applied
 
 
-def test_an_operator_who_says_otherwise_than_the_group_is_warned() -> None:
+def test_a_decision_that_contradicts_the_evidence_causes_a_warning() -> None:
     made = plan(one_short(0), one_short(1), one_short(2), decisions=Decisions(OffsetConvention.NEXT))
     assert made.convention is OffsetConvention.NEXT
     assert made.convention_evidence.startswith("decided by the operator (seen: clicks/0")
     assert any("the evidence contradicts --offset-convention next" in words for words in made.warnings)
 
 
-def test_taking_numbers_for_the_last_record_is_said_aloud() -> None:
+def test_a_plan_reports_that_it_takes_numbers_for_the_last_record() -> None:
     made = plan(one_short(0), one_short(1), one_short(2))
     assert made.convention is OffsetConvention.LAST
     assert made.targets == dict.fromkeys((tp(0), tp(1), tp(2)), 100)
@@ -191,7 +191,7 @@ def test_dual_does_not_take_numbers_for_the_last_record() -> None:
         ({"keeps_by_commit": True}, "an idle partition whose client does not commit again loses its position then", ""),
     ],
 )
-def test_what_is_said_and_stops_nothing(more: dict[str, Any], words: str, command: str) -> None:
+def test_warnings_that_stop_nothing(more: dict[str, Any], words: str, command: str) -> None:
     made = plan(**more)
     assert made.can_be_applied
     [warning] = [each for each in made.warnings if words in each]

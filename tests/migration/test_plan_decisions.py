@@ -179,7 +179,7 @@ def nodes_of_the_group(lab: Lab) -> dict[str, bytes]:
     return {path: data for path, data in lab.zookeeper.tree.dump().items() if not path.startswith("/brokers")}
 
 
-def test_a_rewind_behind_the_plan_is_named_as_one(lab: Lab, shell: Shell) -> None:
+def test_an_offset_that_moved_back_after_the_plan_is_named(lab: Lab, shell: Shell) -> None:
     """A Scala member that wakes from a long pause writes what it had."""
     group, file = shell.planned()
     lab.zookeeper.ensure(paths.offset(group, TopicPartition("t", 1)), b"5")

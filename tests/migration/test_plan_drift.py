@@ -48,7 +48,7 @@ def test_what_is_drift(after: PartitionSnapshot, words: str) -> None:
     assert drift([at_end()], [after]) == [f"clicks/0: {words}"]
 
 
-def test_what_brokers_do_not_tell_is_no_drift() -> None:
+def test_data_that_brokers_do_not_return_are_no_drift() -> None:
     """A leader that is away is not an offset that moved: whoever compares waits for it."""
     silent = partition(1, 100, log="nobody leads it")
     assert drift([at_end()], [partition(0, 100, log="nobody leads it")]) == []

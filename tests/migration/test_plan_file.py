@@ -28,7 +28,7 @@ from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
 
-def test_a_plan_comes_back_as_it_was_made(tmp_path: Path) -> None:
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     for made in (plan(), rich_plan(), plan(strategy="dual")):
         write(tmp_path / "p.json", made)
         assert read_plan_file(tmp_path / "p.json") == made

@@ -158,7 +158,7 @@ def test_eight_members_go_there_and_back_ten_times(
 @pytest.mark.nightly
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("release", ["1.1.1", "0.8.2.2"])
-def test_an_original_member_that_comes_late_is_named_and_harms_nothing(
+def test_a_late_scala_consumer_is_named_and_does_no_harm(
     release: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     require_releases(release)

@@ -119,7 +119,7 @@ def side_by_side(works: Sequence[Callable[[], bool]]) -> list[bool]:
 
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("way", ["apply", pytest.param("rollback", marks=pytest.mark.nightly)])
-def test_killed_behind_every_step_the_same_command_goes_on(
+def test_after_a_kill_at_every_step_the_same_command_continues(
     way: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     group, topic = names

@@ -28,7 +28,7 @@ def moving(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> Iterat
 
 
 @pytest.mark.parametrize("release", ["1.1.1", "0.8.2.2"])
-def test_a_late_member_claims_nothing_and_after_the_way_back_it_is_said_that_it_must_be_restarted(
+def test_a_late_member_acquires_nothing_and_the_rollback_reports_that_it_must_be_restarted(
     moving: RealGroup, release: str
 ) -> None:
     moving.produce(RECORDS)

@@ -54,7 +54,7 @@ def moved_while_one_sleeps(moving: RealGroup, release: str, *options: str) -> Sc
 
 
 @pytest.mark.parametrize("release", ["1.1.1", pytest.param("0.8.2.2", marks=pytest.mark.nightly)])
-def test_a_member_that_wakes_behind_the_fence_can_neither_write_nor_come_back(moving: RealGroup, release: str) -> None:
+def test_a_member_that_resumes_after_the_fence_can_neither_write_nor_register(moving: RealGroup, release: str) -> None:
     zombie = moved_while_one_sleeps(moving, release)
     before = moving.stores()
     zombie.resume()

@@ -44,7 +44,7 @@ CLIENTS = [
 
 
 @pytest.mark.parametrize(("client", "told"), CLIENTS)
-def test_a_client_of_kip_848_does_not_come_in_beside_the_seat(moving: RealGroup, client: str, told: str) -> None:
+def test_a_client_of_kip_848_cannot_join_beside_the_placeholder(moving: RealGroup, client: str, told: str) -> None:
     plan = moving.plan("--offset-convention", "next")
     moving.migrate("apply", plan, "--execute", "--stop-after", "verified")
     before = moving.stores()

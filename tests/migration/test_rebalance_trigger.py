@@ -40,7 +40,7 @@ IDS = paths.ids(GROUP)
 CLICKS_0, CLICKS_1 = (TopicPartition("clicks", number) for number in range(2))
 
 
-def test_members_that_watch_are_woken_and_see_nobody_new() -> None:
+def test_watching_members_rebalance_and_see_no_new_member() -> None:
     """A registration that nobody can parse would stop the whole group, even one that is there for a moment only."""
     group = moved(*UNDOING)
     told: list[StoreEvent] = []
@@ -85,12 +85,12 @@ def test_a_nudge_may_be_cut_off_anywhere_and_leaves_nothing() -> None:
     at_every_cut(lambda: moved(*UNDOING), run_of(lambda authority: [TriggerRebalance(authority)]), writes_min=1)
 
 
-def test_nobody_is_woken_before_the_fences_are_to_be_lifted() -> None:
+def test_no_rebalance_is_triggered_before_the_fences_are_to_be_removed() -> None:
     with moved(*FENCING).process() as authority, pytest.raises(PartiallyDoneError, match="in phase fencing"):
         TriggerRebalance(authority).do()
 
 
-def test_a_group_without_ids_has_nobody_to_wake() -> None:
+def test_a_group_without_ids_needs_no_rebalance() -> None:
     group = moved(*UNDOING)
     group.zookeeper.remove(IDS)
     with group.process() as authority:
@@ -101,7 +101,7 @@ def test_a_group_without_ids_has_nobody_to_wake() -> None:
         assert TriggerRebalance(authority).check() == StepDone()
 
 
-def test_members_that_cannot_be_woken_are_told_of() -> None:
+def test_members_whose_rebalance_cannot_be_triggered_are_reported() -> None:
     group = moved(*UNDOING)
     group.zookeeper.fail_next(lambda request: isinstance(request, Multi), NoAuth)
     with group.process() as authority, pytest.raises(UnavailableError, match="NoAuth"):
@@ -123,7 +123,7 @@ def looking(authority: ControlZnode, told: list[str], ends: dict[TopicPartition,
     return WaitForOffsetProgress(authority, lambda: ends, told.append)
 
 
-def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named() -> None:
+def test_a_partition_with_unread_records_whose_offset_does_not_change_is_named() -> None:
     """Its member's ``createMessageStreams`` had failed behind the fence: it must be restarted."""
     group, told = owned(CLICKS_0, CLICKS_1), []
     with group.process() as authority:
@@ -144,7 +144,7 @@ def test_a_partition_whose_offset_stands_though_there_is_more_to_read_is_named()
 @pytest.mark.parametrize(
     ("partitions", "ends"), [((), {CLICKS_0: 100}), ((CLICKS_0,), {CLICKS_0: 42}), ((CLICKS_0,), {})]
 )
-def test_partitions_that_nobody_owns_or_that_are_at_their_end_may_stand(
+def test_offsets_of_orphaned_partitions_or_at_their_end_need_not_change(
     partitions: tuple[TopicPartition, ...], ends: dict[TopicPartition, int]
 ) -> None:
     told: list[str] = []

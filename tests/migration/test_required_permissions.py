@@ -104,7 +104,7 @@ def test_the_refusal() -> None:
 
 
 @pytest.mark.parametrize("acl_fence", [True, False])
-def test_whoever_applies_it_has_them_or_changes_nothing(lab: Lab, acl_fence: bool) -> None:
+def test_a_run_without_the_permissions_changes_nothing(lab: Lab, acl_fence: bool) -> None:
     group = lab.new_group()
     made = lab.plan(group, Decisions(DECISIONS.convention, DECISIONS.missing, acl_fence=acl_fence))
     # Who may administer owns the lists behind the fence; without it the list of the topic stays what it is.
@@ -119,7 +119,7 @@ def test_whoever_applies_it_has_them_or_changes_nothing(lab: Lab, acl_fence: boo
     assert lab.control(group) is None
 
 
-def test_whoever_moves_a_group_with_its_members_has_them_or_changes_nothing(dual: DualLab) -> None:
+def test_a_dual_run_without_the_permissions_changes_nothing(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False)
     made, cuts = dual.dual_plan(crowd), Cuts()
     dual.zookeeper.set_acl(paths.owners_of_topic(crowd.group, "t"), (Acl(PERM_READ | PERM_ADMIN, "world", "anyone"),))
@@ -132,7 +132,7 @@ def test_whoever_moves_a_group_with_its_members_has_them_or_changes_nothing(dual
 
 
 @pytest.mark.parametrize("lacking", ["offsets/t", "ids"])
-def test_whoever_takes_a_group_back_has_them_while_modern_members_still_work(lab: Lab, lacking: str) -> None:
+def test_a_rollback_checks_the_permissions_while_coordinator_members_still_read(lab: Lab, lacking: str) -> None:
     group = lab.new_group()
     made = lab.plan(group, Decisions(DECISIONS.convention, DECISIONS.missing, acl_fence=False))
     with lab.process() as session:
@@ -153,7 +153,7 @@ def test_whoever_takes_a_group_back_has_them_while_modern_members_still_work(lab
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool) -> None:
+def test_with_a_fence_the_restored_lists_count(lab: Lab, is_late: bool) -> None:
     """Those that the plan saw, and those that were there when the fence was set; whoever set it had the rights."""
     group = lab.new_group()
     ids = paths.ids(group)
@@ -172,7 +172,7 @@ def test_behind_the_fence_the_lists_count_that_come_back(lab: Lab, is_late: bool
     assert lab.stands(group) == ("switched", "kafka")
 
 
-def test_a_group_that_never_had_a_member_comes_back_too(lab: Lab) -> None:
+def test_a_group_that_never_had_a_member_is_rolled_back_too(lab: Lab) -> None:
     """A tool made its offsets: ``ids`` is made for the fence, and goes with it, so its list stands in nobody's way."""
     group = lab.new_group()
     for path in (paths.ids(group), paths.owners_of_topic(group, "t"), paths.owners(group)):
@@ -188,7 +188,7 @@ def test_a_group_that_never_had_a_member_comes_back_too(lab: Lab) -> None:
     assert lab.stands(group) == ("undone", "zookeeper")
 
 
-def test_one_look_says_it(lab: Lab) -> None:
+def test_one_read_is_enough(lab: Lab) -> None:
     group = lab.new_group()
     with lab.process() as session:
         step = CheckPermissions(session, GroupZnodes(group, ["t"], [], True))

@@ -143,7 +143,9 @@ def test_a_decision_that_is_given_counts(
     assert row_of(shell, *came_back, "--existing", existing) == (0, target, why)
 
 
-def test_a_rewind_behind_the_way_back_says_what_it_costs(lab: Lab, shell: Shell, came_back: tuple[str, Path]) -> None:
+def test_an_offset_that_moved_back_after_the_rollback_shows_its_cost(
+    lab: Lab, shell: Shell, came_back: tuple[str, Path]
+) -> None:
     group, file = came_back
     read_on(lab, group, t0=30)
     words = "copied (Kafka's 33 is from before the last way back: 3 records read again)"
@@ -175,7 +177,7 @@ def test_a_second_move_that_is_undone_before_its_switch_leaves_the_third_one_not
     assert row_of(shell, group, file)[0] == 4
 
 
-def test_behind_a_second_switch_only_what_its_own_way_back_found_counts(
+def test_after_a_second_switch_only_the_values_of_its_own_rollback_count(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
     group, file = came_back
@@ -203,7 +205,7 @@ def test_behind_the_end_kafka_has_the_authority_and_its_value_is_asked_about(
     assert row_of(shell, group, file) == (4, None, words)
 
 
-def test_what_moves_behind_the_plan_is_accepted_in_zookeeper_and_asked_about_in_kafka(
+def test_changes_after_the_plan_are_accepted_in_zookeeper_and_need_a_decision_in_kafka(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
     group, file = came_back
@@ -287,7 +289,7 @@ def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: La
     assert row_of(shell, group, file) == (4, None, words)
 
 
-def test_the_dry_run_of_a_way_back_names_the_record(shell: Shell) -> None:
+def test_the_dry_run_of_a_rollback_names_the_record(shell: Shell) -> None:
     group, _ = moved(shell)
     steps = {one["name"]: one for one in told(shell("rollback", group, "-o", "json"))["steps"]}
     assert (steps[KEEP]["status"], steps[KEEP]["changes"]) == ("to do", True)
@@ -298,7 +300,7 @@ def test_the_dry_run_of_a_way_back_names_the_record(shell: Shell) -> None:
 # --- what the numbers mean ----------------------------------------------------------------------------------------
 
 
-def test_numbers_of_the_last_record_are_known_to_be_that_after_the_way_back(lab: Lab, shell: Shell) -> None:
+def test_after_the_rollback_the_numbers_are_known_to_be_the_last_record(lab: Lab, shell: Shell) -> None:
     group = lab.new_group()
     file = shell.folder / "plan"
     plan = "plan", group, "-f", file
@@ -314,7 +316,7 @@ def test_numbers_of_the_last_record_are_known_to_be_that_after_the_way_back(lab:
     assert [row["target_offset"] for row in told(done)["partitions"]] == [41, 21, 0]
 
 
-def test_numbers_that_say_otherwise_than_the_ended_migration_are_asked_about(
+def test_numbers_that_contradict_the_ended_migration_need_a_decision(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
     """Another program works now: one that stores the last record that it has read."""
@@ -424,12 +426,12 @@ def test_a_long_record_is_kept_in_pieces_and_may_be_cut_off_at_each(
     assert 1 < len(names) < 9
 
 
-def test_everybody_may_read_the_record_and_only_the_login_of_the_run_writes_it() -> None:
+def test_every_client_may_read_the_record_and_only_the_login_of_the_run_writes_it() -> None:
     access = RunAclPolicy(DigestLogin("mover", "secret"))
     assert access.acl_of_child(returned_piece_name(0)) == SECURE_ACL
 
 
-def test_accepted_drift_cannot_claim_that_a_way_back_left_a_value(
+def test_accepted_drift_cannot_claim_that_a_rollback_left_a_value(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
     """Whoever may write the accepted plan could else pass over what a client committed."""
@@ -492,7 +494,7 @@ def test_what_a_client_committed_since_is_asked_about_where_members_stay_too(dua
     assert not rows[T1].refusal
 
 
-def test_the_way_back_waits_until_each_member_has_written_its_provenance(dual: DualLab) -> None:
+def test_the_rollback_waits_until_each_member_has_written_its_provenance(dual: DualLab) -> None:
     """A member that is slow to do so: the coordinator refuses its commits for a while."""
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
@@ -507,7 +509,7 @@ def test_the_way_back_waits_until_each_member_has_written_its_provenance(dual: D
     assert all(parse_provenance(text) is not None for _, text in dual.kafka(crowd.group).values())
 
 
-def test_what_no_member_reads_is_recorded_on_the_way_back(dual: DualLab) -> None:
+def test_orphaned_offsets_are_recorded_in_the_rollback(dual: DualLab) -> None:
     """A client was in the coordinator's group, committed for a topic that no member reads, and left."""
     dual.broker.create_topic("unread", 1)
     crowd = dual.crowd(is_loaded=False)

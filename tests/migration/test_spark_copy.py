@@ -106,7 +106,7 @@ def test_a_commit_that_is_refused_or_not_answered_loses_nothing_and_repeats_noth
 
 
 @pytest.mark.parametrize("count", [0, 9])
-def test_who_died_between_the_commit_and_its_record_reads_the_range_and_says_when_others_may_have(
+def test_a_query_that_died_between_commit_and_record_reads_the_range_and_reports_the_ambiguity(
     lab: Lab, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with query_of(lab, lab.new_group(), "claim") as query:
@@ -125,7 +125,7 @@ def test_who_died_between_the_commit_and_its_record_reads_the_range_and_says_whe
         assert ("spark-claim-ambiguous" in caplog.text) is bool(count)
 
 
-def test_a_seat_that_is_still_there_is_waited_for(
+def test_an_existing_placeholder_is_waited_for(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(membership_switcher, "RETRY_BACKOFF_MS", 50)
@@ -181,7 +181,7 @@ def test_a_whole_group_is_one_querys_in_kafka_too(lab: Lab) -> None:
             one.triggers_until(joins, "somebody else is there")
 
 
-def test_a_run_of_available_now_waits_and_then_says_when_to_start_again(
+def test_a_run_of_available_now_waits_and_then_reports_when_to_start_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_planner, "AVAILABLE_NOW_ASSIGNMENT_WAIT_MS", 600)
@@ -192,7 +192,7 @@ def test_a_run_of_available_now_waits_and_then_says_when_to_start_again(
             list(engine.trigger())
 
 
-def test_a_query_says_in_its_progress_that_it_waits(lab: Lab) -> None:
+def test_a_query_reports_in_its_progress_that_it_waits(lab: Lab) -> None:
     with query_of(lab, lab.new_group(), "claim") as query:
         query.start()
         query.triggers_until(lambda: len(query.checkpoint.sink) == 2, "two batches")

@@ -74,7 +74,7 @@ def live_through(lab: Lab, query: Query, way: str, point: str, count: int) -> li
 
 
 @pytest.mark.parametrize(("mode", "way", "point", "count"), list(cells()))
-def test_nothing_is_lost_and_what_was_claimed_is_nobody_elses(
+def test_nothing_is_lost_and_no_other_member_reads_a_claimed_range(
     lab: Lab, mode: str, way: str, point: str, count: int
 ) -> None:
     with query_of(lab, lab.new_group(), mode) as query:

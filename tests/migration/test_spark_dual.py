@@ -123,7 +123,7 @@ def test_a_topic_that_the_query_alone_reads_moves_with_it(dual: Dual) -> None:
         assert group.query_read() == [(number, offset) for number in range(2) for offset in range(120)]
 
 
-def test_a_group_of_queries_alone_is_told_to_move_by_copying(dual: Dual) -> None:
+def test_a_group_of_queries_only_is_referred_to_the_copy_strategy(dual: Dual) -> None:
     dual.fill(20)
     query = Query(dual.zookeeper, GROUP, "claim", **{"kafka.bootstrap.servers": dual.broker.bootstrap})
     try:

@@ -80,7 +80,7 @@ def live_through(group: DualSparkGroup, way: str, point: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "way", "point"), list(cells()))
-def test_nothing_is_lost_and_what_was_claimed_is_nobody_elses(dual: Dual, mode: str, way: str, point: str) -> None:
+def test_nothing_is_lost_and_no_other_member_reads_a_claimed_range(dual: Dual, mode: str, way: str, point: str) -> None:
     with company(dual, mode) as group:
         group.begin()
         live_through(group, way, point)

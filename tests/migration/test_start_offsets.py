@@ -163,7 +163,7 @@ def test_an_application_s_value_where_zookeeper_has_none(
     assert outcome(one, existing=existing, missing=OffsetFallback.EARLIEST) == (target, why)
 
 
-def test_a_value_of_a_migration_is_nobody_s_position() -> None:
+def test_a_value_of_a_migration_is_no_position() -> None:
     """One that was given up, or undone: what it wrote is written over without a question."""
     assert outcome(partition(0, 42, kafka=CommittedOffset(20, OURS))) == (42, "copied")
     assert outcome(partition(0, None, kafka=CommittedOffset(20, OURS)))[0] is None

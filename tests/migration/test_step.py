@@ -90,7 +90,7 @@ def test_a_step_that_does_nothing_is_a_bug() -> None:
     assert said == ["do a", "InternalError: step 'a' was executed, and is still pending"]
 
 
-def test_waiting_ends_when_the_other_has_gone() -> None:
+def test_waiting_ends_when_the_other_has_left() -> None:
     said, it = run([OneStep("a", [StepWaiting("m1"), StepWaiting("m1"), StepDone()], changes=False)])
     assert said == ["wait m1 1000", "wait m1 600", "done a"]
     assert not it.has_changed
@@ -109,7 +109,7 @@ def test_waiting_too_long_before_and_after_the_first_change() -> None:
 
 
 @pytest.mark.parametrize("error", [PreconditionFailed("no"), ZkReadNotAuthorized("no"), UsageError("no")])
-def test_a_refusal_behind_the_first_change_does_not_say_that_nothing_was_changed(error: ZkConsumerError) -> None:
+def test_a_refusal_after_the_first_change_does_not_claim_that_nothing_was_changed(error: ZkConsumerError) -> None:
     did, refuses = OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepRefused(error)])
     said, it = run([did, refuses])
     resume = "zkconsumer migrate apply p.json --execute"
@@ -154,7 +154,7 @@ def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
     assert not any(step.did for step in steps)
 
 
-def test_a_store_that_is_away_is_told_every_ten_seconds_and_not_at_each_try() -> None:
+def test_an_unavailable_store_is_reported_every_ten_seconds_and_not_at_each_try() -> None:
     """Each try begins with the first step again: that steps pass is no news of the store."""
     clock, told = ManualClock(), list[str]()
     real = ApplyExecutor(told.append, lambda: None, clock.move, clock)

@@ -39,7 +39,7 @@ TIMEOUT_S = 100
 
 @pytest.mark.parametrize("turn", range(len(SHORT)))
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_store_that_comes_back_in_time_is_waited_for(lab: Lab, shell: Shell, name: str, turn: int) -> None:
+def test_a_store_that_answers_again_in_time_is_waited_for(lab: Lab, shell: Shell, name: str, turn: int) -> None:
     """One run in which something happens at every step; in turn each trouble at each step."""
     command = COMMANDS[name]
     moments = shell.moments(name)
@@ -85,7 +85,7 @@ def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
     ends_right(lab, group, command)
 
 
-def test_it_is_said_what_is_waited_for_and_how_long_still(lab: Lab, shell: Shell) -> None:
+def test_a_wait_is_reported_with_its_reason_and_remaining_time(lab: Lab, shell: Shell) -> None:
     group, file = shell.planned()
     shell.at["control znode: copied"] = lambda: shell.zookeeper_away(100_000)
     done = shell("apply", file, "--execute")
@@ -96,7 +96,7 @@ def test_it_is_said_what_is_waited_for_and_how_long_still(lab: Lab, shell: Shell
     assert lab.stands(group) == ("switched", "kafka")
 
 
-def test_whoever_asked_a_run_to_stop_is_heard_when_it_takes_the_run_again(lab: Lab, shell: Shell) -> None:
+def test_a_request_to_stop_counts_when_the_lock_is_acquired_again(lab: Lab, shell: Shell) -> None:
     group, file = shell.planned()
 
     def asked_and_lost() -> None:
@@ -130,7 +130,7 @@ def test_another_run_that_began_while_the_session_was_lost_is_not_disturbed(lab:
     judge(lab.history.moments[group])
 
 
-def test_a_session_that_ends_as_the_run_is_taken_over_left_fences_is_said_with_the_command_that_goes_on(
+def test_a_session_that_ends_when_the_lock_is_acquired_over_old_fences_is_reported_with_the_next_command(
     lab: Lab, shell: Shell
 ) -> None:
     """The run is taken twice there: for the completed migration, whose access lists are kept, and for the new one."""

@@ -89,7 +89,7 @@ MUTATIONS = [
         "bridge/migration/dual/connector/migrating_commits.py",
         "ours = {tp: at for tp, at in call.positions.items() if tp in call.running}",
         "ours = dict(call.positions)",
-        "tests/migration/test_migrating_commits.py::test_a_partition_that_was_lost_is_told_to_neither_store",
+        "tests/migration/test_migrating_commits.py::test_a_lost_partition_is_committed_to_neither_store",
     ),
     Mutation(
         "the answer of a cancelled job is delivered",

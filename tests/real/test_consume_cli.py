@@ -138,7 +138,7 @@ def test_several_topics_and_threads(shared_cluster: Sandbox, topic: str) -> None
     assert has_left(shared_cluster, topic, other)
 
 
-def test_it_goes_on_where_the_original_console_consumer_stopped_with_its_file(
+def test_it_continues_where_the_scala_console_consumer_stopped_with_its_file(
     shared_cluster: Sandbox, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "consumer.properties"
@@ -202,7 +202,7 @@ def test_a_missing_chroot_is_named(zookeeper_server: ZooKeeperServer) -> None:
     assert not zookeeper_server.admin().exists("/nowhere"), "it must not be made"
 
 
-def test_without_a_broker_it_waits_and_says_what_is_missing(zookeeper_connect: str) -> None:
+def test_without_a_broker_it_waits_and_reports_what_is_missing(zookeeper_connect: str) -> None:
     done = run([PROGRAM, "consume", "--zookeeper", zookeeper_connect, "--group", "g", "--topic", "t",
                 "--timeout-ms", "1500"])  # fmt: skip
     assert done.returncode == 1, done.stderr

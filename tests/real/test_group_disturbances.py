@@ -81,7 +81,7 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
         assert len(lines_of(lab, "ours-1", "session-lost")) == 1
 
 
-def test_a_message_that_is_not_finished_in_time_is_handed_out_once_more_and_no_other(
+def test_only_a_message_that_is_not_finished_in_time_is_delivered_again(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     cluster = clusters.get(BROKER)
@@ -99,7 +99,7 @@ def test_a_message_that_is_not_finished_in_time_is_handed_out_once_more_and_no_o
         assert len(lines_of(lab, "ours-1", "drain-timeout")) == 1
 
 
-def test_an_original_that_slept_rewinds_our_offsets_and_they_are_written_again(
+def test_a_resumed_scala_consumer_decreases_our_offsets_and_they_are_written_again(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     group, topic = names
@@ -180,9 +180,7 @@ def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
         lab.finish()
 
 
-def test_a_registration_that_nobody_can_read_stops_nobody(
-    clusters: Clusters, names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_an_unreadable_registration_stops_no_member(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
     group, topic = names
     with GroupLab(clusters.get(BROKER), group, {topic: 4}, folder=tmp_path) as lab:
         with lab.change("ours-1 starts"):

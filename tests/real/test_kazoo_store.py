@@ -109,9 +109,7 @@ def test_a_server_that_pauses_is_left_while_it_is_asked_and_joined_again(
     assert [ConnectionLost("/")] in lists
 
 
-def test_a_server_that_is_killed_and_comes_back_still_knows_the_session(
-    server: ZooKeeperServer, member: Member
-) -> None:
+def test_a_killed_and_restarted_server_still_has_the_session(server: ZooKeeperServer, member: Member) -> None:
     member.ask(Create("/e", ephemeral=True))
     session_id = member.store.session_id
     server.kill()

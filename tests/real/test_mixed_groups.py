@@ -125,7 +125,7 @@ AUTO = [pytest.param("1.1.1", id="as-1.0"), pytest.param("0.10.2.2", id="as-0.10
 
 
 @pytest.mark.parametrize("scala", AUTO)
-def test_a_lone_original_thread_is_let_show_how_it_deals(
+def test_a_member_waits_for_a_single_scala_thread_to_show_its_variant(
     scala: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     # It owned everything, which fits every form; one node of ours in its way would make it give up all of them.
@@ -152,7 +152,7 @@ def test_a_lone_original_thread_is_let_show_how_it_deals(
 
 
 @pytest.mark.parametrize("scala", AUTO)
-def test_an_original_member_may_join_a_group_that_one_of_ours_began(
+def test_a_scala_consumer_may_join_a_group_that_our_member_began(
     scala: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     require_releases(scala)

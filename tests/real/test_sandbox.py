@@ -53,7 +53,7 @@ def pair(broker: str, member: str, zookeeper: str, *, nightly: bool = False) -> 
         pair("3.9.1", "0.8.2.2", "3.8", nightly=True),
     ],
 )
-def test_an_original_member_reads_everything_and_leaves_its_offsets(
+def test_a_scala_consumer_reads_everything_and_leaves_its_offsets(
     broker: str, member: str, zookeeper: str, sandbox: Sandbox
 ) -> None:
     require_releases(broker, member, zookeeper_release(zookeeper))
@@ -137,7 +137,7 @@ def test_a_member_paused_beyond_its_session_learns_of_it_when_it_wakes(
     member.stop()
 
 
-def test_many_original_members_in_one_process_read_only_what_they_may(shared_cluster: Sandbox, fresh_name: str) -> None:
+def test_many_scala_consumers_in_one_process_read_only_what_they_may(shared_cluster: Sandbox, fresh_name: str) -> None:
     shared_cluster.create_topic(fresh_name, 2)
     for partition in range(2):
         shared_cluster.produce(fresh_name, partition, RECORDS)
@@ -170,7 +170,7 @@ def test_many_original_members_in_one_process_read_only_what_they_may(shared_clu
         host.close()
 
 
-def test_a_killed_member_stays_registered_until_its_session_ends_and_comes_back(
+def test_a_killed_member_stays_registered_until_its_session_ends_and_can_restart(
     shared_cluster: Sandbox, fresh_name: str
 ) -> None:
     shared_cluster.create_topic(fresh_name, 1)
@@ -246,7 +246,7 @@ def test_a_tool_that_does_not_end_is_killed_and_named(shared_cluster: Sandbox) -
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.4.6"])
-def test_zookeeper_comes_back_on_its_port_with_its_data_after_a_kill(version: str, sandbox: Sandbox) -> None:
+def test_zookeeper_restarts_on_its_port_with_its_data_after_a_kill(version: str, sandbox: Sandbox) -> None:
     require_zookeeper(version)
     zookeeper = sandbox.start_zookeeper(version)
     port = zookeeper.port
@@ -258,7 +258,7 @@ def test_zookeeper_comes_back_on_its_port_with_its_data_after_a_kill(version: st
     assert zookeeper.stop(), "it must not need SIGKILL"
 
 
-def test_topics_spread_over_two_brokers_and_a_killed_one_comes_back_at_once(sandbox: Sandbox) -> None:
+def test_topics_are_on_two_brokers_and_a_killed_one_restarts_at_once(sandbox: Sandbox) -> None:
     sandbox.start_zookeeper()
     brokers = [sandbox.start_broker("1.1.1"), sandbox.start_broker("1.1.1")]
     sandbox.create_topic("t", 4)
@@ -279,7 +279,7 @@ def test_topics_spread_over_two_brokers_and_a_killed_one_comes_back_at_once(sand
     assert not brokers[0].is_running()
 
 
-def test_a_port_that_somebody_took_is_replaced(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_replaced(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -307,7 +307,7 @@ def test_a_broker_without_zookeeper(sandbox: Sandbox) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("release", ["3.9.1", "4.1.1"])
-def test_a_killed_broker_without_zookeeper_comes_back(release: str, sandbox: Sandbox) -> None:
+def test_a_killed_broker_without_zookeeper_restarts(release: str, sandbox: Sandbox) -> None:
     require_releases(release)
     broker = sandbox.start_kraft_broker(release)
     sandbox.create_topic("t", 1)
@@ -405,7 +405,7 @@ def lines_of_up(own_cache: Path, request: pytest.FixtureRequest) -> Iterator[lis
 
 @by_commands
 @pytest.mark.parametrize("lines_of_up", ["", "--chroot /kafka --topic views:2"], indirect=True)
-def test_the_next_steps_of_up_show_records_as_they_stand(lines_of_up: list[str]) -> None:
+def test_the_next_steps_of_up_show_records_unchanged(lines_of_up: list[str]) -> None:
     zookeeper, brokers, *steps = lines_of_up
     assert zookeeper.startswith("zookeeper.connect=")
     assert brokers.startswith("bootstrap.servers=")
@@ -471,7 +471,7 @@ def test_a_console_producer_makes_its_topic_and_ends(lines_of_up: list[str]) -> 
 
 
 @by_commands
-def test_the_status_of_a_sandbox_that_does_not_work_says_so_and_fails(lines_of_up: list[str]) -> None:
+def test_the_status_of_a_broken_sandbox_reports_it_and_fails(lines_of_up: list[str]) -> None:
     pids = {line.split()[0]: int(line.split()[-2]) for line in run_command("sandbox status").stdout.splitlines()[1:]}
 
     def states() -> dict[str, str]:

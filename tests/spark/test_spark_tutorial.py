@@ -56,7 +56,7 @@ def test_a_look_at_a_group_prints_what_the_page_shows(
 @pytest.mark.nightly
 @pytest.mark.timeout(RUN_TIMEOUT_S + 60)
 @pytest.mark.usefixtures("own_cache")
-def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_page_runs_unchanged(tmp_path: Path) -> None:
     require_spark()
     require_releases("1.1.1")
     folder = tmp_path / "page"
