@@ -1,4 +1,4 @@
-"""Which commands are called in which situations, and what is kept of how they end."""
+"""The commands, the situations in which they are called, and what is recorded of their end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NO_GROUP, NO_TOPIC = "no such group", "no such topic"
 
 @dataclass(frozen=True)
 class Command:
-    """``words`` with ``{group}`` and ``{topic}``; ``where``: which servers it is told of.
+    """``words`` with ``{group}`` and ``{topic}``; ``where``: the servers in its arguments.
 
-    ``group``: that of the command where all is well.  ``is_json``: whether it takes ``-o json``.
+    ``group``: that of the command where everything works.  ``is_json``: whether it has ``-o json``.
     """
 
     words: str
@@ -42,7 +42,7 @@ class Command:
             return world.call((*words, *(("-o", "json") if as_json else ())))
 
     def address(self, world: CommandWorld, situation: str) -> list[str]:
-        """Where it is told that the servers are."""
+        """The servers in the arguments."""
         if self.where == "brokers":
             return ["--bootstrap-server", f"{NOWHERE}:9092" if situation == "unknown host" else world.broker.bootstrap]
         return ["--zookeeper", f"{NOWHERE}:2181" if situation == "unknown host" else ADDRESS]

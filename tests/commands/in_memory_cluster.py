@@ -1,7 +1,7 @@
-"""A ZooKeeper in memory and two brokers, each of which may be away; and the commands that are called on them.
+"""A ZooKeeper in memory and two brokers, each of which may be unavailable; and the commands that are called on them.
 
-    g1      an old group with offsets in ZooKeeper, at rest
-    moving  an old group whose migration is held behind the phase ``verified``
+    g1      an old group without members, with offsets in ZooKeeper
+    moving  an old group whose migration has stopped after the phase ``verified``
     modern  a group that broker 1 coordinates, with offsets
 
 Topic ``clicks`` has two partitions, one at each broker.
@@ -71,7 +71,7 @@ class Refuses:
 
 
 class NobodyAnswers(FakeZkStore):
-    """A ZooKeeper that nobody reaches."""
+    """A ZooKeeper that no client can reach."""
 
     def start(self, timeout_ms: int) -> None:
         raise ZkTimeoutException(
@@ -81,7 +81,7 @@ class NobodyAnswers(FakeZkStore):
 
 
 class SkippingClock:
-    """The time, and the pauses that nobody waited for."""
+    """The clock; pauses end at once."""
 
     def __init__(self) -> None:
         self.skipped_ms = 0
@@ -109,7 +109,7 @@ class NoPause:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call printed, without what is another one each time."""
+    """The output of one call, without the parts that differ each time."""
 
     exit_code: int
     stdout: str
@@ -159,7 +159,7 @@ class CommandWorld:
     away: set[int] = field(default_factory=set)
     is_zookeeper_away: bool = False
     lasting: tuple[str, ...] = ()
-    """What a reader says of this situation when it has found out; see ``LASTING``."""
+    """The reader's message for this situation once it is known; see ``LASTING``."""
 
     is_real: bool = False
     """Whether names are looked up, and connections made, as for a user."""
@@ -205,7 +205,7 @@ class CommandWorld:
 
     @contextmanager
     def situation(self, name: str) -> Iterator[None]:
-        """``SITUATIONS`` says which there are."""
+        """The situations are in ``SITUATIONS``."""
         self.lasting = LASTING.get(name, ())
         try:
             if name == "no broker":
@@ -226,7 +226,7 @@ class CommandWorld:
             self._before.clear()
 
     def _hide(self) -> None:
-        """Nodes of the groups may be read by somebody else only."""
+        """Only another login may read the nodes of the groups."""
         groups, below = ("g1", "moving", "reader"), (paths.ids, paths.owners, paths.offsets)
         wanted = [path(group) for group in groups for path in below]
         store = FakeZkStore(self.world.zookeeper, "", 30_000, OPERATOR)
@@ -264,7 +264,7 @@ class CommandWorld:
         return made
 
     def read_to_the_end(self) -> None:
-        """From then on the group of the readers stands at the end."""
+        """From then on the group of the readers is at the end."""
         config = self.folder / "reader.properties"
         words = f"consume reader --topic clicks --from-beginning --max-messages 20 --config {config}".split()
         done = self.call((*words, "--zookeeper", ADDRESS))

@@ -15,7 +15,7 @@ from zkconsumer.cli import main
 from zkconsumer.cli.command_hints import commands_in
 
 CHANGES = ("--execute",)
-"""Such a command is run without it: it says what it would do, and the group is as before for the next one."""
+"""Such a command runs without it: it shows what it would do, and the group is unchanged for the next one."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def printed(done: Outcome) -> list[str]:
 
 
 def called(servers: CommandWorld, text: str) -> Outcome:
-    """Run what was printed; names stand for the ports and the folder of this run."""
+    """Run the printed command; names replace the ports and the folder of this run."""
     for number, address in enumerate(servers.broker.addresses()):
         text = text.replace(f"broker-{number}:9092", f"{address.host}:{address.port}")
     text = text.replace("DIGEST", read_plan_file(servers.folder / "moving.plan").digest)

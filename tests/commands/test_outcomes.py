@@ -1,6 +1,6 @@
 """Every command in every situation ends as it is recorded, and shows nothing that is unknown as empty.
 
-``python -m tests.commands.record_outcomes`` records it anew; the page ``migration_docs/reference/command-outcomes.md``
+``python -m tests.commands.record_outcomes`` records it again; the page ``migration_docs/reference/command-outcomes.md``
 follows.
 """
 

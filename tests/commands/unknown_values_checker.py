@@ -1,7 +1,7 @@
 """Nothing that is unknown is shown as empty, zero or absent.
 
-A command either shows what it shows when all is well, or it ends with an error.  With an error it may leave a row out,
-and where it shows a value that is not the one of before, the value is ``?`` or says "not known" (null in JSON).
+A command either shows what it shows when everything works, or it ends with an error.  With an error it may omit a row.
+Where it shows a value that differs from the one before, the value is ``?`` or contains "not known" (null in JSON).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CAUSED = ("no broker", "one of two brokers away", "ZooKeeper away", "unknown hos
 FREE = {"exit_code", "next_steps", "at_ms", "not_known", "unknown", "error", "steps", "blocked_by", "warnings",
         "made_at_ms", "migration_id", "digest", "findings", "total_known", "partitions_not_known", "can_be_applied",
         "refusals", "refusal", "rejection_reason", "reason", "retention_ms", "release", "why", "remark"}  # fmt: skip
-"""Fields that may say something else because of the failure: reasons, counts of what is not known, and advice."""
+"""Fields that may differ because of the failure: reasons, counts of what is not known, and advice."""
 
 
 def wrongs(situation: str, well: Outcome, seen: Outcome) -> Iterator[str]:
-    """What is wrong with a cell, in words."""
+    """What is wrong with a cell, as text."""
     if situation not in CAUSED:
         return
     if seen.stdout == well.stdout and seen.exit_code == well.exit_code:

@@ -55,7 +55,7 @@ class Topics(Protocol):
         """The data of a znode."""
 
     def modern_member(self, group: str, topic: str) -> AbstractContextManager[object]:
-        """A modern consumer that is a member of the group for as long as this lasts."""
+        """A Java consumer that is a member of the group inside the ``with`` block."""
 
 
 @dataclass(slots=True)

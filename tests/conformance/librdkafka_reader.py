@@ -58,7 +58,7 @@ def read_here(settings: Mapping[str, Any], topic: str, end: int) -> Read:
 
 
 def read_apart(settings: Mapping[str, Any], topic: str, end: int) -> Read:
-    """In a process of its own: librdkafka 2.16 now and then aborts the process behind a batch with a wrong checksum."""
+    """In a process of its own: librdkafka 2.16 sometimes aborts the process after a batch with a wrong checksum."""
     command = [sys.executable, "-m", "tests.conformance.librdkafka_reader", json.dumps(settings), topic, str(end)]
     for _ in range(TRIES):
         done = subprocess.run(command, capture_output=True, timeout=2 * TIMEOUT_S, check=False)

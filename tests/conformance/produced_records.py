@@ -89,7 +89,7 @@ class Written:
 
     @property
     def end(self) -> int:
-        """Behind the last record."""
+        """The offset after the last record."""
         return self.sent[-1][0] + 1
 
     @property
@@ -254,10 +254,11 @@ class Readers:
 def answers(
     topic: Written, version: int, bytes_max: int, isolation: int = 0
 ) -> Iterator[tuple[int, FetchPartitionResponse]]:
-    """Fetches until the end: the offset that was asked for, and the raw answer.
+    """Fetches until the end: the requested offset, and the raw answer.
 
-    Where an answer holds no whole entry, more is asked for, as a consumer does; also where it holds nothing from that
-    offset on: a converted batch ends with its last record, and compaction may have removed the records behind it.
+    Where an answer contains no whole entry, the function requests more, as a consumer does; also where it contains
+    nothing from that offset on: a converted batch ends with its last record, and compaction may have removed the
+    records after it.
     """
     connection = topic.broker.connection()
     more = {"isolation_level": isolation} if version >= 4 else {}
@@ -311,7 +312,7 @@ def wait_until_stable(topic: Written) -> None:
 
 
 def check_alike(read: Sequence[Record], expected: Sequence[Record], who: str) -> None:
-    """The first record that is another one says more than two lists."""
+    """The first different record is easier to read than two lists."""
     for one, other in itertools.zip_longest(read, expected):
         assert one == other, f"{who}: {one}, not {other}"
 

@@ -135,7 +135,7 @@ def test_answers_come_in_the_order_of_the_requests(broker_under_test: BrokerUnde
     assert connection.receive(second, TIMEOUT_MS).topics[0].name == topic
 
 
-# --- who leads, where logs begin and end ------------------------------------------------------------------------
+# --- leaders, start and end of logs ------------------------------------------------------------------------------
 
 
 def test_leaders_in_every_version(broker_under_test: BrokerUnderTest) -> None:

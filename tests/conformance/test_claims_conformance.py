@@ -149,7 +149,9 @@ def test_a_new_session_finds_what_the_old_one_claimed_and_goes_on(world: World, 
 
 
 def test_lists_of_rights(world: World) -> None:
-    """``zookeeper.set.acl``: below the shared folder everything is ours, and another login is told whose it is."""
+    """``zookeeper.set.acl``: everything below the shared folder is ours, and the error for another login names the
+    owner.
+    """
     smith = SessionOf(world.store(login=DigestLogin("smith", "secret")))
     group_of(smith, p0=100, p1=100)
     smith.claim(P0)

@@ -48,7 +48,7 @@ def a_group() -> str:
 
 
 def versions_of(broker: BrokerUnderTest, api: Api[Any, Any], at_least: int = 0) -> list[int]:
-    """The versions that the broker speaks: those that it says, or that were seen of a release that cannot say."""
+    """The versions that the broker supports: from ApiVersions, or known for a release without it."""
     there = broker.release.range_of(api)
     return [] if there is None else list(range(max(there.lowest, at_least), there.highest + 1))
 
@@ -144,9 +144,9 @@ def test_what_was_committed_is_fetched_in_every_version(broker_under_test: Broke
 
 
 def test_a_partition_without_an_offset(broker_under_test: BrokerUnderTest) -> None:
-    """Nothing is stored, says every version but 0, of unknown topics too; 0.8.2 alone has error 3 for those.
+    """Every version but 0 answers that no offset is stored, also for unknown topics; only 0.8.2 has error 3 for those.
 
-    So error 3 never means "no offset": a broker of 0.8.2 that was just restarted may not know its topics yet.
+    So error 3 never means "no offset": a broker of 0.8.2 that was just restarted may not have read its topics yet.
     """
     if not has_groups(broker_under_test):
         return
@@ -217,7 +217,7 @@ def test_a_note_that_is_too_long(broker_under_test: BrokerUnderTest) -> None:
 
 
 def test_while_a_coordinator_group_of_the_name_is_alive(broker_under_test: BrokerUnderTest) -> None:
-    """Its members alone may commit in Kafka's store; anybody may read."""
+    """Only its members may commit to Kafka's store; every client may read."""
     if not has_groups(broker_under_test) or not broker_under_test.release.supports_group_members:
         return
     tp = TopicPartition(broker_under_test.topic(b"a"), 0)
@@ -265,7 +265,7 @@ def speaks_version_0(release: BrokerRelease) -> bool:
 
 
 def test_version_0_is_zookeeper(broker_under_test: BrokerUnderTest) -> None:
-    """The note is dropped, and Kafka's own store knows nothing of it, nor ZooKeeper of what is in there."""
+    """The note is dropped: Kafka's own store has no such field, and ZooKeeper does not have that store's contents."""
     if not speaks_version_0(broker_under_test.release):
         return
     tp = TopicPartition(broker_under_test.topic(), 0)

@@ -92,11 +92,11 @@ class Bench(ABC):
     @property
     @abstractmethod
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where the group stands."""
+        """The offsets of the group."""
 
     @abstractmethod
     def put(self, tp: TopicPartition, offset: int) -> None:
-        """Somebody else writes an offset."""
+        """Another client writes an offset."""
 
     @abstractmethod
     def close(self) -> None:

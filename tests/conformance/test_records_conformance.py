@@ -1,6 +1,6 @@
 """Records of real producers and brokers: both decoders read what Java's consumer and librdkafka read.
 
-Both decoders read each raw answer, and each answer is read to its cut-off tail.  ``produced_records`` says what is
+Both decoders read each raw answer, and each answer is read to its truncated tail.  ``produced_records`` defines what is
 written.
 """
 
@@ -50,7 +50,7 @@ OLD_FORMATS = {0: "0.9.0", 1: "0.10.2"}
 
 
 REFUSED = r"Record is corrupt|Message is corrupt|Record batch .* is invalid"
-"""What Java's consumers say of a wrong checksum."""
+"""The error of Java's consumers for a wrong checksum."""
 
 
 def releases(first: tuple[int, ...], before: tuple[int, ...] = (99,)) -> pytest.MarkDecorator:
@@ -128,7 +128,8 @@ def test_a_topic_in_an_older_format(broker_under_test: BrokerUnderTest, readers:
 def test_transactions(broker_under_test: BrokerUnderTest, readers: Readers) -> None:
     topic = write_transactions(written(broker_under_test, "transactions"))
     if broker_under_test.release.converts_lazily:
-        # A converted answer that begins at a marker, which no older format has, holds the entry behind it twice.
+        # A converted answer that begins at a marker, which older formats do not have, contains the entry after it
+        # twice.
         topic.first_version = 4
     wait_until_stable(topic)
     check(topic, readers)
@@ -165,9 +166,9 @@ def is_compacted(topic: Written) -> bool:
 @releases((0, 8))
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_wrong_checksum(broker_under_test: BrokerUnderTest, readers: Readers, codec: str) -> None:
-    """The broker sends what is in its file, and each reader refuses the same entry.
+    """The broker sends what is in its file, and each reader rejects the same entry.
 
-    Whichever byte is another one, both decoders of ours see the same.
+    Whichever byte was changed, both of our decoders return the same.
     """
     topic = written(broker_under_test, f"damaged-{codec}")
     for _ in range(3):

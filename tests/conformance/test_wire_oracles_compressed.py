@@ -1,4 +1,4 @@
-"""What real producers compressed and real brokers handed out comes out whole, with every package that can decode it."""
+"""Every package that can decode it decodes completely what real producers compressed and real brokers returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of cases over the fake ZooKeeper and over real servers: what the fake says, the servers say too."""
+"""The same cases on the fake ZooKeeper and on real servers: the servers must give the answers of the fake."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _chroots = itertools.count()
 
 
 class Member:
-    """A started store, and everything that it was told, in order: events, and the results of ``send``."""
+    """A started store, and everything that it received, in order: events, and the results of ``send``."""
 
     def __init__(self, store: ZkStore) -> None:
         self.store = store
@@ -76,7 +76,7 @@ class Member:
         self.store.submit(session_id, requests, self.told.append)
 
     def heard(self, count: int) -> list[Any]:
-        """What was told, once it is so much; a read behind it shows that there is no more under way."""
+        """What was received, once there is this much; a read after it shows that nothing else is in flight."""
         wait_until(lambda: len(self.told) >= count, f"{count} of {self.told}", TIMEOUT_MS)
         return self.told
 
@@ -84,7 +84,7 @@ class Member:
 class World(Protocol):
     """A ZooKeeper, fake or real, with a chroot for this test.
 
-    ``is_lenient``: an old server, which tells everybody whether a node exists.
+    ``is_lenient``: an old server, which reports to every client whether a node exists.
     """
 
     is_lenient: bool
@@ -339,7 +339,7 @@ def test_who_may_not_administer_changes_no_list(world: World, member: Member) ->
 
 
 def test_the_right_is_looked_at_before_the_version_of_the_list(world: World, member: Member) -> None:
-    """So a version that cannot be tells whether we have the right, and changes nothing."""
+    """So an impossible version shows whether we have the permission, and changes nothing."""
     member.ask(Create("/l"))
     only_read = (READ_AND_ADMIN,)
     assert member.ask(SetAcl("/l", only_read, NEVER)) == [BadVersion("/l")]
@@ -350,13 +350,13 @@ def test_the_right_is_looked_at_before_the_version_of_the_list(world: World, mem
 
 
 def test_an_access_list_that_no_login_could_match_is_refused_first(member: Member) -> None:
-    """Auth without a login stands for nobody."""
+    """Auth without a login matches no login."""
     invalid = OtherError("/none", "InvalidAcl", -114)
     assert member.ask(SetAcl("/none", (Acl(31, "auth", ""),)), SetAcl("/none", ())) == [invalid, invalid]
 
 
 def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_begins_anew(member: Member) -> None:
-    """So an unchanged ``aversion`` of an unchanged ``czxid`` says that the list is the one that was read."""
+    """So an unchanged ``aversion`` of an unchanged ``czxid`` shows that the list is the one that was read."""
     member.ask(Create("/l", b"1"))
     [[first]] = [read.found for read in member.ask(GetManyAcls(("/l",)))]
     assert (first.acl, first.stat.aversion) == (OPEN_ACL, 0)
@@ -395,7 +395,7 @@ def test_many_access_lists_are_changed_one_after_the_other(member: Member) -> No
 
 
 def test_a_child_created_and_deleted_in_one_multi_fires_the_watch_of_its_parent(member: Member, other: Member) -> None:
-    """And nobody ever sees it."""
+    """And no client ever sees it."""
     member.ask(Create("/p"), Create("/p/a"))
     other.ask(Children("/p", watch=True))
     assert isinstance(member.ask(Multi((CreateOp("/p/nudge"), DeleteOp("/p/nudge"))))[0], MultiOk)

@@ -27,14 +27,14 @@ PER_SECOND = 200
 
 C, PYTHON = "confluent", "kafka-python"
 PATIENT = {"session.timeout.ms": "10000"}
-"""Longer than a broker takes to come back."""
+"""Longer than a broker takes to restart."""
 
 BEFORE_0_10 = {
     C: {"api.version.request": "false", "broker.version.fallback": "0.9.0.1"},
     PYTHON: {"api.version": "0.9"},
     OURS: {"api.version.request": "false"},
 }
-"""What clients must be told of a broker that cannot be asked, and loses what others sent when it is."""
+"""Settings for clients of a broker that does not support ApiVersions: it would drop the other requests."""
 
 
 def scenario(broker: str, *clients: str, strategy: str = "range", nightly: bool = True) -> object:
@@ -75,7 +75,7 @@ def require_clients(clients: tuple[str, ...]) -> None:
 
 
 def live_through(lab: CoordinatorGroupLab, broker: str, clients: tuple[str, ...], move: Callable[[], None]) -> None:
-    """One group through every change; ``move``: its coordinator goes elsewhere, or away and comes back."""
+    """One group through every change; ``move``: another broker becomes its coordinator, or it restarts."""
 
     def start(name: str, client: str) -> None:
         lab.start(name, client, settings=PATIENT | settings_of(broker, client))

@@ -1,6 +1,6 @@
 """The probe of a group coordinator against real brokers of every age, and against ours that emulate them.
 
-What the probe says of a release was first seen on the real one; ours is held to it, check by check.
+Each result of the probe for a release was first observed on the real broker; ours must give it too, check by check.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def marks_of(kind: ServerKind, check: Check) -> list[pytest.MarkDecorator]:
 
 
 def cases() -> Iterator[object]:
-    """One for each server and each check that concerns its release; those of one server stand together."""
+    """One for each server and each check of its release, ordered by server."""
     for kind in KINDS:
         for check in checks_of(kind.release):
             yield pytest.param(kind, check.name, marks=marks_of(kind, check), id=f"{kind}-{check.name}")
@@ -71,7 +71,7 @@ def run_check(server: Server, name: str) -> None:
 
 
 class Waiting:
-    """The slow checks of one server, some at a time: what they wait for costs nobody anything."""
+    """The slow checks of one server, several at a time: they mostly wait."""
 
     AT_ONCE = 4
 

@@ -1,6 +1,6 @@
-"""The coordinator in an embedded broker and real ones of the same release: asked the same, they say the same.
+"""The coordinator in an embedded broker and real ones of the same release: the same requests get the same answers.
 
-The questions are those in which releases differ, in versions that every release speaks; the answers are error codes,
+The requests are those in which releases differ, in versions that every release supports; the answers are error codes,
 generations and states.
 """
 
@@ -106,7 +106,7 @@ class Asker:
 
 
 def answers(address: BrokerAddress, release: tuple[int, ...]) -> dict[str, Any]:
-    """Everything that is asked, and what was said."""
+    """All requests, and their answers."""
     said: dict[str, Any] = {}
     with RawClient(address) as talk:
         ask = Asker(talk, address)

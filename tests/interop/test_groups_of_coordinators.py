@@ -34,7 +34,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 
 def run(broker: EmbeddedBroker, *words: str) -> Result:
-    """The command, told of one broker of the two."""
+    """The command, with the address of one of the two brokers."""
     return CliRunner().invoke(main, [*words, "--bootstrap-server", broker.bootstrap.partition(",")[0]])
 
 

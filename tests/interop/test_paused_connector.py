@@ -1,4 +1,4 @@
-"""A process of ours stood still for longer than its session: what is in its queues is somebody else's by now."""
+"""A process of ours was paused for longer than its session: another member owns the partitions in its queues by now."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_process_that_wakes_from_a_pause_hands_out_nothing_that_another_has_re
 
 
 def read_for_a_while(broker: EmbeddedBroker) -> set[tuple[int, int]]:
-    """Somebody else takes everything over once the session is out, reads on, and leaves."""
+    """Another member acquires everything once the session has ended, reads on, and leaves."""
     config = ConsumerConfig(
         group_id="g",
         zookeeper_connect="nowhere:2181",

@@ -20,7 +20,7 @@ from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.zk_security import DigestLogin, ZkLogin, identities
 
 ALICE = DigestLogin("alice", "correct horse")
-"""As whom the members of the group log in."""
+"""The login of the members of the group."""
 OPERATOR = DigestLogin("operator", "secret")
 MALLORY = DigestLogin("mallory", "other")
 WORLD_READS = Acl(PERM_READ, "world", "anyone")
@@ -94,7 +94,7 @@ def may(ground: Any, login: ZkLogin | None, request: Request) -> bool:
 
 
 def acl_of(ground: Any, path: str) -> set[Acl]:
-    """The list of a node, for who runs the server."""
+    """The list of a node, as the server's administrator sees it."""
     return set(ground.zookeeper.tree._nodes[path].acl)
 
 
@@ -104,7 +104,7 @@ def lists_below(ground: Any, root: str) -> dict[str, set[Acl]]:
 
 
 def open_node(ground: Any, path: str, data: bytes = b"") -> None:
-    """A node that everybody may write, as a release before this one made it."""
+    """A node that every client may write, as an earlier release created it."""
     ground.zookeeper.ensure(path, data)
     ground.zookeeper.set_acl(path, OPEN_ACL)
 

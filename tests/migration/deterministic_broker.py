@@ -201,7 +201,7 @@ class DeterministicBroker:
         return ClientConnection(self._node, self._listener, SaslServerAuthenticator(None), self._budget, self._open)
 
     def connect(self, who: str, kind: type[BlockingConnection] = BlockingConnection, **more: Any) -> Connection:
-        """A connection of somebody's; ``more`` goes to a ``kind`` of its own."""
+        """A connection of any client; the keyword arguments configure a ``kind`` of its own."""
         transport = partial(DeterministicTransport, self, who)
         return kind("still.invalid", PORT, transport=transport, clock=self.clock, **more)
 

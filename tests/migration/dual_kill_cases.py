@@ -1,7 +1,7 @@
-"""A group that moves with its members, on fakes that stand still, whose migrator is killed; all goes into a history.
+"""A group that migrates with its members, on deterministic fakes, whose migration run is killed; all is recorded.
 
-The members are those of ``dual_members``.  They act while the tool waits; here they also write down what they claim and
-what they are handed, and where they take it up they ask the store that has the authority, as real ones do.
+The members are those of ``dual_members``.  They act while the tool waits.  Here they also record the partitions that
+they acquire and the records that they receive, and read their start from the store with the authority, as real ones do.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class DualKillScenario(KillScenario, DualLab):
 
 
 class Dual(KillCase):
-    """One command of ``dual``.  A late original member is held off when the command has ended, and not before."""
+    """One command of ``dual``.  It blocks a late Scala consumer only when the command has ended."""
 
     strategy: Strategy = "dual"
     writes_min = 4
@@ -98,7 +98,7 @@ class Dual(KillCase):
         return DualKillScenario(folder, decisions)
 
     def settle(self, ground: KillScenario) -> None:
-        """The members follow to where the group stands now, and read everything."""
+        """The members follow to the present phase of the group, and read everything."""
         for _ in range(2 * LOG_END + SETTLED_LOOKS):
             ground.on_pause()
 

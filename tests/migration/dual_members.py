@@ -1,7 +1,7 @@
-"""Members that move without a stop, as the tool meets them: they do what ``member.duty`` says, and acknowledge it.
+"""Migrating members as the tool sees them: they act by ``phase_rules``, and acknowledge the phase.
 
 They act while the tool waits (``Lab.pause``), one after the other, each at its own pace; their group at the broker is
-real.  Every commit that the store with the authority took is remembered, so that in the end nothing may be missing.
+real.  Every commit that the store with the authority accepted is recorded, so that at the end none may be missing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Member:
     is_mute: bool = False
     topics: tuple[str, ...] = ("t",)
     name_in_group: str = ""
-    """As whom it joins the coordinator's group, if not as itself."""
+    """The name with which it joins the coordinator group, if not its own."""
     generation: int = -1
     member_id: str = ""
     given: set[TopicPartition] = field(default_factory=set)
@@ -153,7 +153,7 @@ class Member:
         return -1 if data is None else int(data)
 
     def works(self) -> None:
-        """Read one more record of each partition, and commit; then bring up the store that is behind."""
+        """Read one more record of each partition, and commit; then update the other store."""
         holds = self.given if self.duty.active_side is MembershipSide.COORDINATOR else self.owned
         for tp in sorted(holds if self.crowd.is_loaded else ()):
             at = self.crowd.positions.get(tp, max(self.stored(tp), 0)) + 1
@@ -271,7 +271,7 @@ class DualMembers:
         return member
 
     def acts(self) -> None:
-        """Everybody does what is to be done."""
+        """Every member does its tasks."""
         self.looks += 1
         for member in self.members:
             if self.looks % member.lag == 0 and not member.is_mute:
@@ -310,7 +310,7 @@ class DualMembers:
         self._share_out(joining)
 
     def _form(self, members: Sequence[Member], protocols: Sequence[str]) -> None:
-        """All in one generation.  Who was answered too early, before the newcomer was seen, asks again."""
+        """All in one generation.  A member that was answered too early, before the new member joined, asks again."""
         asked = {one: self._ask_to_join(one, protocols) for one in members}
         leaders: dict[int, str] = {}
         for _ in range(1_000):
@@ -409,7 +409,7 @@ class DualLab(Lab):
 
 @pytest.fixture
 def dual(lab: Lab) -> Iterator[DualLab]:
-    """The lab; at the end nobody is in any of its groups."""
+    """The lab; at the end none of its groups has a member."""
     made = DualLab(lab.broker, lab.zookeeper, lab.history, groups=lab.groups)
     with ExitStack() as stack:
         yield made

@@ -1,7 +1,7 @@
-"""What a history of a group that moves with its members must show besides what ``zkconsumer check`` asks.
+"""What the history of a dual migration must show besides what ``zkconsumer check`` checks.
 
-The phases follow each other as the table says, both stores are equal when the authority moves, members hold everything
-until it has moved, and what ZooKeeper has never goes back.
+The phases follow each other as in the table, both stores are equal when the authority moves, members own every
+partition until it has moved, and ZooKeeper's offsets never decrease.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Spark query beside members that a group moves with: the tool runs, the members read, the query goes on."""
+"""A Spark query beside migrating members: the tool runs, the members read, the query continues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Record = tuple[int, int]
 
 
 class DualSparkGroup:
-    """Two members and a query in one group, and somebody who writes."""
+    """Two members and a query in one group, and a producer."""
 
     def __init__(self, dual: Dual, mode: str, **options: str) -> None:
         self.dual = dual
@@ -55,16 +55,16 @@ class DualSparkGroup:
         self.query.triggers_until(self.all_read, "everybody reads")
 
     def all_read(self) -> bool:
-        """Whether every partition is owned, and everybody who reads the topic has one."""
+        """Whether every partition is owned, and every member that reads the topic has one."""
         owners = self.dual.owners()
         return len(owners) == self.dual.partitions and len(set(owners.values())) == self._owners
 
     def tell(self, phase: str) -> None:
-        """Write this phase by hand, and wait for what the tool waits for before it writes the next one.
+        """Write this phase manually, and wait for what the tool waits for before it writes the next one.
 
-        That every member acknowledges is not enough.  When a query leaves, its partitions belong to no member at first,
-        and on the way back ZooKeeper may have them where they were before the query read them.  The tool waits until
-        the query has left, members own every partition and both stores agree (``dual.back.dual_return_steps``).
+        The acknowledgement of every member is not enough.  When a query leaves, its partitions belong to no member at
+        first, and in a rollback ZooKeeper may have the offsets from before the query read them.  The tool waits until
+        the query has left, members own every partition and both stores agree (``dual_rollback.dual_return_steps``).
         """
         if phase == "undone":
             self.dual.say(phase)  # the query registers at once, and acknowledges nothing
@@ -82,16 +82,16 @@ class DualSparkGroup:
         self.kept = plan_of(self.dual, f"m{self._moves}")
 
     def run(self, what: str) -> None:
-        """``apply``, ``rollback`` or ``complete``, while the query goes on."""
+        """``apply``, ``rollback`` or ``complete``, while the query continues."""
         step = self._complete if what == "complete" else partial(carry_out, self.dual, self.kept, what)
         self.while_triggered(step, what)
 
     def _complete(self) -> None:
-        """Without the archive: the phase is told, and followed."""
+        """Without the archive: the phase is written, and the members follow."""
         self.dual.move("completed")
 
     def while_triggered(self, act: Callable[[], object], what: str) -> None:
-        """Somebody acts, and the query goes on meanwhile."""
+        """Execute a command while the query continues."""
         failed: list[BaseException] = []
 
         def acted() -> None:
@@ -114,7 +114,7 @@ class DualSparkGroup:
         self.query.triggers_until(lambda: len(self.query.rows) > before, what, WAIT_MS)
 
     def end(self) -> None:
-        """Everything that was written was read by somebody."""
+        """Every record that was written was read by a member or the query."""
         self.load.stop()
         written = set(self.load.written)
 
@@ -124,7 +124,7 @@ class DualSparkGroup:
         self.query.triggers_until(is_read, "everything is read", WAIT_MS)
 
     def judge(self) -> tuple[list[Record], dict[Record, list[str]]]:
-        """What was written and nobody read, and what was read more than once, by whom."""
+        """Records that were not read, and records that were read more than once, with their readers."""
         read: dict[Record, list[str]] = {}
         by_whom = {f"c{number}": reader.read for number, reader in enumerate(self.readers)}
         for name, records in {**by_whom, "query": self.query_read()}.items():

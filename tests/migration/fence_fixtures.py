@@ -1,4 +1,4 @@
-"""A group of two topics whose migration stands in a phase, and the steps that fence it and lift the fences."""
+"""A group of two topics whose migration is in a phase, and the steps that set and remove its fences."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lists_of(group: Group) -> dict[str, AccessList]:
 
 
 def moved(*phases: Phase, group: Group | None = None, migration: str = MIGRATION) -> Group:
-    """The same with a control znode that has gone through these phases."""
+    """The same with a control znode that has passed these phases."""
     group = group or stood()
     with group.process(migration=migration) as authority:
         carry_out(

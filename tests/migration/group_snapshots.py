@@ -1,4 +1,4 @@
-"""Groups as a look would have seen them, for tests of what is decided from that."""
+"""Snapshots of groups, for tests of the decisions that depend on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tp(partition: int = 0, topic: str = "clicks") -> TopicPartition:
 
 
 def partition(number: int = 0, stored: int | None = 42, **more: Any) -> PartitionSnapshot:
-    """A partition of clicks; with an offset that shows nothing unless told otherwise."""
+    """A partition of clicks; by default with an offset that is no evidence."""
     node = {} if stored is None and "error" not in more else {"version": 3, "written_ms": WRITTEN_MS}
     return PartitionSnapshot(tp(number), stored, **(node | {"log": LOG} | more))
 
@@ -46,12 +46,12 @@ def at_end(number: int = 0, **more: Any) -> PartitionSnapshot:
 
 
 def one_short(number: int = 0, last: LastLogEntry | None = READ, **more: Any) -> PartitionSnapshot:
-    """It stands on the newest record, which was there when the offset was stored."""
+    """Its offset is that of the newest record, which existed when the offset was stored."""
     return partition(number, LOG.latest - 1, last_entry=last, **more)
 
 
 def seen(*partitions: PartitionSnapshot, **more: Any) -> GroupSnapshot:
-    """A group at rest: nobody in it, a young broker, no modern group."""
+    """A group without members, with a new broker and without a coordinator group."""
     found = {one.tp: one for one in partitions or (at_end(),)}
     return GroupSnapshot(
         **(

@@ -1,10 +1,10 @@
-"""A group of three partitions on fakes that stand still, whose migrator is killed; and everything goes into a history.
+"""A group of three partitions on deterministic fakes, whose migration run is killed; everything is recorded.
 
     Ground        both stores, the group, the members before and after, the recorder of what the stores accepted
-    Way           one command, what stands before it, and what must stand behind it
+    Way           one command, the state before it, and the required state after it
 
-A process that was killed writes nothing any more, and its session ends when ZooKeeper's time-out is over.  Every case
-has a ground of its own, on which the same happens each time.
+A killed process writes nothing any more, and its session ends after ZooKeeper's time-out.  Every case has a ground of
+its own, on which the same happens each time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ NEW_OFFSETS = frozenset(f"/offsets/t/{tp.partition}" for tp in PARTITIONS if tp 
 
 
 class NoHistory(History):
-    """The recorder is told by the broker itself."""
+    """The broker itself informs the recorder."""
 
     def committed(self, group: str, tp: TopicPartition, offset: int) -> None:
         pass
@@ -180,14 +180,16 @@ class KillScenario(Lab):
         self.broker.scheduler.catch_up()
 
     def let_pass(self, ms: int) -> None:
-        """Nobody does anything for so long: sessions end, and with them a seat in the modern group."""
+        """No client does anything for this time: sessions end, and with them the placeholder member."""
         self.pause(ms)
         described = self.broker.group(GROUP)
         if described is None or not described.members:
             self.recorder.placeholder_expired()
 
     def probe(self, group: str) -> None:
-        """Who tries now is refused, in whatever phase that must be so; the recorder hears of who is not."""
+        """Try to register and to commit: refused in every phase that requires it; the recorder records what is
+        accepted.
+        """
         control = self.control(group)
         if control is None or not blocks_old_members(phase_of(control)):
             return
@@ -229,7 +231,7 @@ class KillScenario(Lab):
     # --- the members --------------------------------------------------------------------------------------------
 
     def modern(self, ends: dict[TopicPartition, int], name: str = "new") -> None:
-        """Somebody of the modern group reads each partition from Kafka's offset on, up to these, and commits."""
+        """A member of the coordinator group reads each partition from Kafka's offset on, up to these, and commits."""
         self.recorder.member(name, "ours")
         stored = self.stored()
         for tp, end in ends.items():
@@ -238,7 +240,7 @@ class KillScenario(Lab):
             self.recorder.add(h.MemberReleasedPartition, name, *tp)
 
     def commit(self, group: str, partition: int, offset: int, name: str = "") -> int:
-        """As one does who is no member; the error code."""
+        """Commit without a membership; returns the error code."""
         row = OffsetCommitPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
         topics = [OffsetCommitTopic(name="t", partitions=[row])]
         body = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
@@ -272,7 +274,7 @@ class KillScenario(Lab):
     # --- the end ------------------------------------------------------------------------------------------------
 
     def state(self, when: str) -> None:
-        """What is there: the old group's nodes without the data of offsets, the control znode, Kafka's values."""
+        """The state: the old group's nodes without the data of offsets, the control znode, Kafka's values."""
         nodes, others = {}, {}
         for path, (data, acl) in self.nodes(GROUP).items():
             rights = ", ".join(sorted(f"{one.scheme}:{one.id}:{one.perms}" for one in acl))
@@ -307,7 +309,7 @@ class KillScenario(Lab):
 
 
 class KillCase:
-    """One command of a strategy.  ``again``: what is run after the kill, the same unless it says otherwise."""
+    """One command of a strategy.  ``again``: what is run after the kill, by default the same."""
 
     name: str
     ends: tuple[str, ...]
@@ -316,7 +318,7 @@ class KillCase:
     writes_min = 10
     """A command that writes less is not the one that is meant."""
     is_probed = True
-    """Whether old members must be held off wherever it is killed, in the phases that say so."""
+    """Whether old members must be blocked, wherever it is killed, in the phases that require it."""
 
     def ground(self, folder: Path, decisions: Decisions) -> KillScenario:
         return KillScenario(folder, decisions)
@@ -331,10 +333,10 @@ class KillCase:
         self.run(ground, session, plan)
 
     def settle(self, ground: KillScenario) -> None:
-        """Whoever is still at work follows, before it is looked what there is in the end."""
+        """Members that still run follow before the end state is read."""
 
     def go_on(self, ground: KillScenario) -> None:
-        """The group works again where it stands now, and reads everything that is left."""
+        """The group reads again in its present phase, and reads everything that is left."""
         control = ground.control(GROUP)
         if control is not None and control.authority == "kafka":
             ground.modern(dict.fromkeys(PARTITIONS, LOG_END), "last")
@@ -377,7 +379,7 @@ class BackBefore(KillCase):
 
 
 class BackAfter(BackBefore):
-    """From ``switched``, and the modern group has committed."""
+    """From ``switched``, and the coordinator group has committed."""
 
     name = "back after the switch"
 
@@ -390,7 +392,7 @@ class BackAfter(BackBefore):
 
 
 class Complete(BackAfter):
-    """From ``switched``, to the end that has no way back.  The fences stay."""
+    """From ``switched`` to the end without a rollback.  The fences stay."""
 
     name = "complete"
     ends = ("completed",)
@@ -424,7 +426,7 @@ class LiftLater(CompleteAndLift):
 
 
 class CompleteThenBack(CompleteAndLift):
-    """Killed while it completes: until the phase says that it has ended there is a way back, and behind it none."""
+    """Killed while it completes: a rollback is possible until the phase is ``completed``, and not after it."""
 
     name = "complete, then back"
     ends = ("undone", "completed")

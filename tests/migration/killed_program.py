@@ -2,12 +2,12 @@
 
     python -m tests.migration.killed_program step|before|behind|stop N migrate apply ...
 
-    step      behind the N-th step that was carried out, before the next is looked at
+    step      after the N-th step was executed, before the next is checked
     before    before the N-th write of either store is sent
-    behind    when the N-th write was carried out, before anybody hears of it
-    stop      before the N-th step is carried out; SIGCONT lets it go on
+    behind    after the N-th write was executed, before the process receives the answer
+    stop      before the N-th step is executed; SIGCONT lets it continue
 
-Writes of both stores are counted together.  A process that ends by itself prints how many there were: ``writes N``.
+Writes of both stores are counted together.  A process that is not killed prints how many there were: ``writes N``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Counter:
 
 
 def die_behind_steps(counter: Counter) -> None:
-    """Behind the step."""
+    """After the step."""
     perform = ApplyExecutor.execute
 
     def performed(self: ApplyExecutor, step: MigrationStep) -> None:
@@ -74,7 +74,7 @@ def stop_before_steps(counter: Counter) -> None:
 
 
 def die_at_writes(counter: Counter, how: str) -> None:
-    """Before or behind the write."""
+    """Before or after the write."""
     submit, ask = KazooStore.submit, BlockingConnection.request
     is_behind = how == "behind"
 

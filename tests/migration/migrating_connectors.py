@@ -51,7 +51,7 @@ class Dual:
         self.zookeeper.ensure(paths.CONSUMERS)
 
     def member(self, name: str, group: dict[str, object] | None = None, **how: Any) -> MigratingConsumerConnector:
-        """One more, closed in the end.  ``file``: keys of a modern program."""
+        """One more, closed at the end.  ``file``: keys of a Java consumer."""
         hooks, file = how.pop("hooks", None), how.pop("file", None)
         settings: dict[str, Any] = {
             "group_id": GROUP,
@@ -85,7 +85,7 @@ class Dual:
         self.operator.close(1_000)
         self.zookeeper.stop()
 
-    # --- the one who moves the group ------------------------------------------------------------------------------
+    # --- the migration run -----------------------------------------------------------------------------------------
 
     def say(self, phase: str, epoch: int | None = None) -> ControlRecord:
         """Write the control znode."""
@@ -95,7 +95,7 @@ class Dual:
         return control
 
     def say_bytes(self, data: bytes) -> None:
-        """The same, whatever it says."""
+        """The same, whatever its result."""
         path = paths.control(GROUP)
         if self.zookeeper.data(path) is None:
             for parent in paths.parents(path):
@@ -105,7 +105,7 @@ class Dual:
             self._ask(SetData(path, data))
 
     def kill(self, member: MigratingConsumerConnector) -> None:
-        """What kill -9 and both session time-outs do: nothing more is read, nothing is said."""
+        """The effect of kill -9 and both session time-outs: it reads nothing more, and sends nothing."""
         member.end_streams()
         side = member._member.membership.coordinator
         if side is not None:
@@ -118,7 +118,7 @@ class Dual:
         assert not isinstance(answer, Exception), answer
 
     def acknowledged(self, control: ControlRecord) -> dict[str, Acknowledgement]:
-        """Who acts by this, by consumer id."""
+        """The members that have acknowledged this, by consumer id."""
         found: dict[str, Acknowledgement] = {}
         for name in self.ids():
             data = self.zookeeper.data(f"{paths.control(GROUP)}/{MEMBERS_CHILD}/{name}")
@@ -128,7 +128,7 @@ class Dual:
         return found
 
     def move(self, phase: str, epoch: int | None = None) -> dict[str, Acknowledgement]:
-        """Write the control znode, and wait until every member acts by it, and none is behind, in one generation."""
+        """Write the control znode, and wait until every member acts by it, and none lags, in one generation."""
         control = self.say(phase, epoch)
 
         def through() -> bool:

@@ -101,7 +101,7 @@ class Query:
         return self.engine
 
     def crash(self) -> None:
-        """Every process is gone; the keeper has a moment to leave, as after ``SIGKILL`` of the driver."""
+        """Every process has ended; the membership process has a moment to leave, as after ``SIGKILL`` of the driver."""
         for member in self.members:
             member.close()
         self.members.clear()
@@ -148,7 +148,7 @@ class Query:
 
 @contextmanager
 def query_of(lab: Lab, group: str, mode: str, **options: str) -> Iterator[Query]:
-    """A query that is gone in the end; while the lab waits, time passes for it, too."""
+    """A query that is stopped at the end; while the lab waits, time passes for it, too."""
     query = Query(lab.zookeeper, group, mode, **options)
     try:
         yield query
@@ -158,7 +158,7 @@ def query_of(lab: Lab, group: str, mode: str, **options: str) -> Iterator[Query]
 
 
 def step_aside(lab: Lab, query: Query) -> None:
-    """What happens while a run waits: the query goes on; once it is asked to go, it does."""
+    """While a run waits the query continues; once it is requested to leave, it leaves."""
     data = lab.zookeeper.data(paths.control(query.group))
     phase = "" if data is None else parse_control(data).phase
     is_asked = lab.zookeeper.data(paths.control_child(query.group, LEAVE_CHILD)) is not None
@@ -167,7 +167,7 @@ def step_aside(lab: Lab, query: Query) -> None:
 
 
 def move(lab: Lab, query: Query, *, resume: bool = False, **options: Any) -> None:
-    """``migrate apply``, while the query goes on."""
+    """``migrate apply``, while the query continues."""
     lab.on_pause = lambda: step_aside(lab, query)
     with lab.process() as session:
         plan = plan_from_bytes(read_plan_text(session, query.group)) if resume else lab.plan(query.group, DECISIONS)
@@ -209,7 +209,7 @@ def _read(member: Any, count: int) -> list[OutputRow]:
 
 
 def records(lab: Lab, first: Mapping[TopicPartition, int]) -> list[OutputRow]:
-    """What is in the logs from there on."""
+    """The records in the logs from there on."""
     ends = {tp: lab.broker.log_end(tp.topic, tp.partition) for tp in first}
     return sorted((tp, offset) for tp, begin in first.items() for offset in range(begin, ends[tp]))
 

@@ -1,9 +1,9 @@
-"""A whole migration on one broker and one fake ZooKeeper, cut off at any write of either store, and its judge.
+"""A whole migration on one broker and one fake ZooKeeper, interrupted at any write of either store, and its check.
 
     before    the process dies before the n-th write is sent
-    behind    the n-th write is carried out, and the process dies before it hears of it
-    lost      the n-th write is carried out, its answer is lost with the connection, and the process goes on
-    dropped   the n-th write is lost with the connection, not carried out, and the process goes on
+    behind    the n-th write is executed, and the process dies before it receives the answer
+    lost      the n-th write is executed, its answer is lost with the connection, and the process continues
+    dropped   the n-th write is lost with the connection, not executed, and the process continues
 
 Writes of both stores are counted together, in the order in which they are sent.  Every group has its own name, so that
 one broker serves thousands of them.
@@ -90,7 +90,7 @@ class Moment:
 
 
 class History:
-    """Every accepted write of a group that matters, with what both stores held behind it."""
+    """Every accepted write of a group that matters, with the contents of both stores after it."""
 
     def __init__(self) -> None:
         self.moments: dict[str, list[Moment]] = {}
@@ -104,7 +104,7 @@ class History:
         of_group.append(replace(before, wrote=f"kafka {tp}", kafka=dict(self._kafka[group])))
 
     def kafka_only(self, group: str, tp: TopicPartition, offset: int) -> None:
-        """Kafka has taken an offset of the modern group's own."""
+        """Kafka has accepted an offset of the coordinator group's own members."""
         self._kafka.setdefault(group, {})[tp] = offset
         last = self.moments[group][-1]
         self.moments[group].append(replace(last, wrote="kafka by others", kafka=dict(self._kafka[group])))
@@ -269,7 +269,7 @@ class Lab:
     """Of the tool.  With ``zookeeper.auth`` in it ``login`` is its own, else one that was made up for the run."""
 
     def new_group(self) -> str:
-        """A group that nobody is in, with two offsets, as an original member left it."""
+        """A group without members, with two offsets, as a Scala consumer left it."""
         self.groups += 1
         group = f"g{self.groups:05d}"
         self.zookeeper.ensure(paths.ids(group))
@@ -329,7 +329,7 @@ class Lab:
         steps: Iterator[MigrationStep] | Callable[[], Iterator[MigrationStep]],
         timeout_ms: int = 600_000,
     ) -> list[str]:
-        """What was told.  Given how the steps are derived, as the commands do it: anew when a store was away."""
+        """The reports.  The steps are derived as the commands do it: again when a store was unavailable."""
         told: list[str] = []
         real = ApplyExecutor(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock)
         has_changed = moving.phase is not None
@@ -356,7 +356,7 @@ class Lab:
         steps = partial(rollback_steps, moving, RollbackOptions(told.append, 1_000))
         return self.carry_out(moving, steps) + told
 
-    # --- what is there
+    # --- the state ---
 
     def control(self, group: str) -> ControlRecord | None:
         with self.process() as session:
@@ -394,7 +394,7 @@ class Lab:
         }
 
     def commit_first(self, group: str, partition: int, offset: int) -> int:
-        """As somebody does of whom the judge need not know."""
+        """As another client whose writes the check need not know."""
         with RawClient(self.broker.addresses()[0]) as talk:
             while talk.find_coordinator(group, version=0).error_code:
                 pass
@@ -411,7 +411,7 @@ class Lab:
         return code
 
     def probe(self, group: str) -> None:
-        """M1 and M2 from outside: whoever tries now is refused, in whatever phase that must be so."""
+        """M1 and M2 from outside: every try now is refused, in each phase that requires it."""
         control = self.control(group)
         phase = None if control is None else phase_of(control)
         if phase is not None and blocks_old_members(phase):

@@ -1,10 +1,10 @@
-"""The commands of ``zkconsumer migrate`` as an operator types them, in a world that fails when a step begins.
+"""The commands of ``zkconsumer migrate`` as an operator types them, in an environment that fails when a step begins.
 
     shell.at["commit the offsets to Kafka"] = lambda: shell.zookeeper_away(60_000)
     done = shell("apply", file, "--execute")
 
-Time passes only when a command waits, in one ``ManualClock``; what is to happen later (a server comes back) is due at
-a moment of that clock.  Each step is met twice: ``at`` before it is looked at, ``in_`` before it is done.
+Time passes only when a command waits, in one ``ManualClock``; a later event (a server answers again) is due at a moment
+of that clock.  Each step can be intercepted twice: ``at`` before it is checked, ``in_`` before it is executed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Later(ManualClock):
 
 
 _MOMENTS: dict[str, list[tuple[str, str]]] = {}
-"""What is the same for every group, so it is looked at once."""
+"""The same for every group, so it is read once."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Shell:
         return self(*command_in(done.stderr), *more)
 
     def planned(self, decisions: Decisions = DECISIONS) -> tuple[str, Path]:
-        """A group at rest, and its plan in a file."""
+        """A group without members, and its plan in a file."""
         group = self.lab.new_group()
         file = self.folder / f"{group}.plan"
         write_plan_file(file, self.lab.plan(group, decisions))
@@ -250,7 +250,7 @@ class Shell:
         self.clock.after(ms, back)
 
     def coordinator_away(self, ms: int, code: int) -> None:
-        """Whoever is asked does not coordinate the group any more (16), or not yet (14), and nobody knows who does."""
+        """Every broker answers that it is not the coordinator any more (16), or not yet (14)."""
         self.coordinator_code = code
 
         def back() -> None:
@@ -263,7 +263,7 @@ class Shell:
         while self.clock.due:
             self.clock.move(max(0, min(at for at, _ in self.clock.due) - self.clock.now_ms()))
 
-    # --- what stands in for what a process has
+    # --- replacements for the environment of a process
 
     def pause(self, ms: int) -> None:
         assert len(self.paused) < 100_000, "it waits for ever"
@@ -297,7 +297,7 @@ class Shell:
 
 
 def _with_code(answer: Any, code: int) -> Any:
-    """An answer, as one who does not coordinate the group would give it."""
+    """An answer of a broker that does not coordinate the group."""
     for rows in ("groups", "coordinators"):
         for one in getattr(answer, rows, ()):
             one.error_code = code
@@ -307,7 +307,7 @@ def _with_code(answer: Any, code: int) -> Any:
 
 
 def command_in(text: str) -> list[str]:
-    """The words behind ``zkconsumer migrate`` of the last command that a text names."""
+    """The arguments of ``zkconsumer migrate`` in the last command that a text contains."""
     line = text[text.rindex("zkconsumer migrate ") :].split("\n")[0]
     return shlex.split(line)[2:]
 
@@ -320,7 +320,7 @@ def told(done: Result) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Command:
-    """What stands before it, its words, and where the group stands behind it."""
+    """The state before it, its arguments, and the phase after it."""
 
     prepare: Callable[[Shell], tuple[str, Path]]
     words: Callable[[str, Path], list[str]]

@@ -1,7 +1,7 @@
-"""A run that is paused before its n-th write, while others act; then it goes on, as a process does after SIGCONT.
+"""A run that is paused before its n-th write, while others act; then it continues, as a process does after SIGCONT.
 
-The write is sent afterwards as the process had it in hand, and its client opens a new ZooKeeper session by itself.
-Where only the placeholder member is gone, ZooKeeper kept the session of the run, as it does while it elects a leader.
+It then sends the write that it had prepared, and its client opens a new ZooKeeper session.  Where only the placeholder
+member has ended, ZooKeeper kept the session of the run, as it does while it elects a leader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zkconsumer.zk.requests import Create, SetData, StoreError
 from zkconsumer.zk.store import submit_and_wait
 
 Gone: TypeAlias = Literal["session and placeholder", "placeholder"]
-"""What the paused run has no longer when it goes on."""
+"""What the paused run has lost when it continues."""
 
 GONE: tuple[Gone, ...] = ("session and placeholder", "placeholder")
 COMMITTED = 40
@@ -55,7 +55,7 @@ Act: TypeAlias = "Callable[[KillScenario, MigrationPlan], None]"
 
 @dataclass
 class Outcome:
-    """``findings``: what the checker says that is not the fault of the others alone, each in a line."""
+    """``findings``: the checker's findings that are not caused by the others alone, one in each line."""
 
     write: str
     phase: str | None
@@ -76,7 +76,7 @@ def a_coordinator_client_commits(ground: KillScenario, plan: MigrationPlan) -> N
     """Where Kafka has the authority, it read so far; else it is a tool that knows of no migration."""
     control = ground.control(GROUP)
     if control is not None and control.authority == "kafka" and plan.strategy == "copy":
-        with suppress(AssertionError):  # it is refused where somebody is in the group
+        with suppress(AssertionError):  # it is refused where a member is in the group
             ground.modern({T0: COMMITTED}, "client")
     else:
         ground.commit(GROUP, T0.partition, COMMITTED)
@@ -122,7 +122,7 @@ OPERATORS: tuple[Operates, ...] = (applies, rolls_back, completes)
 
 
 def operator(operates: Operates, life: Life | None = None) -> Act:
-    """Another operator, who is refused or comes to the end; or is killed where ``life`` says, and his session ends."""
+    """Another operator, whose command is refused or ends; or is killed as ``life`` defines, and its session ends."""
 
     def act(ground: KillScenario, plan: MigrationPlan) -> None:
         with suppress(ZkConsumerError, Killed), ground.process(life) as session:

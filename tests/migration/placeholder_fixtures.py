@@ -43,19 +43,19 @@ RELEASES = [*RELEASES_PLAYED, f"2.8.2{DYNAMIC}", f"4.1.1{DYNAMIC}"]
 """Of brokers that have a coordinator.  ``-dynamic``: it refuses static members (error 35), as one does whose
 ``inter.broker.protocol.version`` is older than 2.3, and gives member ids in two steps (KIP-394)."""
 FAILURES = [(number, where) for number in range(9) for where in ("before", "behind")]
-"""More writes than a seat ever makes, and where each of them may fail."""
+"""More writes than a placeholder ever makes, and where each of them may fail."""
 
 WRITES = (JOIN_GROUP, SYNC_GROUP, LEAVE_GROUP, OFFSET_COMMIT)
 
 
 @dataclass
 class Network:
-    """What stands between the migrator and the brokers.
+    """The faults between the migration run and the brokers.
 
     ``cut``: the number of the write (from 0) at which the process dies, and whether ``before`` it is sent or
-    ``behind`` it (carried out, nothing heard).  ``drop``: the same, but only the connection breaks.  ``is_away``:
-    nobody answers any more.  ``refuses_static``: see ``RELEASES``.  ``commits_max``: offsets in one commit; more are
-    answered by ``too_much``.  ``writes``: what was sent; ``on_write`` is called before.
+    ``behind`` it (executed, no answer received).  ``drop``: the same, but only the connection breaks.  ``is_away``:
+    no broker answers any more.  ``refuses_static``: see ``RELEASES``.  ``commits_max``: offsets in one commit; more are
+    answered with ``too_much``.  ``writes``: the sent requests; ``on_write`` is called before.
     """
 
     cut: tuple[int, str] | None = None
@@ -161,13 +161,13 @@ class PlaceholderFixture:
         )
 
     def control(self, phase: str, epoch: int = 3, migration_id: str = MIGRATION) -> None:
-        """The control znode says so; its version grows."""
+        """The control znode contains it; its version grows."""
         authority = "kafka" if phase in ("switched", "returning") else "zookeeper"
         data = format_control(ControlRecord(migration_id, epoch, phase, authority, "copy"))  # type: ignore[arg-type]
         self.zookeeper.ensure(paths.control(GROUP), data)
 
     def offsets(self, stored: Mapping[str, int | bytes]) -> None:
-        """Offset znodes, ``topic-partition`` -> what is in it."""
+        """Offset znodes, ``topic-partition`` -> contents."""
         for name, offset in stored.items():
             topic, _, number = name.rpartition("-")
             data = offset if isinstance(offset, bytes) else b"%d" % offset
@@ -216,5 +216,5 @@ def make_env(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakePlaceholderFixture
 
 @pytest.fixture
 def env(make_env: MakePlaceholderFixture) -> PlaceholderFixture:
-    """The newest broker that speaks to everybody."""
+    """The newest broker that supports all clients."""
     return make_env()

@@ -38,9 +38,9 @@ Nodes = dict[str, tuple[bytes, Stat, tuple[Acl, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of the records.
+    """The deliveries of the records.
 
-    ``across``: handed out by members of more than one stage.  ``again``: of each stage, how many were repeated within.
+    ``across``: delivered by members of more than one stage.  ``again``: for each stage, how many were repeated within.
     """
 
     records: int
@@ -56,9 +56,9 @@ class Judged:
 
 
 class RealGroup:
-    """One group with one topic, on a sandbox that runs already.
+    """One group with one topic, on a running sandbox.
 
-    Members are started in stages, one after the other: original ones, modern ones, original ones again.
+    Members are started in stages, one after the other: Scala consumers, Java consumers, Scala consumers again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RealGroup:
 
     @property
     def where(self) -> tuple[str, ...]:
-        """The options that say which cluster."""
+        """The options with the addresses of the cluster."""
         more = ("--bootstrap-server", self._bootstrap) if self._bootstrap else ()
         return ("--zookeeper", self.sandbox.zookeeper_connect, *more)
 
@@ -103,7 +103,7 @@ class RealGroup:
 
     @contextmanager
     def begun(self, *words: str | Path) -> Iterator[None]:
-        """The command goes on beside what is done inside, waits for members first, and must end well."""
+        """The command runs beside the ``with`` block, waits for members first, and must end with success."""
         program = [PROGRAM, "migrate", *map(str, words), *self.where]
         with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
@@ -126,7 +126,7 @@ class RealGroup:
         return file
 
     def status(self, *options: str, expect: int = 0) -> dict[str, Any]:
-        """What ``migrate status`` says; it must end with the exit code ``expect``."""
+        """The output of ``migrate status``; it must end with the exit code ``expect``."""
         shown = self.migrate("status", self.group, "-o", "json", *options, expect=expect)
         found: dict[str, Any] = json.loads(shown.stdout)
         return found
@@ -134,7 +134,7 @@ class RealGroup:
     # --- members ------------------------------------------------------------------------------------------------
 
     def scala(self, stage: str, name: str, release: str, *, wait: bool = True, **more: Any) -> ScalaMember:
-        """An original member, ``more`` as ``ScalaMember`` takes it; ``wait``: until its streams exist."""
+        """A Scala consumer, ``more`` as ``ScalaMember`` takes it; ``wait``: until its streams exist."""
         member = ScalaMember(
             release, self.sandbox.zookeeper, self.group, {self.topic: 1}, chroot=self.sandbox.chroot,
             name=f"{self.group}-{name}", consumer_id=name, **more,
@@ -158,7 +158,7 @@ class RealGroup:
     def modern(
         self, stage: str, name: str, client: str, settings: Mapping[str, str] | None = None
     ) -> CoordinatorMember:
-        """A stock modern client."""
+        """A stock Java consumer or another client of coordinator groups."""
         member = CoordinatorMember(
             self.sandbox.run, client, self.sandbox.bootstrap, self.group, [self.topic],
             name=f"{self.group}-{name}", history_name=name, settings=settings,
@@ -168,7 +168,7 @@ class RealGroup:
         return member
 
     def stop(self, stage: str, but: MemberProcess | None = None) -> None:
-        """As an operator does: SIGTERM to one after the other, and each must end by itself."""
+        """As an operator does: SIGTERM to one after the other, and each must end without SIGKILL."""
         for member in self.stages[stage]:
             if member is not but and member.is_running():
                 assert member.stop(), f"{member.name} did not end; {member.process.log_end()}"
@@ -195,7 +195,7 @@ class RealGroup:
             self.sandbox.produce(self.topic, number, count // self.partitions)
 
     def ends(self) -> dict[int, int]:
-        """Partition -> the offset behind its last record."""
+        """Partition -> the offset after its last record."""
         ends = history_files.log_end_offsets(self.sandbox.producer.acked, [self.topic])
         return {number: ends.get((self.topic, number), 0) for number in range(self.partitions)}
 
@@ -218,7 +218,7 @@ class RealGroup:
         )
 
     def wait_drained(self) -> None:
-        """Until everything that was acknowledged was handed out."""
+        """Wait until everything that was acknowledged was delivered."""
 
         def is_drained() -> bool:
             handed = sum(len(member.delivered) for members in self.stages.values() for member in members)

@@ -1,12 +1,12 @@
-"""One group in memory, and a tool that is cut off at any of its writes.
+"""One group in memory, and a tool that is interrupted at any of its writes.
 
     before    the process dies before the n-th write is sent
-    behind    the n-th write is carried out, and the process dies before it hears of it
-    lost      the n-th write is carried out, its answer is lost with the connection, and the process goes on
-    dropped   the n-th write is lost with the connection, not carried out, and the process goes on
+    behind    the n-th write is executed, and the process dies before it receives the answer
+    lost      the n-th write is executed, its answer is lost with the connection, and the process continues
+    dropped   the n-th write is lost with the connection, not executed, and the process continues
 
 ``at_every_cut`` runs something once for every n and each of these, and once more in a new process with a new session;
-what is there in the end must be what it is without a cut.
+the end state must be what it is without an interruption.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WAYS: tuple[How, ...] = ("before", "behind", "lost", "dropped")
 
 
 class Killed(BaseException):
-    """The process is gone; nothing of ours may catch it."""
+    """The process has died; no handler of ours may catch it."""
 
 
 def is_write(request: Request) -> bool:
@@ -141,7 +141,7 @@ class Group:
         self.zookeeper.ensure(paths.offset(GROUP, TopicPartition(topic, partition)), b"%d" % offset)
 
     def member(self) -> FakeZkStore:
-        """A session of somebody else's."""
+        """A session of another client."""
         store = FakeZkStore(self.zookeeper)
         store.start(1_000)
         return store
@@ -170,7 +170,7 @@ class Group:
             session.close()
 
     def state(self) -> dict[str, tuple[bytes, frozenset[Acl]]]:
-        """Data and list of every node, but for who runs: what two ways to the same end must agree on."""
+        """Data and list of every node, without the lock: two runs with the same end must agree on these."""
         tree = self.zookeeper.tree
         left_out = (paths.control_child(GROUP, LOCK_CHILD),)
         return {
@@ -204,7 +204,7 @@ class Doer:
 
 
 def carry_out(authority: ControlZnode, steps: Sequence[MigrationStep], timeout_ms: int = TIMEOUT_MS) -> list[str]:
-    """All of them, once more when the answer to a phase was lost; gives whom was waited for."""
+    """All of them, once more when the answer to a phase was lost; returns for which members it waited."""
     clock: Any = authority.session.clock
     doer = Doer(clock)
     while True:

@@ -1,4 +1,4 @@
-"""Access lists as a fence (K9): nobody registers, claims or commits, whoever wakes; and every list comes back."""
+"""Access lists as a fence (K9): no member registers, acquires or commits, and every list is restored."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ READABLE = Acl(PERM_READ, "world", "anyone")
 
 
 def ask(group: Group, *requests: Request) -> list[object]:
-    """As somebody without a login: every original member."""
+    """As a client without a login: every Scala consumer."""
     return list(submit_and_wait(group.member(), requests, 1_000))
 
 
@@ -184,7 +184,7 @@ def test_while_members_leave_they_may_delete_their_claims() -> None:
         ]
 
 
-# --- only when nobody is there ----------------------------------------------------------------------------------
+# --- only without members ---------------------------------------------------------------------------------------
 
 
 def test_a_member_is_waited_for_by_name() -> None:
@@ -408,7 +408,7 @@ def test_a_session_without_a_login_can_fence_nothing() -> None:
 
 
 def test_a_run_with_another_login_takes_the_nodes_back() -> None:
-    """The login was made up at random, and nobody has it any more."""
+    """The login was a random one, and no process has it any more."""
     for at in range(1, 16):
         group = moved(*FENCING)
         group.login = DigestLogin(GENERATED_USER, "first")
@@ -457,7 +457,7 @@ def test_lists_that_people_make_are_no_fence(acl: tuple[Acl, ...]) -> None:
 
 
 def test_a_fence_that_the_plan_saw_already_is_refused() -> None:
-    """Nobody knows what the lists were."""
+    """The lists from before are unknown."""
     group = moved(*FENCING)
     with group.process() as authority:
         left = {OFFSET_0: (Acl(PERM_ALL, "digest", "x:y"), READ_ONLY)}
@@ -530,7 +530,7 @@ def test_nodes_created_after_the_plan_are_fenced_and_their_lists_restored() -> N
 
 
 def test_a_plan_without_complete_access_lists_locks_no_member_out(tmp_path: Path) -> None:
-    """Who may not administer is told ``alice:x``; put back so, it would be nobody's."""
+    """A session without ADMIN receives ``alice:x``; restored so, the list would belong to no login."""
     alice = DigestLogin("alice", "secret")
     secret = tmp_path / "secret"
     secret.touch(0o600)
@@ -551,7 +551,7 @@ def test_a_plan_without_complete_access_lists_locks_no_member_out(tmp_path: Path
 
 
 def test_a_node_with_a_login_that_came_after_the_plan_stops_a_run_without_one(tmp_path: Path) -> None:
-    """Its list would be kept where everybody may read it."""
+    """Its list would be stored where every client may read it."""
     group = moved(*FENCING)
     group.zookeeper.set_acl(OFFSET_0, (Acl(PERM_ALL, "digest", "alice:hash"), Acl(PERM_ALL - 2, "world", "anyone")))
     with (
@@ -616,7 +616,7 @@ def test_everything_is_put_back_and_may_be_cut_off_anywhere() -> None:
 
 
 def test_registering_is_possible_last() -> None:
-    """So that whoever registers finds everything open."""
+    """So that a member that registers finds everything open."""
     group = fenced()
     with group.process() as authority:
         carry_out(
@@ -682,7 +682,7 @@ def test_after_fenced_no_list_is_set_and_after_undone_none_is_restored() -> None
             carry_out(authority, [AcquireLock(authority, WHO), step])
 
 
-# --- as whom ----------------------------------------------------------------------------------------------------
+# --- logins ------------------------------------------------------------------------------------------------------
 
 
 def config(**more: str) -> ConsumerConfig:

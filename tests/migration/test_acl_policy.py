@@ -1,4 +1,4 @@
-"""Who may read and write what of a migration: a group with access lists is moved by one login, and by no other."""
+"""Which logins may read and write the nodes of a migration: only one login migrates a group with access lists."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_accepted_starts_that_do_not_follow_from_the_plan_are_refused(tmp_path: 
 
 @pytest.mark.parametrize("phase", [Phase.FENCED, Phase.COPIED, Phase.VERIFIED])
 def test_accepted_offsets_that_are_not_in_zookeeper_are_refused(tmp_path: Path, phase: Phase) -> None:
-    """The decisions of the plan give 48 for what the forged plan says that ZooKeeper had."""
+    """The decisions of the plan give 48 for ZooKeeper's value in the forged plan."""
     ground = KillScenario(tmp_path)
     plan = begun(ground, phase)
     before = ground.stored()
@@ -325,7 +325,7 @@ def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: KillS
         read_late_acls(ground.moving(session, plan).control_znode)
 
 
-# --- as whom ----------------------------------------------------------------------------------------------------
+# --- logins ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_run_with_another_login_is_refused_before_it_changes_anything(
 
 
 def test_a_protected_group_needs_a_login(ground: KillScenario) -> None:
-    """Also where everybody has the rights that the steps need, with the fence of access lists and without it."""
+    """Also where every client has the permissions that the steps need, with the access list fence and without it."""
     log_in(ground, None, ground.folder)
     for decisions, missing in ((ground.decisions, PERM_WRITE), (PLAIN, PERM_ADMIN)):
         protect(ground.zookeeper, (all_of(ALICE), Acl(PERM_ALL & ~missing, "world", "anyone")))

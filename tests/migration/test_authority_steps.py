@@ -1,4 +1,6 @@
-"""A move of the authority counts when a heartbeat after its write was answered; what writes are bound to; the seat."""
+"""A move of the authority counts when a heartbeat after its write was answered; conditions of writes; the
+placeholder.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def switched_unconfirmed(
 def returned_unconfirmed(
     tmp_path: Path, meanwhile: Callable[[KillScenario], None]
 ) -> tuple[KillScenario, MigrationPlan]:
-    """A way back that is paused between its heartbeat and its write of ``returned``, and killed right behind that."""
+    """A rollback that is paused between its heartbeat and its write of ``returned``, and killed directly after it."""
     way = BackAfter()
     ground = way.ground(tmp_path, DECISIONS)
     plan = way.prepare(ground)
@@ -185,7 +187,7 @@ def test_a_commit_of_another_client_before_or_after_the_switch_is_named_and_stay
 def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_before_a_fence_is_lifted(
     tmp_path: Path,
 ) -> None:
-    """The run is paused behind its heartbeat, and killed right behind its write: the next run does not know of it."""
+    """The run is paused after its heartbeat, and killed directly after its write: the next run does not know of it."""
 
     def others(ground: KillScenario) -> None:
         forget_placeholder(ground)
@@ -202,7 +204,7 @@ def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_bef
     assert h.check_history(ground.recorder.events).codes == set()
 
 
-# --- the seat ------------------------------------------------------------------------------------------------------
+# --- the placeholder member ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("release", RELEASES)

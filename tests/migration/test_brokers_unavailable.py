@@ -1,4 +1,4 @@
-"""``zkconsumer migrate`` while brokers are away: each command ends in bounded time, with its code and who must act."""
+"""``zkconsumer migrate`` without brokers: each command ends in bounded time, with its code and the remedy."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def net(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Net:
 
 @dataclass(frozen=True)
 class Case:
-    """A command, what stands before it, and how it ends while all brokers are away, and while one of several is."""
+    """A command, the state before it, and how it ends without any broker, and with one of several unavailable."""
 
     prepare: Callable[[Shell], tuple[str, Path]]
     words: Callable[[str, Path], list[str]]
@@ -74,7 +74,7 @@ class Case:
     """How often a coordinator is looked for, at most; ``complete`` compares the copied offsets before it begins."""
 
     def run(self, shell: Shell, group: str, file: Path) -> tuple[Result, int]:
-        """What it printed, and how long it took beyond what it was told to wait."""
+        """Its output, and its time beyond the given time limit."""
         words = self.words(group, file)
         began_ms = shell.clock.now_ms()
         done = shell(*words)
@@ -136,7 +136,7 @@ def test_while_all_brokers_are_away(lab: Lab, shell: Shell, net: Net, name: str,
         done, took_ms = case.run(shell, group, file)
     assert done.exit_code == case.ends_alone, done.stderr
     assert case.says in done.stdout + done.stderr
-    # A run that waits may just have begun to look for a coordinator.
+    # A run that waits may just have begun to search for a coordinator.
     assert took_ms <= case.searches * SEARCH_TIMEOUT_MS + CONNECT_TIMEOUT_MS
     assert both(lab, group) == before
 
@@ -203,7 +203,7 @@ def test_a_status_of_dual_searches_once(shell: Shell, net: Net) -> None:
 
 
 def test_inspect_does_not_claim_that_there_is_no_coordinator_group(shell: Shell, net: Net) -> None:
-    held(shell)  # whoever moves makes the offset store
+    held(shell)  # the placeholder's join creates the offset store
     group, _ = shell.planned()
     with net.gone(1, all_of_them=True):
         done = shell("inspect", group)

@@ -1,4 +1,4 @@
-"""What is committed is asked until it is told; time is moved by hand, and answers are lost, refused, and late."""
+"""Committed offsets are requested until an answer arrives; a manual clock; answers are lost, refused, and late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.coordinator.client_harness import T
 
 
 class Coordinator:
-    """Whoever is asked, and the clock of who asks."""
+    """The coordinator's answers, and the clock of the reader."""
 
     def __init__(self) -> None:
         self.at_ms = 0
@@ -85,7 +85,7 @@ def test_what_is_not_held_any_more_is_not_asked_again(coordinator: Coordinator) 
 
 
 def test_an_answer_to_what_was_asked_before_does_not_count(coordinator: Coordinator) -> None:
-    """In between somebody else may have committed."""
+    """In between another client may have committed."""
     coordinator.readings.read(frozenset(T[:1]))
     coordinator.answer(1, t0=5, t1=6)
     assert coordinator.told == [{"t/1": 6}]

@@ -51,7 +51,7 @@ def completed(lab: Lab, tmp_path: Path, decisions: Decisions = DECISIONS, **how:
 def complete(
     lab: Lab, plan: MigrationPlan, tmp_path: Path, cuts: Cuts | None = None, *, remove_fences: bool = False
 ) -> list[str]:
-    """What was told."""
+    """The reports."""
     with lab.process(cuts) as session:
         moving = lab.moving(session, plan)
         steps = complete_steps(moving, tmp_path / plan.group, remove_fences=remove_fences)
@@ -123,7 +123,7 @@ def test_a_plan_over_removed_fences_reports_that_there_are_none(lab: Lab, tmp_pa
 def test_a_second_migration_takes_the_fences_over_and_rollback_restores_the_first_lists(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """The way back from a completed migration: what was committed in Kafka since is written to ZooKeeper."""
+    """The rollback from a completed migration: offsets committed to Kafka since are written to ZooKeeper."""
     group, first = completed(lab, tmp_path, remove_fences=True)
     before = {path: acl for path, (_, acl) in lab.nodes(group).items()}
     group, first = completed(lab, tmp_path)
@@ -204,7 +204,7 @@ def test_deleted_saved_lists_refuse_the_new_plan(lab: Lab, shell: Shell, tmp_pat
 
 
 def left_fences_refused(shell: Shell, tmp_path: Path, group: str, *more: str) -> tuple[str, int]:
-    """What a plan says of the fences that it cannot take over, and its exit code."""
+    """The plan's refusal for fences that it cannot take over, and its exit code."""
     done = shell("plan", group, "-f", tmp_path / "new.plan", "--existing=keep-target", "-o", "json", *more)
     [refusal] = [words for words in json.loads(done.stdout)["refusals"] if words.startswith("the fences of migration")]
     return refusal, done.exit_code

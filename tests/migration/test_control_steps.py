@@ -69,7 +69,7 @@ FORWARD = [Phase.FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWIT
 
 
 def begun(*phases: Phase, login: Any = "digest") -> Group:
-    """A group whose migration was begun, and has gone through these phases."""
+    """A group whose migration was begun, and has passed these phases."""
     group = Group() if login == "digest" else Group(login=login)
     group.offset("clicks", 0)
     with group.process() as authority:
@@ -477,7 +477,7 @@ def test_a_refusal_of_zookeeper_is_reported() -> None:
 
 @pytest.mark.parametrize("request_", [Create, SetData, Delete, Exists])
 def test_a_refusal_of_one_request_is_reported_or_skipped(request_: type) -> None:
-    """Nothing here loops for ever, or ends in something else than an error that says who must act."""
+    """No endless loop, and every failure is an error that names the remedy."""
     group = begun()
     with group.process() as authority:
         group.zookeeper.fail_next(lambda one: isinstance(one, request_), NoAuth)

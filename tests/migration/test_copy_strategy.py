@@ -1,4 +1,4 @@
-"""A group moves and comes back: what each step finds, and what stops it."""
+"""A group migrates and returns: what each step finds, and what stops it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def moved(lab: Lab, decisions: Decisions = DECISIONS, **options: object) -> tupl
 
 
 def registered(lab: Lab, group: str) -> FakeZkStore:
-    """Somebody is in the old group, until his store is closed."""
+    """A member is registered in the old group until its store is closed."""
     store = FakeZkStore(lab.zookeeper)
     store.start(1_000)
     submit_and_wait(store, [Create(f"{paths.ids(group)}/c1", b"{}", ephemeral=True)], 1_000)
@@ -186,7 +186,7 @@ def test_drift_after_the_fences_stops_the_run_until_it_is_accepted_and_is_stored
 
 
 def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
-    """A value of an application in Kafka stays where the plan says so, also in a run that goes on."""
+    """A value of an application in Kafka stays where the plan keeps it, also in a repeated run."""
     decisions = Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, existing=ExistingOffsetPolicy.HIGHER)
     group = lab.new_group()
     assert lab.commit_first(group, 0, 30) == 0
@@ -202,7 +202,7 @@ def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
 def test_a_foreign_value_after_the_placeholder_ended_is_found_and_not_overwritten(lab: Lab) -> None:
     group, plan = moved(lab, stop_after=Phase.COPIED)
     with lab.process() as session:
-        lab.moving(session, plan).placeholder.leave()  # as when the session of a seat ends
+        lab.moving(session, plan).placeholder.leave()  # as when the session of a placeholder ends
     assert lab.commit_first(group, 0, 44) == 0
     with lab.process() as session, pytest.raises(VerificationError, match="Kafka had none and has 44") as it:
         lab.apply(session, plan)
@@ -212,7 +212,7 @@ def test_a_foreign_value_after_the_placeholder_ended_is_found_and_not_overwritte
 
 
 def test_a_placeholder_lost_after_the_last_comparison_stops_the_switch(lab: Lab) -> None:
-    """No clock moves here, so no heartbeat is due; and a commit of somebody else must not be passed over."""
+    """The clock does not move here, so no heartbeat is due; and a foreign commit must not be ignored."""
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, lab.process() as elsewhere:
@@ -223,7 +223,7 @@ def test_a_placeholder_lost_after_the_last_comparison_stops_the_switch(lab: Lab)
         ) as it:
             for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
                 if isinstance(step, CheckFences) and moving.phase is Phase.VERIFIED:
-                    lab.moving(elsewhere, plan).placeholder.leave()  # as when the session of a seat ends
+                    lab.moving(elsewhere, plan).placeholder.leave()  # as when the session of a placeholder ends
                     assert lab.commit_first(group, 0, 44) == 0
                 lab.carry_out(moving, iter([step]))
         assert it.value.exit_code == 6
@@ -233,7 +233,7 @@ def test_a_placeholder_lost_after_the_last_comparison_stops_the_switch(lab: Lab)
 
 
 def test_a_group_deleted_after_the_fence_is_reported_with_the_place_of_its_offsets(lab: Lab) -> None:
-    # Behind access lists nobody can.
+    # With access lists no client can.
     group, plan = moved(
         lab, Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, acl_fence=False), stop_after=Phase.FENCED
     )

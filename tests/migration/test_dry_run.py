@@ -24,7 +24,7 @@ from zkconsumer.zk.store import submit_and_wait
 
 
 class Explain:
-    """Says what would be done."""
+    """Shows what would be done."""
 
     rechecks_steps = False
 
@@ -146,7 +146,7 @@ def test_every_step_that_changes_something_refuses_another_migration() -> None:
 
 
 def test_a_step_that_was_only_looked_at_too_early_is_not_done() -> None:
-    """What a dry run calls to be done is refused when somebody does it before its time."""
+    """A step that a dry run shows as to do is refused when a client executes it too early."""
     group = moved()
     group.topic("clicks", 4)
     before = group.state()

@@ -1,4 +1,4 @@
-"""A group moves with its members, and comes back: what each phase waits for, and what stops it."""
+"""A group migrates with its members, and returns: what each phase waits for, and what stops it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_in_a_rollback_zookeeper_has_the_offsets_of_a_query_before_it_has_the_au
     pauses = count()
 
     def acts() -> None:
-        """The query leaves at the tool's fourth look; a member reads Kafka's offset of t/2 four looks later."""
+        """The query leaves at the tool's fourth check; a member reads Kafka's offset of t/2 four checks later."""
         pause = next(pauses)
         if pause == 4:
             query.control, query.topics, crowd._protocols = None, (), ()
@@ -156,7 +156,7 @@ def test_a_rollback_before_the_switch_is_one_write_and_no_member_stops(dual: Dua
     crowd.acts()
     assert dual.offsets(crowd.group) == crowd.positions
     again = dual.dual_plan(crowd, name="n")
-    crowd.is_loaded = False  # behind the switch they would commit without a provenance
+    crowd.is_loaded = False  # after the switch they would commit without a provenance
     with dual.process() as session:
         dual.move(session, again)
     assert dual.stands(crowd.group) == ("switched", "kafka")
@@ -202,7 +202,7 @@ def test_after_stop_after_every_member_acts_by_the_phase_and_the_next_run_contin
     judge_order(crowd.recorder.events)
 
 
-# --- who stops it -----------------------------------------------------------------------------------------------
+# --- clients that stop it ---------------------------------------------------------------------------------------
 
 
 def test_a_scala_consumer_is_named_before_any_change(dual: DualLab) -> None:
@@ -322,11 +322,11 @@ def test_a_partition_without_an_owner_is_named(dual: DualLab) -> None:
         dual.move(session, plan, timeout_ms=2_000)
 
 
-# --- what is compared -------------------------------------------------------------------------------------------
+# --- the comparison ---------------------------------------------------------------------------------------------
 
 
 def test_a_value_that_a_member_did_not_bring_up_is_found_by_value(dual: DualLab) -> None:
-    """Whatever the members say of themselves."""
+    """Whatever the members acknowledge."""
     crowd, plan = held_at(dual, Phase.LOCKED, is_loaded=False)
     dual.on_pause = lambda: None
     dual.zookeeper.ensure(paths.offset(crowd.group, T0), b"30")

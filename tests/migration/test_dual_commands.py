@@ -1,4 +1,4 @@
-"""``zkconsumer migrate`` for a group that moves with its members: what is printed, with which exit code."""
+"""``zkconsumer migrate`` for a dual migration: its output and its exit codes."""
 
 from __future__ import annotations
 

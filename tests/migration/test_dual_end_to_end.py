@@ -36,8 +36,9 @@ from zkconsumer.zk.zk_security import NO_SECURITY
 __all__ = ["dual"]
 
 FIRST, LATER = Decisions(OffsetConvention.NEXT), Decisions()
-"""What the numbers mean is said once.  A later plan knows it from the migration before, and knows what that left in
-Kafka: right after the way back, under load, no owner may have written yet, and no number may be the end of its log."""
+"""The operator decides the offset convention once.  A later plan has it from the migration before, and knows what that
+left in Kafka: directly after the rollback, under load, no owner may have written yet, and no number may be the end of
+its log."""
 LOOK_MS = 20
 TIMEOUT_MS = 240_000
 """Seconds as a rule; a machine that others load may give this one a tenth of its time."""
@@ -68,7 +69,7 @@ class Reader:
 
 
 class Load:
-    """Somebody who writes to every partition until he is told to stop."""
+    """A producer that writes to every partition until it is stopped."""
 
     def __init__(self, dual: Dual) -> None:
         self.written: list[tuple[int, int]] = []

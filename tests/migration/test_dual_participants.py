@@ -1,4 +1,4 @@
-"""Whom a phase of the control znode waits for, by name."""
+"""The members for which a phase of the control znode waits, by name."""
 
 from __future__ import annotations
 

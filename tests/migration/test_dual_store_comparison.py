@@ -76,7 +76,7 @@ def test_what_is_committed_more_often_than_one_can_look_agrees_when_zookeeper_ca
 
 @pytest.mark.parametrize("value", [ours(4), ours(10), None])
 def test_what_moved_and_did_not_come_past_it_is_looked_at_again(value: CommittedOffset | None) -> None:
-    """Kafka has not what ZooKeeper had before, or on the way back ZooKeeper has not come to it yet."""
+    """Kafka does not have ZooKeeper's earlier offset, or in a rollback ZooKeeper has not reached Kafka's yet."""
     kept = StoresSnapshot(
         {READ: node(READ, 5)}, {} if value is None else {READ: value}, {READ: node(READ, 9, version=4)}
     )

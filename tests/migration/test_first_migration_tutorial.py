@@ -1,4 +1,4 @@
-"""The tutorial "A first migration" is what it says: its blocks are run, in one shell, and print what the page shows."""
+"""The tutorial "A first migration" is correct: its blocks run in one shell, and print what the page shows."""
 
 from __future__ import annotations
 

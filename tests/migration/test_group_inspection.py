@@ -1,4 +1,4 @@
-"""What is seen of a group: on znodes and brokers in memory, and on a broker with groups."""
+"""The snapshot of a group: from znodes and brokers in memory, and from a broker with groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def tp(partition: int = 0, topic: str = "clicks") -> TopicPartition:
 def register(
     world: FakeEnvironment, name: str, owned: Mapping[int, int], pattern: str = "static", topic: str = "clicks"
 ) -> None:
-    """A member with one thread; ``owned``: partition -> data version of the claim (0 an original's, 1 ours)."""
+    """A member with one thread; ``owned``: partition -> data version of the owner node (0 a Scala consumer's, 1
+    ours).
+    """
     store = FakeZkStore(world.zookeeper)
     store.start(1_000)
     data = format_registration(Registration(pattern, {topic: 1}, "1416246370000"))  # type: ignore[arg-type]
@@ -62,7 +64,7 @@ def look(admin: AdminSession, **how: bool) -> GroupSnapshot:
 
 @pytest.fixture
 def clicks(world: FakeEnvironment) -> FakeEnvironment:
-    """clicks: four partitions of 10 records; g1 stands at 4, 9, 10 and nowhere."""
+    """clicks: four partitions of 10 records; g1 has the offsets 4, 9, 10 and none."""
     world.create_topic("clicks", 4)
     for number in range(4):
         world.cluster.append("clicks", number, [b"x"] * 10, timestamp_ms=1_000)
@@ -284,7 +286,7 @@ def on_a_broker(zookeeper: FakeZooKeeper, broker: EmbeddedBroker) -> AdminSessio
 
 
 def commit(session: AdminSession, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """As somebody who is no member."""
+    """As a client that is no member."""
     [broker] = session.brokers.all()
     discover_coordinator(session.brokers, "g1")
     answers = session.brokers.execute(broker, lambda connection, ranges: commit_offsets(

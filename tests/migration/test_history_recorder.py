@@ -101,7 +101,7 @@ def test_accepted_commits_are_recorded_and_the_placeholder_is_a_fence(env: Place
         seat.join()
         assert commit(2) == 25, "refused, and no line"
         seat.commit({T0: OffsetAndMetadata(3, "")})
-        seat.join()  # takes its own seat again: it was never away
+        seat.join()  # replaces its own placeholder: it had not left
         seat.leave()
         assert commit(4) == 0
     assert told(recorder) == [

@@ -25,8 +25,8 @@ from zkconsumer.testing import checker as h
 
 MakeWay = Callable[[], KillCase]
 FOR_EVERY_RUN = {"copy": ("behind", "lost", "dropped"), "dual": ("behind",)}
-"""Who dies before its n-th write leaves what one leaves that dies behind the one before it; members of a dual migration
-take time.  The others are tried at night."""
+"""A process that dies before its n-th write leaves the same as one that dies after the previous write; members of a
+dual migration take time.  The other cases run at night."""
 SINGLE = [
     pytest.param(make, how, marks=() if how in FOR_EVERY_RUN[make.strategy] else pytest.mark.nightly)
     for make in (*WAYS_OF, *WAYS_OF_DUAL)
@@ -45,7 +45,7 @@ class Cases:
         self.writes = self.case("whole", [])
 
     def case(self, name: str, lives: list[Life]) -> list[str]:
-        """One group that is moved: each life is killed where it says, and one more run ends it."""
+        """One group that is migrated: each life is killed at its point, and one more run ends it."""
         ground = self.way.ground(self.folder, self.decisions)
         (self.folder / "znodes").unlink(missing_ok=True)
         plan = self.way.prepare(ground)
@@ -127,7 +127,7 @@ def test_a_client_that_joins_after_the_placeholder_of_a_killed_run_is_found_and_
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("make", [*WAYS_OF, *WAYS_OF_DUAL])
 def test_killed_at_any_two_writes(tmp_path: Path, make: MakeWay) -> None:
-    """A process that dies before its n-th write leaves what one leaves that dies behind the one before it."""
+    """A process that dies before its n-th write leaves the same as one that dies after the previous write."""
     cases = Cases(tmp_path, make())
     for at in range(1, len(cases.writes) + 1):
         for then in count(1):

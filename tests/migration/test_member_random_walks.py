@@ -1,7 +1,7 @@
-"""A member of both worlds between two sides and a holder that do anything that they may, in any order, in any phase.
+"""A migrating member between two sides and a processor that do anything permitted, in any order, in any phase.
 
-The holder refuses what a holder cannot do, and after every event nothing is worked on that the side which holds does
-not have: ``MemberTalk``.  At the end whoever waits for something is answered, once the holder has come to rest.
+The processor rejects impossible commands, and after every event no partition is read that the active side does not
+have: ``MemberTalk``.  At the end everything that waits gets an answer, once the processor is drained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WALKS, NIGHTLY_WALKS = 60, 2_000
 
 
 class Walk(MemberTalk):
-    """Who waits for what: a side for partitions to be at rest, the member for its writes and readings."""
+    """What waits for what: a side for partitions to be drained, the member for its writes and reads."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Walk(MemberTalk):
         self.does(line)
 
     def settle(self) -> None:
-        """Everybody answers: the holder, Kafka, and ZooKeeper's side, which gives back what it was told is at rest."""
+        """All answer: the processor, Kafka, and ZooKeeper's side, which releases the drained partitions."""
         for _ in range(6):
             for tp, is_live in list(self.told.items()):
                 if not is_live:

@@ -1,7 +1,7 @@
-"""A coordinator that is slower than its members' commits: how many it is told at once, what a rebalance waits for.
+"""A coordinator that is slower than its members' commits: the writes in flight, and how long a rebalance waits.
 
-The member's machine and the one in the coordinator's group, put together as ``bridge.migration.dual.connector`` does
-it; a clock that is moved by hand, and a coordinator that answers when it is told to.
+The member's state machine and that of the coordinator group, connected as ``bridge.migration.dual.connector`` does it;
+a manual clock, and a coordinator that answers on command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INTERVAL_MS, ANSWER_MS = 20, 500
 
 
 class Both:
-    """One member that reads and commits by itself; what it says to the coordinator's side is done there."""
+    """One member that reads and commits automatically; it executes its commands to the coordinator's side there."""
 
     def __init__(self) -> None:
         self.side = Member(PRIVATE, kind=DowngradingConsumerCoordinator, auto_commit=True)
@@ -57,7 +57,7 @@ class Both:
         self._done(self.side.hear(event))
 
     def answered(self) -> None:
-        """The coordinator takes the commit that it was told first."""
+        """The coordinator accepts the oldest pending commit."""
         self._done(self.side.committed())
 
     def _done(self, commands: list[do.Command]) -> None:
@@ -88,7 +88,7 @@ def _start(at: int) -> told.StartFetching:
 
 
 def test_a_rebalance_waits_for_the_one_commit_that_is_under_way() -> None:
-    """Everybody waits for who joins last.  Five seconds of commits that queued were two minutes of waiting."""
+    """All members wait for the last one that joins.  Five seconds of queued commits made two minutes of waiting."""
     both = Both()
     both.read_for(5_000 + INTERVAL_MS)
     both.tell(ev.AssignorsOffered((PRIVATE,)))

@@ -1,4 +1,4 @@
-"""The commands of ``zkconsumer migrate`` that carry a plan out: what is printed, with which exit code."""
+"""The commands of ``zkconsumer migrate`` that execute a plan: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def migrate(lab: Lab) -> Migrate:
 
 
 def delete(lab: Lab, group: str) -> Result:
-    """What is left of an old group, away with it."""
+    """Delete the rest of an old group."""
     doors = AdminDependencies(store=lambda _, ms: FakeZkStore(lab.zookeeper, "", ms, DigestLogin("operator", "secret")))
     return CliRunner().invoke(main, ["groups", "delete", group, "--execute", "--zookeeper", ADDRESS], obj=doors)
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path
 def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest(
     lab: Lab, migrate: Migrate, tmp_path: Path
 ) -> None:
-    """Who can write below the control znode can write every decision there, and a digest that fits."""
+    """A client that can write below the control znode can write every decision there, and a matching digest."""
     group, file = planned(lab, tmp_path)
     digest = read_plan_file(file).digest
     begun = migrate("apply", str(file), "--execute", "--stop-after", "fenced", "-o", "json")
@@ -242,7 +242,7 @@ def test_a_plan_that_is_read_from_zookeeper_is_shown_and_confirmed_by_its_digest
 def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
     lab: Lab, migrate: Migrate, tmp_path: Path
 ) -> None:
-    """An unprotected group's control znode is open: the digest and the file say that its plan was replaced."""
+    """An unprotected group's control znode is open: the digest and the file show that its plan was replaced."""
     group, file = planned(lab, tmp_path)
     plan = read_plan_file(file)
     assert migrate("apply", str(file), "--execute", "--stop-after", "fenced").exit_code == 0

@@ -1,4 +1,4 @@
-"""``zkconsumer migrate inspect`` and ``plan``: what is printed, written and refused, with which exit code."""
+"""``zkconsumer migrate inspect`` and ``plan``: output, written files, refusals and exit codes."""
 
 from __future__ import annotations
 

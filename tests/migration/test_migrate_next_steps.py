@@ -78,7 +78,7 @@ def test_after_a_first_run_without_a_stored_plan_the_next_command_is_named(
 
 
 class NobodyThere(FakeZkStore):
-    """A ZooKeeper that does not answer whoever connects."""
+    """A ZooKeeper that does not answer clients."""
 
     def start(self, timeout_ms: int) -> None:
         raise ZkTimeoutException(f"no ZooKeeper at {ADDRESS} within {timeout_ms} ms")
@@ -97,7 +97,7 @@ COMMANDS_OF_A_GROUP = (
 def test_a_zookeeper_that_is_away_when_a_command_begins_is_code_1_and_changes_nothing(
     lab: Lab, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither 6 nor 7: where the group stands, and so what was changed before, nobody can tell."""
+    """Neither 6 nor 7: the phase of the group, and so what was changed before, is unknown."""
     monkeypatch.chdir(tmp_path)
     doors = AdminDependencies(store=lambda _, ms: NobodyThere(lab.zookeeper, "", ms))
     done = CliRunner().invoke(main, [*words.split(), "--zookeeper", ADDRESS], obj=doors)

@@ -71,7 +71,7 @@ def streams_of(member: MigratingConsumerConnector) -> Stream:
 
 
 def started(member: MigratingConsumerConnector) -> dict[TopicPartition, object]:
-    """What is fetched: the same objects as long as nothing was started anew."""
+    """The fetched partitions: the same objects as long as no fetch was started again."""
     return dict(member._member.streams.partition_infos)
 
 
@@ -84,7 +84,7 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
     at = 10
     for phase in (*EPOCHS, *BACK):
         if phase == "completed":
-            continue  # there is no way back from it
+            continue  # no rollback from it is possible
         said = dual.move(phase)
         is_joined = phase not in ("planned", "undone")
         assert (said["g_a"].generation > 0) is is_joined, said
@@ -121,7 +121,9 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
 
 
 def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka took it, and the owner node is gone before ZooKeeper is asked: the next try goes by the new order."""
+    """Kafka accepts it, and the owner node is deleted before the write to ZooKeeper: the next try uses the new
+    order.
+    """
     dual.fill(10)
     member = dual.member("a")
     stream = streams_of(member)
@@ -154,7 +156,7 @@ def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, m
 def test_in_a_rollback_offsets_that_were_not_mirrored_are_requested_until_kafka_answers(
     dual: Dual, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody commits it again, and the first answer is lost."""
+    """No member commits it again, and the first answer is lost."""
     dual.fill(10)
     member = dual.member("a")
     stream = streams_of(member)
@@ -403,7 +405,7 @@ def test_a_configuration_that_cannot_be_moved_is_refused(missing: str) -> None:
 
 
 def test_what_kafka_does_not_allow_is_survived_until_the_switch(dual: Dual, caplog: pytest.LogCaptureFixture) -> None:
-    """The group's session time-out is one that the broker refuses: somebody must act, and reading goes on."""
+    """The broker rejects the group's session time-out: an operator must act, and reading continues."""
     dual.fill(2)
     member = dual.member("a", {"session.timeout.ms": 3_600_000, "max.poll.interval.ms": 3_600_000})
     stream = streams_of(member)
@@ -416,7 +418,7 @@ def test_what_kafka_does_not_allow_is_survived_until_the_switch(dual: Dual, capl
 
 
 class Listening:
-    """A rebalance listener that notes what it is told."""
+    """A rebalance listener that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, object]] = []
@@ -448,7 +450,7 @@ def test_the_listener_hears_of_no_flip_and_of_one_rebalance_once(dual: Dual) -> 
 
 
 class Told(Hooks):
-    """Hooks that note what they are told."""
+    """Hooks that record their calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
@@ -529,7 +531,7 @@ def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
 
 @pytest.mark.parametrize("has_moved", [True, False])
 def test_listener_and_hooks_agree_about_what_an_error_ends(dual: Dual, has_moved: bool) -> None:
-    """Behind the switch partitions are given back, and the listener commits; ZooKeeper's session ends before that."""
+    """After the switch partitions are revoked, and the listener commits; ZooKeeper's session ends before that."""
     heard: list[tuple[str, dict[str, set[int]]]] = []
 
     class Committer:
@@ -623,7 +625,9 @@ def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
 def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
     dual: Dual, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ZooKeeper's filters match what is not meant for this user; what a coordinator gives to a member it must read."""
+    """ZooKeeper's filters may match topics that this user may not read; a member must read what a coordinator
+    assigns.
+    """
     member = dual.member("a")
     [stream] = member.create_message_streams_by_filter(Whitelist(TOPIC))
     refused = {TOPIC: TOPIC_AUTHORIZATION_FAILED}
@@ -653,9 +657,9 @@ def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual
 
 
 def test_members_come_and_go_in_every_phase(dual: Dual) -> None:
-    """Nothing is missing, and who takes a partition up does not begin before its predecessor did: no commit was lost.
+    """No record is missing, and no next owner begins before its predecessor's position: no commit was lost.
 
-    What a leaving member could not commit comes again.
+    Records that a leaving member could not commit are delivered again.
     """
     seen: list[tuple[str, int, int]] = []
     settings = {"auto_commit_enable": True, "auto_commit_interval_ms": 50}
@@ -700,7 +704,7 @@ def test_eight_members_under_load_ten_times_there_and_back(dual: Dual) -> None:
 
 
 class _Unreachable(FakeZkStore):
-    """A ZooKeeper that nobody answers at."""
+    """A ZooKeeper that does not answer."""
 
     def start(self, timeout_ms: int) -> None:
         raise ZkTimeoutException("nobody answers")
@@ -723,7 +727,7 @@ def test_a_member_without_streams_is_in_neither_group(dual: Dual) -> None:
     assert (dual.ids(), dual.in_kafka()) == ([], {})
 
 
-# --- the file of a modern program, and max.poll.interval.ms ---------------------------------------------------------
+# --- the file of a Java consumer, and max.poll.interval.ms ----------------------------------------------------------
 
 
 def test_a_migrating_member_accepts_the_file_of_a_coordinator_member(

@@ -55,7 +55,9 @@ def test_one_or_two_of_them_may_be_chance(count: int) -> None:
     ],
 )
 def test_one_before_the_end_alone_shows_nothing(last: LastLogEntry | None) -> None:
-    """A producer that writes one record to each partition at night, and every transactional topic, look like that."""
+    """A producer that writes one record to each partition at night, and every transactional topic, have this
+    pattern.
+    """
     assert find_convention_evidence(seen(*(one_short(number, last) for number in range(50)))).convention is None
 
 
@@ -71,7 +73,7 @@ def test_the_trace_alone_may_be_years_old() -> None:
 
 
 def test_divided_evidence_is_none() -> None:
-    """Somebody set one partition to the end with a tool; the group stores the last record."""
+    """An operator set one partition to the end with a tool; the group stores the last record."""
     found = find_convention_evidence(seen(at_end(0), *(one_short(number) for number in range(1, 4))))
     assert found.convention is None
     assert found.text.startswith("the evidence is divided: clicks/0: ")

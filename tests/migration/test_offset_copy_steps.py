@@ -47,7 +47,7 @@ NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
 
 
 def fenced(env: PlaceholderFixture, phase: str = "fenced") -> PlaceholderFixture:
-    """Offsets 10, 20, 30 and none; the migration stands in this phase, at epoch 3."""
+    """Offsets 10, 20, 30 and none; the migration is in this phase, at epoch 3."""
     env.offsets({"t-0": 10, "t-1": 20, "t-2": 30})
     env.control(phase)
     return env
@@ -351,7 +351,7 @@ def test_a_placeholder_lost_during_the_comparison_verifies_nothing(env: Placehol
 
 
 def moved(env: PlaceholderFixture) -> PlaceholderFixture:
-    """Kafka has the authority; a modern group went on from 10, 20, 30 and 0, and read a topic that came meanwhile."""
+    """Kafka has the authority; members continued from 10, 20, 30 and 0, and read a topic that was created meanwhile."""
     fenced(env, "returning")
     env.broker.create_topic("new")
     for partition, offset in enumerate((15, 20, 37, 4)):

@@ -1,4 +1,4 @@
-"""How long Kafka keeps the copied offsets, what plan and status say of that, and what is told when they are gone."""
+"""How long Kafka keeps the copied offsets, what plan and status show, and the report when the offsets have expired."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ LATER = ["2.8.2", "3.9.1", "4.1.1"]
 OTHER = "plain"
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------
+# --- the sent commits -------------------------------------------------------------------------------------------
 
 
 class Noting:
-    """A connection that notes the commit as it would be sent, and says that it was stored."""
+    """A connection that records the commit as it would be sent, and answers that it was stored."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, bytes]] = []
@@ -142,7 +142,7 @@ def test_the_operator_decides_how_long_they_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", LATER)
 def test_later_brokers_keep_copied_offsets_without_an_end_of_their_own(tmp_path: Path, release: str) -> None:
-    """With one, an idle partition's offset would be gone in the first moment without members after that end."""
+    """With one, an idle partition's offset would expire in the first moment without members after that end."""
     ground = copied(tmp_path, release)
     group = ground.broker.group(GROUP)
     assert group is not None
@@ -153,7 +153,7 @@ def test_later_brokers_keep_copied_offsets_without_an_end_of_their_own(tmp_path:
     assert not has(ground, GROUP)
 
 
-# --- what the plan says -----------------------------------------------------------------------------------------
+# --- the plan ---------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_keeps_them_for_thirty_days_or_as_the_brokers_do_if_that_is_longer() -> None:
@@ -207,7 +207,7 @@ def test_what_is_no_duration_or_out_of_bounds_is_refused(shell: Shell, given: st
     assert not (shell.folder / "p").exists()
 
 
-# --- what the status says ---------------------------------------------------------------------------------------
+# --- the status -------------------------------------------------------------------------------------------------
 
 
 def status(ground: KillScenario) -> MigrationStatus:
@@ -244,7 +244,7 @@ def test_status_shows_until_when_and_that_all_exist(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_does_not_make_it_later(tmp_path: Path) -> None:
-    """Only what is missing is committed again, so the first commit counts."""
+    """Only missing offsets are committed again, so the first commit counts."""
     ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:

@@ -1,4 +1,4 @@
-"""What else may happen to whoever moves a group, at every step: it ends as specified, and nothing is half done."""
+"""Other faults during a migration, at every step: it ends as specified, and no step is left incomplete."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_goes_on(lab:
 @pytest.mark.parametrize("other", ["apply", "rollback", "complete"])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_of_two_operators_one_goes_on_and_the_other_is_refused(lab: Lab, shell: Shell, name: str, other: str) -> None:
-    """At every step somebody else begins a command, from the moment on at which the first one has the run."""
+    """At every step another operator begins a command, from the moment on when the first one has the lock."""
     command = COMMANDS[name]
     moments = shell.moments(name)
     moments = moments[moments.index(("in", "acquire the lock")) + 1 :]
@@ -130,7 +130,7 @@ def test_an_old_member_that_returns_at_every_step_reads_nothing_after_the_fence(
 
 
 def test_a_foreign_commit_without_the_placeholder_is_found_and_never_overwritten(lab: Lab, shell: Shell) -> None:
-    """As when the seat's session ended: at any step between the fence and the comparison."""
+    """As when the placeholder's session ended: at any step between the fence and the comparison."""
     moments = shell.moments("copy")
     first = moments.index(("in", "control znode: fenced")) + 1
     last = moments.index(("at", "read the offsets back from Kafka, and compare"))
@@ -145,7 +145,7 @@ def test_a_foreign_commit_without_the_placeholder_is_found_and_never_overwritten
 
         shell.happens(*moment, commit)
         done = shell("apply", file, "--execute")
-        if done.exit_code == 6:  # the seat was lost, and nobody is there: the next run compares
+        if done.exit_code == 6:  # the placeholder was lost, and the group is empty: the next run compares
             assert "the placeholder member of group" in done.stderr
             done = shell("apply", file, "--execute")
         assert done.exit_code == 5, (moment, done.stderr)

@@ -54,7 +54,7 @@ def fences_of(group: Group) -> dict[str, bytes]:
 
 
 def claim(group: Group, tp: TopicPartition = CLICKS_0, data: bytes = THREAD) -> None:
-    """As an original member does: data version 0."""
+    """As a Scala consumer does: data version 0."""
     path = paths.owner(GROUP, tp)
     assert submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000) == [path]
 
@@ -63,7 +63,7 @@ def register(group: Group, name: str = "g1_host-1") -> None:
     submit_and_wait(group.member(), [Create(paths.registration(GROUP, name), b"{}", ephemeral=True)], 1_000)
 
 
-# --- what a fence says ------------------------------------------------------------------------------------------
+# --- the fence record --------------------------------------------------------------------------------------------
 
 
 @given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 10**18 - 1))
@@ -179,7 +179,7 @@ def test_our_own_claim_is_swapped_for_the_fence_in_the_same_multi() -> None:
 
 @pytest.mark.parametrize("sets", [0, 2])
 def test_a_claim_of_our_session_that_is_no_claim_of_ours_is_not_swapped(sets: int) -> None:
-    """Only data version 1 is a claim that this library made: an original member's has 0."""
+    """Only data version 1 is an owner node that this library created: a Scala consumer's has 0."""
     group = moved(*FENCING)
     with group.process() as authority:
         path = paths.owner(GROUP, CLICKS_0)
@@ -240,7 +240,7 @@ def test_a_stale_run_fences_nothing() -> None:
 
 
 def test_behind_fenced_nothing_is_made_again() -> None:
-    """A fence that is gone then is no work to do, but somebody's doing: ``CheckFences`` says so."""
+    """A fence that is missing then was deleted by a client, and is not created again: ``CheckFences`` reports it."""
     group = moved(Phase.FENCING, Phase.FENCED)
     with group.process() as authority:
         for step in (*owner_fence_steps(authority, PLANNED), CreateLateOwnerFences(authority, PLANNED)):
@@ -317,7 +317,7 @@ def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_an
 
 @pytest.mark.parametrize("phase", [Phase.UNDOING, Phase.COMPLETED])
 def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(phase: Phase) -> None:
-    """A claim, or a node made by hand, is nobody's fence."""
+    """The owner node of a member, or one made manually, is no fence."""
     forward = (*FENCING, Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.COMPLETED)
     way = UNDOING if phase is Phase.UNDOING else forward
     group = moved(*way)
@@ -359,7 +359,7 @@ def test_fences_that_we_may_not_delete_are_reported() -> None:
             carry_out(authority, [RemoveOwnerFences(authority, ())])
 
 
-# --- who is still there -----------------------------------------------------------------------------------------
+# --- members that are still there --------------------------------------------------------------------------------
 
 
 def test_members_are_waited_for_by_name() -> None:
@@ -426,7 +426,7 @@ def test_our_fences_and_our_own_claims_are_no_claims_to_wait_for() -> None:
         assert isinstance(WaitForOwnershipRelease(authority, acl_fence=True).check(), StepWaiting)
 
 
-# --- the fences stand -------------------------------------------------------------------------------------------
+# --- all fences exist --------------------------------------------------------------------------------------------
 
 
 def fenced() -> Group:
@@ -437,7 +437,7 @@ def fenced() -> Group:
 
 
 def test_a_group_that_vanished_after_the_fence_is_reported_with_the_copy() -> None:
-    """Exit code 5: an old tool deletes a group that nobody is in."""
+    """Exit code 5: an old tool deletes a group without members."""
     group = fenced()
     with group.process() as authority:
         step = CheckFences(authority, PLANNED, "plan.json")

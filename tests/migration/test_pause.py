@@ -1,4 +1,4 @@
-"""M5 for a process that is paused, and not killed: it goes on after others acted, at each of its writes."""
+"""M5 for a process that is paused, and not killed: it continues after others acted, at each of its writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seat in the modern group: taken, held, lost, taken back and left, on brokers of every age."""
+"""The placeholder member: it joins, stays, is lost, joins again and leaves, on brokers of every age."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_killed_run_finds_its_placeholder_again(make_env: MakePlaceholderFixtu
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_killed_at_any_write_the_next_run_sits_and_leaves(make_env: MakePlaceholderFixture, release: str) -> None:
-    """S15 for the seat: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
+    """S15 for the placeholder: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
     env = make_env(release)
     for cut in FAILURES:
         group = f"g-{cut[0]}-{cut[1]}"
@@ -191,7 +191,7 @@ def test_a_member_that_starts_too_early_is_waited_for_and_after_the_placeholder_
 
 
 def expire(env: PlaceholderFixture, seat: PlaceholderMember) -> None:
-    """The session of the seat ends; so the coordinator sees it."""
+    """The session of the placeholder ends, as the coordinator sees it."""
     sitting = seat.joined
     with env.process() as session:
         env.seat(session).leave()

@@ -1,4 +1,4 @@
-"""What members that are not the migration's hear while the seat is taken: ours, kafka-python and librdkafka."""
+"""The answers that other clients get beside the placeholder member: ours, kafka-python and librdkafka."""
 
 from __future__ import annotations
 

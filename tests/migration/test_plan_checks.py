@@ -1,4 +1,4 @@
-"""What stops a whole group, and what is said before: each refusal with the command that comes next."""
+"""What stops the migration of a group, and the warnings: each refusal with the next command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a plan must not guess: it shows it, ``apply`` refuses it and changes nothing, and what is decided is committed.
+"""What a plan must not guess: it shows it, ``apply`` refuses it and changes nothing, and commits the decided offset.
 
-Each row is a group whose offsets are odd in one way, told as an operator sees it.
+Each row is a group whose offsets are unusual in one way, as an operator sees it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from zkconsumer.zk import paths
 __all__ = ["lab", "shell"]
 
 RECORDS = 50
-"""In every log of the topic; partition 2 has no offset unless a row says so, and is decided by ``--missing``."""
+"""In every log of the topic; partition 2 has no offset unless a row gives one, and is decided by ``--missing``."""
 
 
 @dataclass(frozen=True)
 class Odd:
-    """``stored``: what ZooKeeper has, by partition; ``kafka``: what an application committed.
+    """``stored``: ZooKeeper's offsets, by partition; ``kafka``: what an application committed.
 
-    ``line``: what stands behind the offsets in the plan's table, of partition 0; ``said``: on standard error.
+    ``line``: the text after the offsets in the plan's table, of partition 0; ``said``: on standard error.
     ``decides``: the options that decide it; ``then``: the line with them; ``committed``: by partition.
     """
 
@@ -133,7 +133,7 @@ def group_of(lab: Lab, row: Odd) -> str:
 
 
 def first_line(text: str) -> list[str]:
-    """The row of partition 0, as words; the remark is what stands from the target on."""
+    """The words of the row of partition 0; the remark is the text from the target on."""
     head, row, *_ = text.splitlines()
     assert head.split()[-2:] == ["TARGET-OFFSET", "REMARK"]
     return [row[head.index("TARGET-OFFSET") :].split()[0], row[head.index("REMARK") :].strip()]

@@ -49,7 +49,7 @@ def test_what_is_drift(after: PartitionSnapshot, words: str) -> None:
 
 
 def test_data_that_brokers_do_not_return_are_no_drift() -> None:
-    """A leader that is away is not an offset that moved: whoever compares waits for it."""
+    """An unavailable leader is no changed offset: the comparison waits for it."""
     silent = partition(1, 100, log="nobody leads it")
     assert drift([at_end()], [partition(0, 100, log="nobody leads it")]) == []
     assert unknown_broker_data(seen(at_end())) == ""

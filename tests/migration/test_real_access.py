@@ -107,7 +107,7 @@ def moving(
 
 
 def test_the_server_names_offsets_that_we_may_not_write_and_nothing_is_written(moving: Protected) -> None:
-    """Also for a list that names an address, of which only the server can tell whether it is ours."""
+    """Also for a list that names an address: only the server can decide whether it is ours."""
     [ours, theirs] = moving.offsets
     addresses = (Acl(PERM_WRITE, "ip", "192.0.2.7"), WORLD_READS)
     lists = {ours: (all_of(ALICE), WORLD_READS), theirs: addresses}
@@ -158,7 +158,7 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
         )
         assert [isinstance(made, NoAuth), isinstance(asked, NoAuth)] == [login is not ALICE] * 2
 
-    # As whom it goes on.
+    # The login with which it continues.
     mallory = ("--config", login_file(folder, MALLORY))
     for words in (("apply", *moving.kept), ("rollback", group)):
         refused = moving.migrate(*words, "--execute", *mallory, expect=4)
@@ -169,7 +169,7 @@ def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_
     assert blind.stderr.count("confirm it: ") == 1
     moving.migrate("apply", *moving.kept, "--execute", *operator)
     assert moving.status(*operator)["phase"] == "switched"
-    # Everybody may read the phase; without a login the plan, and with it what was copied, cannot be read.
+    # Every client may read the phase; without a login the plan, and so the copied offsets, cannot be read.
     stranger = moving.status(expect=1)
     assert stranger["phase"] == "switched"
     [unread] = stranger["not_known"]

@@ -1,4 +1,4 @@
-"""``migrate`` with strategy copy on real servers, under load, with original members and then stock modern clients."""
+"""``migrate`` with strategy copy on real servers, under load, with Scala consumers and then stock Java clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEW_TOOL = "3.9.1-tools", "org.apache.kafka.tools.consumer.group.ConsumerGroupCo
 
 @dataclass(frozen=True)
 class Setup:
-    """Servers, and who can read from them: two releases of the original, and two modern clients."""
+    """Servers, and the clients that can read from them: two releases of the Scala consumer, and two others."""
 
     broker: str
     zookeeper: str = "3.8"
@@ -66,7 +66,7 @@ def moving(setup: Setup, clusters: Clusters, names: tuple[str, str], tmp_path: P
 
 def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(moving: RealGroup, setup: Setup) -> None:
     newer, older = setup.old
-    # Original members of two releases read what is produced.
+    # Scala consumers of two releases read what is produced.
     moving.load(PER_SECOND)
     for name, release in (("old-1", newer), ("old-2", older), ("old-3", newer)):
         moving.scala("original", name, release)
@@ -91,7 +91,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
     if setup.broker not in OLDER_THAN_THE_TOOLS:
         tools_show_both_groups(moving)
 
-    # And back, when the modern members have committed much more.
+    # And back, when the new members have committed much more.
     moving.halt()
     moving.produce(MORE)
     moving.wait_drained()
@@ -109,7 +109,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
     assert moving.first_handed("back") == committed
 
     # Once more: the command waits for the members while they read on, and takes what they committed last.
-    # What the stored numbers mean, and which values the way back left in Kafka, is known from the first migration.
+    # The first migration shows the offset convention, and which values its rollback left in Kafka.
     plan = moving.plan()
     with moving.begun("apply", plan, "--execute", "--accept-drift"):
         moving.stop("back")
@@ -130,7 +130,7 @@ def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(movin
 
 
 def a_forgotten_member_reads_nothing_before_the_fences_are_lifted(moving: RealGroup, setup: Setup) -> None:
-    """An original member that is started after ``complete``; and one that is started after ``--remove-fences``."""
+    """A Scala consumer that is started after ``complete``; and one that is started after ``--remove-fences``."""
     fences = moving.owners()
     assert len(fences) == PARTITIONS
     late = moving.scala("forgotten", "forgotten", setup.old[0], wait=False)
@@ -145,7 +145,7 @@ def a_forgotten_member_reads_nothing_before_the_fences_are_lifted(moving: RealGr
 
 
 def outsiders_change_nothing(moving: RealGroup, setup: Setup) -> None:
-    """Behind the fences an original member that comes late, and modern ones that come early, are refused."""
+    """With fences a late Scala consumer and early new clients are refused."""
     before = moving.stores()
     late = moving.scala("late", "late", setup.old[0], wait=False)
     early = moving.modern("early", "early-java", setup.java)
@@ -162,7 +162,9 @@ def outsiders_change_nothing(moving: RealGroup, setup: Setup) -> None:
 
 
 def tools_show_both_groups(moving: RealGroup) -> None:
-    """The original's tool shows the group with its fence and where Kafka has it, Kafka's own the modern members."""
+    """The Scala consumer's tool shows the group with its fence and Kafka's offsets, Kafka's own tool the new
+    members.
+    """
     of_group = ["--describe", "--group", moving.group]
     old = moving.sandbox.run_tool("1.1.1", OLD_TOOL, ["--zookeeper", moving.sandbox.zookeeper_connect, *of_group])
     shown = [line.split() for line in old.out.splitlines() if line.startswith(moving.topic)]

@@ -72,7 +72,7 @@ class Flips:
         yield
         self.took_s[way].append(time.monotonic() - begun_s)
         until_ms = round(time.time() * 1000)
-        # What comes behind a move belongs to it, too.
+        # Records that are produced after a migration belong to it, too.
         wait_until(lambda: self._is_read_since(until_ms + BREATH_MS), "every partition is read on", 60_000)
         gap = self._longest_gap(since_ms, until_ms)
         self.gaps_ms[way].append(gap.ms)
@@ -175,7 +175,7 @@ def test_a_late_scala_consumer_is_named_and_does_no_harm(
         [line] = [line for line in told.splitlines() if name in line]
         print(f"status: {line}")
 
-        # The way back is stopped by it, and goes on when it has left.
+        # It stops the rollback, which continues when it has left.
         refused = moving.migrate("rollback", moving.group, "--execute", "--timeout", "5", expect=6)
         assert name in refused.stderr, refused.stderr
         assert (moving.status()["authority"], moving.handed("late").total()) == ("kafka", 0)

@@ -58,7 +58,7 @@ def test_a_member_that_is_killed_while_the_group_rebalances_repeats_no_more_than
                 failed.append(error)
 
         way_back = threading.Thread(target=roll_back)
-        # Without a death before it, the way back is over in less time than it takes to ask how far it is.
+        # Without a kill before it, the rollback ends in less time than a status command takes.
         first.kill()
         way_back.start()
         time.sleep(JOINS_AFTER_S)

@@ -1,7 +1,7 @@
-"""``migrate apply`` and ``rollback`` of a group that moves with its members, stopped before each step on real servers.
+"""``migrate apply`` and ``rollback`` of a dual migration, stopped before each step on real servers.
 
-The process goes on (SIGCONT) when its session with ZooKeeper has ended and another operator has taken the group back.
-The members read all the time: no record may be missing, and none may be read twice, since no member is killed.
+The process continues (SIGCONT) when its session with ZooKeeper has ended and another operator has rolled back.  The
+members read all the time: no record may be missing, and none may be read twice, since no member is killed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PausedFlips:
             group.close()
 
     def judge(self, group: RealGroup, words: str) -> None:
-        """Every record so far is read once; nothing is said of records that come meanwhile."""
+        """Every record so far is read once; later records are not checked."""
         ends = self.ends(group)
         expected = {(self.topic, number, offset) for number, end in ends.items() for offset in range(end)}
         wait_until(lambda: expected <= set(group.handed(STAGE)), f"every record is read; {words}", 120_000, poll_ms=500)

@@ -1,4 +1,4 @@
-"""``migrate apply`` and ``rollback`` are killed on real servers, behind each step or at any write, and given again."""
+"""``migrate apply`` and ``rollback`` are killed on real servers, after each step or at any write, and repeated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORED = {0: 10, 1: 20}
 """What ZooKeeper has; partition 2 has no offset, and begins at its earliest record."""
 EXPECTED = {0: 10, 1: 20, 2: 0}
 COMMITTED = EXPECTED | {0: 33}
-"""What the modern group has, when it has read on."""
+"""The offsets of the coordinator group, after it has continued to read."""
 DECISIONS = ("--offset-convention", "next", "--missing", "earliest")
 RECORDS = 50
 PATIENCE_S = 150
@@ -48,7 +48,9 @@ class KilledMoves:
             sandbox.produce(topic, number, RECORDS)
 
     def prepare(self, group: str) -> None:
-        """A group as original members left it, and its plan; for ``rollback`` it has moved, and has read on."""
+        """A group as Scala consumers left it, and its plan; for ``rollback`` it has migrated, and has continued to
+        read.
+        """
         admin = self.sandbox.admin
         for kind in ("ids", "owners", f"owners/{self.topic}"):
             admin.ensure_path(f"/consumers/{group}/{kind}")

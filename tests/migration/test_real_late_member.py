@@ -1,4 +1,4 @@
-"""An original member that comes late meets owner fences alone (K2), stays, and is named when they are gone (K7)."""
+"""Owner fences alone (K2) block a late Scala consumer; it stays, and is named after they are removed (K7)."""
 
 from __future__ import annotations
 

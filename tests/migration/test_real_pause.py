@@ -1,7 +1,7 @@
 """``migrate apply``, ``rollback`` and ``complete`` on real servers: each is stopped (SIGSTOP) before each of its steps.
 
-It goes on (SIGCONT) when the session of the run with ZooKeeper and that of its placeholder member with the coordinator
-have ended.  Meanwhile another operator rolls back, or a client of the coordinator's group commits.
+It continues (SIGCONT) when the session of the run with ZooKeeper and that of its placeholder member with the
+coordinator have ended.  Meanwhile another operator rolls back, or a client of the coordinator group commits.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ class PausedMoves(KilledMoves):
         assert (*self.status(group), self.owners(group)) == ("undone", "zookeeper", []), words
         found = self.sandbox.admin.offsets(group, self.topic)
         if self.way == "apply":
-            # A way back from behind the switch writes what the migration decided for partition 2, too.
+            # A rollback after the switch writes the migration's decision for partition 2, too.
             assert found in (STORED, EXPECTED), (found, words)
         else:
-            # What a client commits after the authority has moved back may be taken over: none can tell when it was.
+            # A commit after the authority has moved back may be copied: its time is unknown.
             assert found in (COMMITTED | {0: due}, COMMITTED | {0: BY_CLIENT}), (found, due, words)
 
 

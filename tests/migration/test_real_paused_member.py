@@ -1,4 +1,4 @@
-"""An original member that was paused beyond its session and wakes behind the fences, on real servers (K9)."""
+"""A Scala consumer that was paused beyond its session and resumes after the fences were set, on real servers (K9)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_client_of_kip_848_cannot_join_beside_the_placeholder(moving: RealGrou
     assert moving.stores() == before
     early.close()
 
-    # Behind the cut-over the group becomes one of the new protocol, and goes on where the old one stopped.
+    # After the cut-over the group uses the consumer protocol, and continues where the old one stopped.
     moving.migrate("apply", *moving.kept, "--execute")
     moving.modern("modern", "new-1", client, KIP_848)
     moving.modern("modern", "new-2", "java-4.1.1", KIP_848)

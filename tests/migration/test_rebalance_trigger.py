@@ -1,4 +1,4 @@
-"""Waking members that gave up behind a fence (K7), and naming the partitions that nobody reads all the same."""
+"""Triggers a rebalance of members that gave up at a fence (K7), and names the partitions that are still not read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CLICKS_0, CLICKS_1 = (TopicPartition("clicks", number) for number in range(2))
 
 
 def test_watching_members_rebalance_and_see_no_new_member() -> None:
-    """A registration that nobody can parse would stop the whole group, even one that is there for a moment only."""
+    """A registration that cannot be parsed would stop the whole group, even one that exists only for a moment."""
     group = moved(*UNDOING)
     told: list[StoreEvent] = []
     member = FakeZkStore(group.zookeeper)
@@ -124,7 +124,7 @@ def looking(authority: ControlZnode, told: list[str], ends: dict[TopicPartition,
 
 
 def test_a_partition_with_unread_records_whose_offset_does_not_change_is_named() -> None:
-    """Its member's ``createMessageStreams`` had failed behind the fence: it must be restarted."""
+    """Its member's ``createMessageStreams`` had failed at the fence: it must be restarted."""
     group, told = owned(CLICKS_0, CLICKS_1), []
     with group.process() as authority:
         step = looking(authority, told, {CLICKS_0: 100, CLICKS_1: 100})
@@ -154,7 +154,7 @@ def test_offsets_of_orphaned_partitions_or_at_their_end_need_not_change(
 
 
 def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked_at() -> None:
-    """A member claims a moment after it was woken: a look in between would find nobody who stands."""
+    """A member acquires a moment after the rebalance was triggered: a check in between would find no owner."""
     group, told = owned(), []
     submit_and_wait(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
     with group.process() as authority:

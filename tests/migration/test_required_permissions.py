@@ -1,4 +1,4 @@
-"""The rights that the steps need, asked before anything is changed: in the plan, and again by whoever applies it."""
+"""The permissions that the steps need, checked before any change: in the plan, and again by the run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_refusal() -> None:
 def test_a_run_without_the_permissions_changes_nothing(lab: Lab, acl_fence: bool) -> None:
     group = lab.new_group()
     made = lab.plan(group, Decisions(DECISIONS.convention, DECISIONS.missing, acl_fence=acl_fence))
-    # Who may administer owns the lists behind the fence; without it the list of the topic stays what it is.
+    # With ADMIN the run owns the lists of the fence; without it the list of the topic does not change.
     lab.zookeeper.set_acl(paths.owners_of_topic(group, "t"), (Acl(PERM_READ | PERM_ADMIN, "world", "anyone"),))
     with lab.process() as session:
         if acl_fence:
@@ -154,7 +154,7 @@ def test_a_rollback_checks_the_permissions_while_coordinator_members_still_read(
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_with_a_fence_the_restored_lists_count(lab: Lab, is_late: bool) -> None:
-    """Those that the plan saw, and those that were there when the fence was set; whoever set it had the rights."""
+    """The lists in the plan, and those when the fence was set; the run that set it had the permissions."""
     group = lab.new_group()
     ids = paths.ids(group)
     without = world_but(PERM_DELETE)[:1]  # a list that names a login belongs to a protected group
@@ -173,7 +173,7 @@ def test_with_a_fence_the_restored_lists_count(lab: Lab, is_late: bool) -> None:
 
 
 def test_a_group_that_never_had_a_member_is_rolled_back_too(lab: Lab) -> None:
-    """A tool made its offsets: ``ids`` is made for the fence, and goes with it, so its list stands in nobody's way."""
+    """A tool made its offsets: ``ids`` is created for the fence, and deleted with it, so its list blocks no client."""
     group = lab.new_group()
     for path in (paths.ids(group), paths.owners_of_topic(group, "t"), paths.owners(group)):
         lab.zookeeper.remove(path)

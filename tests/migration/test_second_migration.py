@@ -1,5 +1,5 @@
-"""A second move after a way back: ZooKeeper's offsets count without a decision where Kafka still has what the way back
-found there, or an earlier copy of a migration; what a client committed since is asked about.
+"""A second migration after a rollback: ZooKeeper's offsets count without a decision where Kafka still has what the
+rollback found there, or an earlier copy of a migration; later commits of a client need a decision.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def test_where_zookeeper_has_no_offset_any_more_it_is_asked(
 def test_a_second_move_that_is_undone_before_its_switch_leaves_the_third_one_nothing_to_ask(
     lab: Lab, shell: Shell, came_back: tuple[str, Path], phase: str
 ) -> None:
-    """``fenced``: nothing was copied, so Kafka has what the first way back found."""
+    """``fenced``: nothing was copied, so Kafka has what the first rollback found."""
     group, file = came_back
     assert shell("plan", group, "-f", file).exit_code == 0
     assert shell("apply", file, "--execute", "--stop-after", phase).exit_code == 0
@@ -228,7 +228,7 @@ def test_changes_after_the_plan_are_accepted_in_zookeeper_and_need_a_decision_in
 def test_a_run_that_is_cut_off_between_the_copy_and_the_check_recognises_the_plan_s_start(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
-    """The record is gone with the other pieces then; the plan has what it needs of it."""
+    """The record is deleted with the other pieces then; the plan contains what it needs of it."""
     group, file = came_back
     assert shell("plan", group, "-f", file).exit_code == 0
     assert [one.is_returned for one in read_plan_file(file).snapshot.partitions.values()] == [True, False, False]
@@ -255,7 +255,7 @@ KEEP = "record Kafka's offsets that ZooKeeper has now"
 
 
 def cut_off_before_the_record(lab: Lab, shell: Shell) -> tuple[str, Path, list[str]]:
-    """A group in ``returned``, the plan's file, and the command that goes on."""
+    """A group in ``returned``, the plan's file, and the command that continues."""
     group, file = moved(shell)
     assert lab.commit(group, 0, 33) == 0
     shell.in_[KEEP] = lambda: shell.zookeeper_away(1_000_000, expires=True)
@@ -276,7 +276,7 @@ def test_a_rollback_that_is_cut_off_before_the_record_writes_it_when_it_goes_on(
 
 
 def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: Lab, shell: Shell) -> None:
-    """The session of the seat ended before the run went on, so the group lets clients commit."""
+    """The session of the placeholder ended before the run continued, so the group accepts clients' commits."""
     group, file, again = cut_off_before_the_record(lab, shell)
     with lab.process() as session, RawClient(lab.broker.addresses()[0]) as talk:
         [seat] = PlaceholderMember(session, group, f"m{group}").read_occupants().placeholders
@@ -339,7 +339,7 @@ def test_a_move_that_was_undone_before_it_was_switched_knows_the_meaning_too(lab
 
 
 def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> None:
-    """A plan without a stored offset says *next*, because it does not matter."""
+    """A plan without a stored offset has the convention *next*, because it does not matter."""
     group = lab.new_group()
     for tp in (T0, T1):
         lab.zookeeper.remove(paths.offset(group, tp))
@@ -434,7 +434,7 @@ def test_every_client_may_read_the_record_and_only_the_login_of_the_run_writes_i
 def test_accepted_drift_cannot_claim_that_a_rollback_left_a_value(
     lab: Lab, shell: Shell, came_back: tuple[str, Path]
 ) -> None:
-    """Whoever may write the accepted plan could else pass over what a client committed."""
+    """Otherwise a client that may write the accepted plan could hide what a client committed."""
     group, file = came_back
     committed(lab, group, T0, 35)
     assert shell("plan", group, "-f", file, "--existing", "keep-source").exit_code == 0

@@ -68,7 +68,7 @@ def silent_and_not_made(
 
 
 class Died(Exception):
-    """The machine is gone."""
+    """The machine has failed."""
 
 
 def died_behind_it(
@@ -79,7 +79,7 @@ def died_behind_it(
 
 
 def once(monkeypatch: pytest.MonkeyPatch, then: Commit) -> None:
-    """The next claim's commit goes so, those behind it as always."""
+    """The commit of the next claim is sent so, later ones as always."""
     todo = [then]
 
     def commit(member: CoordinatorMembership, *how: Any) -> Any:

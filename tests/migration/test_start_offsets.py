@@ -1,4 +1,4 @@
-"""Where each partition starts, and what is refused until somebody decides."""
+"""Where each partition starts, and what is refused until the operator decides."""
 
 from __future__ import annotations
 
@@ -210,7 +210,9 @@ def test_a_target_is_in_the_log_or_refused(
 
 
 def test_the_plan_as_it_is_now_keeps_the_decisions_and_what_the_numbers_mean() -> None:
-    """Behind the fence nothing at the end of a log says ``next`` any more; it is not judged again."""
+    """With a fence no offset at the end of a log is evidence for ``next`` any more; the convention is not judged
+    again.
+    """
     decisions = Decisions(existing=ExistingOffsetPolicy.KEEP_SOURCE)
     first = plan(at_end(0), partition(1, 42), decisions=decisions)
     assert first.convention is NEXT

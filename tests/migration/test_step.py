@@ -97,7 +97,7 @@ def test_waiting_ends_when_the_other_has_left() -> None:
 
 
 def test_waiting_too_long_before_and_after_the_first_change() -> None:
-    """Exit code 7 says that nothing was changed, 6 that the command goes on."""
+    """Exit code 7 means that nothing was changed, 6 that the command continues."""
     said, _ = run([OneStep("a", [StepWaiting("m1")])])
     assert said[-1].startswith("WaitTimeoutError: a: the --timeout ended, waiting for m1; nothing was changed")
     said, _ = run([OneStep("a", [StepPending(), StepDone()]), OneStep("b", [StepWaiting("m1")])])
@@ -136,7 +136,7 @@ def test_an_abort_is_seen_between_two_steps() -> None:
 
 
 def test_an_abort_is_seen_while_a_step_waits() -> None:
-    """Old members that do not leave are waited for longest, and that is when somebody asks."""
+    """Old members that do not leave cause the longest waits, and operators stop runs in these."""
     said, _ = run([OneStep("a", [StepWaiting("m1")], changes=False)], aborted_at=2)
     assert said[:-1] == ["wait m1 1000", "wait m1 600"]
     assert said[-1].startswith("PartiallyDoneError: stopped before 'a'")

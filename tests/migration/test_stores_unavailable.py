@@ -1,7 +1,7 @@
-"""A store that goes away when a step begins: for shorter than a run waits, and for longer.
+"""A store that becomes unavailable when a step begins: for a shorter or a longer time than a run waits.
 
-Shorter: the run waits, says for whom and how long still, and goes on.  Longer: exit code 7 while nothing was changed,
-6 from the first change on, and the command that is printed goes on and ends as if nothing had been.
+Shorter: the run waits, reports for what and how long still, and continues.  Longer: exit code 7 while nothing was
+changed, 6 from the first change on, and the printed command continues and ends as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_a_store_that_answers_again_in_time_is_waited_for(lab: Lab, shell: Shell
     done = command(shell, group, file, "--timeout=10000")
     shell.all_back()
     assert done.exit_code == 0, done.stderr
-    # Behind ``undone`` a run that goes on has nothing to do.
+    # After ``undone`` a repeated run has nothing to do.
     assert shell.never_came <= {("at", "the old members read again")}
     ends_right(lab, group, command)
 
@@ -60,7 +60,7 @@ def test_a_store_that_answers_again_in_time_is_waited_for(lab: Lab, shell: Shell
 def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
     lab: Lab, shell: Shell, name: str, turn: int
 ) -> None:
-    """At every step the run is ended; the command that it prints goes on to the next one."""
+    """At every step the run is ended; the command that it prints continues to the next one."""
     command = COMMANDS[name]
     moments = shell.moments(name)
     group, file = command.prepare(shell)

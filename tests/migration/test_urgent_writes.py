@@ -1,4 +1,4 @@
-"""Commits to Kafka that are repeated while the group forms anew, and no longer than they may be."""
+"""Commits to Kafka that are repeated during a rebalance, and only for a limited time."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def run(words: list[str], timeout_s: int = TIMEOUT_S) -> subprocess.CompletedPro
 
 
 def printed(stderr: str) -> int:
-    """What the program says at its end."""
+    """The last output of the program."""
     found = re.search(r"printed (\d+) messages?", stderr)
     assert found is not None, stderr
     return int(found[1])

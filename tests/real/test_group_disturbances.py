@@ -45,7 +45,7 @@ def test_a_member_that_stood_still_hands_out_nothing_until_it_owns_again(
 ) -> None:
     cluster = clusters.get(BROKER)
     group, topic = names
-    # A fetch that waits long at the broker: its answer comes while the process stands still, into the socket's buffer.
+    # A fetch that waits long at the broker: its answer arrives in the socket's buffer while the process is paused.
     waiting = {"fetch.wait.max.ms": "3000"}
     with GroupLab(cluster, group, {topic: 4}, folder=tmp_path, ours=waiting) as lab:
         with lab.change("ours-1 starts"):
@@ -109,7 +109,8 @@ def test_a_resumed_scala_consumer_decreases_our_offsets_and_they_are_written_aga
             lab.start_scala("scala-1", SCALA)
         lab.load(topic, 400)
         lab.members["scala-1"].wait_delivered(200)
-        # A woken original commits its old positions or forgets them, whichever of its two threads comes first.
+        # A resumed Scala consumer commits its old positions or drops them, depending on which of its two threads is
+        # first.
         tries = 4
         while tries and not lines_of(lab, "ours-1", "offset-rewound"):
             tries -= 1

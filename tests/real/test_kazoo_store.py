@@ -1,4 +1,4 @@
-"""``KazooStore`` where only a real server will do: paused, killed, slow to come back, beside a dead one."""
+"""``KazooStore`` in situations that need a real server: paused, killed, slow to restart, beside a dead one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SESSION_MS = 2_000
 
 
 class Member:
-    """A started store, and what it was told."""
+    """A started store, and the events that it received."""
 
     def __init__(self, connect: str, session_timeout_ms: int = SESSION_MS) -> None:
         self.told: list[Any] = []

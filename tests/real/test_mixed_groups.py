@@ -1,7 +1,7 @@
-"""Members of ours and original ones in one group, on brokers of every age: every change, and one judgement.
+"""Members of ours and Scala consumers in one group, on brokers of every age: every change, and one check at the end.
 
-A scenario is one group that lives through all changes.  After each of them every partition has exactly one owner, the
-one that the assignment gives; at the end nothing was lost, and nothing repeated without its reason.
+A scenario is one group that runs through all changes.  After each of them every partition has exactly one owner, the
+one that the assignment gives; at the end no record is lost, and none was delivered again without a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.testing.lab import GroupLab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
-# With more than ten partitions, and an odd number, roundrobin of 1.0 deals otherwise than that of 0.10.2.
+# With more than ten partitions, and an odd number, roundrobin of 1.0 differs from that of 0.10.2.
 PARTITIONS = 13
 PER_SECOND = 400
 
@@ -26,7 +26,7 @@ STRICT = {"ours_to_ours": 0, "ours_to_scala": 0}
 
 
 def form_of(scala: str) -> str:
-    """As which release ``roundrobin`` of an original member deals."""
+    """The release whose ``roundrobin`` a Scala consumer uses."""
     return "1.0" if scala >= "1." else "0.10.2"
 
 
@@ -86,7 +86,7 @@ def test_a_group_of_both_kinds_lives_through_every_change(
     ) as lab:
         try:
             lab.load(topic, PER_SECOND)
-            # An original member first: under roundrobin ours recognise from its owners how it deals.
+            # A Scala consumer first: with roundrobin our member detects the variant from its owner nodes.
             with lab.change("scala-1 starts the group"):
                 lab.start_scala("scala-1", scala, threads=2)
             with lab.change("ours-1 joins"):

@@ -1,4 +1,4 @@
-"""The original's own tests of its consumer, in our words, on a real ZooKeeper and a real broker.
+"""Kafka's own tests of the Scala consumer, written again, on a real ZooKeeper and a real broker.
 
 The same on the fakes, and many more, are in ``tests/unit/test_connector.py``.
 """
@@ -90,7 +90,7 @@ def test_basic(shared_cluster: Sandbox, fresh_name: str, connect: Connect) -> No
 
 
 def _read(stream: KafkaStream[Any, Any], count: int) -> list[Any]:
-    """The next so many records; time-outs of the iterator in between are borne, as the original allows."""
+    """The next records, this many; the Scala consumer permits time-outs of the iterator in between."""
     found: list[Any] = []
     wait_until(lambda: found.extend(take_all(stream)) or len(found) >= count, f"{count} records come")
     return found

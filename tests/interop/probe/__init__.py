@@ -1,12 +1,12 @@
-"""A black-box probe of a group coordinator: what brokers of each release do with a group, seen from outside.
+"""A black-box probe of a group coordinator: what brokers of each release do with a group, observed from outside.
 
-    registry.check --> CHECKS: one small function for each thing that holds, named by a sentence
-    target.Probe   --> the broker under test: its release, what it speaks, a group of one's own
-    member.Member  --> one conversation with it, a connection of its own
+    registry.check --> CHECKS: one small function for each fact, whose name is a sentence
+    target.Probe   --> the broker under test: its release, its supported requests, a group of its own
+    member.Member  --> one conversation with it, over a connection of its own
 
-The same checks run against real brokers and against ours that emulate the same releases, so ours is held to the real
-thing.  Where releases differ, the check says so with ``probe.since``; what a release cannot do at all is left out by
-the ``since`` and ``until`` of the check.
+The same checks run against real brokers and against ours that emulate the same releases, so ours must behave like the
+real ones.  Where releases differ, the check uses ``probe.since``; the ``since`` and ``until`` of a check exclude
+releases that do not support it.
 """
 
 from tests.interop.probe import (

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: whose commit is taken, and what is read back."""
+"""OffsetCommit and OffsetFetch: which commits are accepted, and what is read back."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def a_commit_of_an_unknown_member_is_refused(p: Probe) -> None:
 
 @check()
 def a_commit_of_a_member_into_an_unknown_group_is_refused(p: Probe) -> None:
-    # 4.0 with version 9 says that there is no such group (KIP-848).
+    # 4.0 with version 9 answers that there is no such group (KIP-848).
     assert p.commit({0: 1}, generation=1, member_id="nobody") == {0: p.since("4.0", 69, 22)}
 
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, and what the answer says."""
+"""JoinGroup: which members are admitted, and the contents of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a group rebalance, who takes part, and when it ends."""
+"""What causes a rebalance, which members take part, and when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of the group under test: it sends what it is told to, and remembers its id and generation."""
+"""One member of the group under test: it sends requests on command, and stores its id and generation."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Member:
         return JoinGroupRequest(**(fields | changes))
 
     def send_join(self, **changes: Any) -> None:
-        """JoinGroup as it stands, without waiting for the answer."""
+        """JoinGroup, without waiting for the answer."""
         self._pending = self.connection.send(JOIN_GROUP, self.version, self.join_request(**changes), ANSWER_MS)
 
     def enter(self) -> None:
@@ -167,7 +167,7 @@ class Member:
         return self.synced()
 
     def sync_error(self, **changes: Any) -> int:
-        """SyncGroup of somebody who may never have joined, naming its first protocol: its error."""
+        """SyncGroup of a client that may never have joined, with its first protocol: its error."""
         named = {"protocol_type": self.protocol_type, "protocol_name": self.protocols[0][0]}
         return self.sync(**(named | changes)).error_code
 

@@ -84,7 +84,7 @@ _numbers = itertools.count()
 class Server:
     """A broker that coordinates every group.  ``topic`` exists there, with ``PARTITIONS`` partitions.
 
-    ``is_kraft``: there is no ZooKeeper behind it.
+    ``is_kraft``: it has no ZooKeeper.
     """
 
     release: str
@@ -131,7 +131,7 @@ class Probe:
 
     @classmethod
     def of(cls, server: Server, name: str) -> Probe:
-        """A probe with a group that nobody else has."""
+        """A probe with a group that no other test uses."""
         return cls(server, f"{name[:40]}-{next(_numbers)}")
 
     # --- the release ---
@@ -180,7 +180,7 @@ class Probe:
     # --- members ---
 
     def member(self, **given: Any) -> Member:
-        """Somebody who may join the group; see ``Member``."""
+        """A client that may join the group; see ``Member``."""
         return Member(self, **given)
 
     def stable(self, count: int = 1, **given: Any) -> list[Member]:
@@ -312,11 +312,13 @@ class Probe:
         return told
 
     def state(self) -> str:
-        """The state that DescribeGroups tells."""
+        """The state that DescribeGroups returns."""
         return self.described().group_state
 
     def wait_state(self, state: str) -> None:
-        """Until DescribeGroups tells it: brokers from 4.0 on tell what they have written, which may be some ms old."""
+        """Wait until DescribeGroups returns it: brokers from 4.0 on return what they have written, maybe some ms
+        old.
+        """
         self.until(lambda: self.state() == state, f"the group is {state}")
 
     def listed(self, version: int | None = None, **given: Any) -> ListedGroup | None:
@@ -342,7 +344,7 @@ class Probe:
 
 
 def assignment(number: int) -> bytes:
-    """Some member's assignment; the coordinator does not look into it."""
+    """A member's assignment; the coordinator does not parse it."""
     return b"assignment of member %d" % number
 
 
