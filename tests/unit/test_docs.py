@@ -308,7 +308,7 @@ def defect_rows() -> dict[int, tuple[str, str, str]]:
 
 
 def better_rows() -> list[list[str]]:
-    after = PARITY.read_text("utf-8").partition("## Better than the original")[2]
+    after = PARITY.read_text("utf-8").partition("## Better than the Scala consumer")[2]
     return [cells for cells in table_rows(PARITY, 4) if f"| {cells[0]} |" in after and cells[0] != "what"]
 
 
