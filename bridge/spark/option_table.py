@@ -181,7 +181,7 @@ class SourceOptionTable(SettingsTable):
 
     __slots__ = ()
 
-    # What is read.
+    # Topics and partitions.
 
     subscribe = optional_text(
         "subscribe", "The topics.", lambda given: ",".join(topics_of(given)), "names of topics with commas in between"

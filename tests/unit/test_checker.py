@@ -816,7 +816,10 @@ def test_missing_offsets_may_be_single_numbers() -> None:
         ('{"t":1,"event":"log","topic":"c","partition":0,"start":0,"end":9,"missing":[[6,5]]}', r"\[6, 5\]"),
         ('{"t":1,"event":"log","topic":"c","partition":0,"start":0,"end":9,"missing":5}', "not a list"),
         ('{"t":1,"event":"handed_range","member":"a","topic":"c","partition":0,"first":5,"last":4}', "must contain"),
-        ('{"t":1,"event":"handed_range","member":"a","topic":"c","partition":0,"first":0,"last":9999999}', "must contain"),
+        (
+            '{"t":1,"event":"handed_range","member":"a","topic":"c","partition":0,"first":0,"last":9999999}',
+            "must contain",
+        ),
         ('{"t":1,"event":"assignment","expected":{"clicks":"a-0"}}', "not topic/partition"),
         ('{"t":1,"event":"assignment","expected":{"clicks/0":7}}', "not a text"),
         ('{"t":1,"event":"assignment","expected":[]}', "not an object"),

@@ -180,7 +180,7 @@ def _discard_output() -> None:
 )
 @click.pass_context
 def main(context: click.Context, is_version: bool, is_verbose: bool) -> None:
-    """Kafka's ZooKeeper-based consumer; its members share a group with the original Scala members."""
+    """Kafka's ZooKeeper-based consumer; its members share a group with Scala consumers."""
     if is_version:
         click.echo(f"zkconsumer {__version__}")
         if is_verbose:

@@ -3,7 +3,7 @@
     record set --check every entry--> bytes with offsets, in the log's own format
 
 A batch of format 2, a message, and a wrapper of format 1 whose inner offsets count from 0 get their offsets in place:
-their checksums do not cover the offset.  Everything else is written anew: a wrapper of format 0 (its inner offsets are
+their checksums do not cover the offset.  All others are encoded again: a wrapper of format 0 (its inner offsets are
 absolute), and entries in an older format than the log's.
 
 The offsets in a producer's messages are ignored: producers of 0.9 and before correctly write 0 in every message.

@@ -44,12 +44,13 @@ PLACEHOLDER_ENTRY = "ended, and the seat stays"
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """What was found.
+    """The status that was read.
 
-    ``control`` None: no control znode, so nothing moves; ``group_exists`` False: ZooKeeper has no such group either.
-    ``placeholder``: the placeholder member of this migration; None while there is none, and while it is not known
-    (``coordinator_error`` says why).  ``placeholder_until_ms``: when its session ends as the last run wrote it, by the
-    wall clock.  ``fences``: owner nodes that are fences of this migration; ``owned_partitions``: those of members.
+    ``control`` None: no control znode, so no migration is active; ``group_exists`` False: ZooKeeper has no such group
+    either.  ``placeholder``: the placeholder member of this migration; None while there is none, and while it is not
+    known (``coordinator_error`` contains the reason).  ``placeholder_until_ms``: when its session ends as the last run
+    wrote it, by the wall clock.  ``fences``: owner nodes that are fences of this migration; ``owned_partitions``: those
+    of members.
     """
 
     group: str
@@ -65,7 +66,7 @@ class MigrationStatus:
     coordinator_members: str = ""
     coordinator_error: str = ""
     participants: Participants | None = None
-    """Of ``dual``: who acknowledged what."""
+    """Of ``dual``: the participants and their acknowledgements."""
     has_stored_plan: bool = True
     """False: the first run was cut off before the plan was beside the control znode; only its file has it."""
     journal: tuple[JournalEntry, ...] = ()

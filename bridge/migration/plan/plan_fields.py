@@ -127,7 +127,7 @@ def _authority(word: str) -> Authority:
 
 
 def format_coordinator_group(group: CoordinatorGroup) -> dict[str, JsonValue]:
-    """The modern group of the same name."""
+    """The coordinator group of the same name."""
     return {
         "state": group.state,
         "protocol_type": group.protocol_type,

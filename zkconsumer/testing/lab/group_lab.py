@@ -4,7 +4,7 @@
         lab.load("clicks", per_second=500)
         with lab.change("the first member joins"):
             lab.start_ours("ours-1")
-        with lab.change("an original joins"):
+        with lab.change("a Scala consumer joins"):
             lab.start_scala("scala-1", "1.1.1")
         with lab.change("ours-1 is killed"):
             lab.kill("ours-1")
@@ -199,7 +199,7 @@ class GroupLab:
         settings: Mapping[str, str] | None = None,
         **others: Any,
     ) -> ScalaMember:
-        """An original member; ``threads`` and ``whitelist`` as of ours, ``others`` as ``ScalaMember`` takes them."""
+        """A Scala consumer; ``threads`` and ``whitelist`` as of ours, ``others`` as ``ScalaMember`` takes them."""
         wanted = self._threads(threads)
         count = max(1, sum(wanted.values())) if whitelist is None else _streams(threads)
         member = ScalaMember(

@@ -47,7 +47,7 @@ class MemberDirectory(Protocol):
     """What the observer needs to know about members."""
 
     def name_of(self, consumer_id: str) -> str | None:
-        """The member's name in the history; None for a stranger."""
+        """The member's name in the history; None for another client."""
 
     def is_expected_to_leave(self, consumer_id: str) -> bool:
         """Whether its registration is deleted because the test ended the member."""

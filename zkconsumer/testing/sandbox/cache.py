@@ -23,7 +23,7 @@ LOCK_TIMEOUT_MS = 600_000  # as long as the other process may need for one downl
 
 
 def root() -> Path:
-    """The folder itself; read from the environment at each call, so that tests can point elsewhere."""
+    """The folder itself; read from the environment at each call, so that tests can use another one."""
     named = os.environ.get("ZKCONSUMER_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "zkconsumer"
 

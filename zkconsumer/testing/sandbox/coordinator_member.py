@@ -1,4 +1,5 @@
-"""A modern consumer as a process: Java of any release from 0.9 on, librdkafka, kafka-python; in one surface.
+"""A member of a coordinator group as a process: Java of any release from 0.9 on, librdkafka, kafka-python; one
+interface.
 
 Each writes a history in the checker's format to ``out.log`` of its folder.  It commits the records that it processed.
 """

@@ -30,7 +30,7 @@ TEST_SETTINGS = {
     "rebalance.backoff.ms": "1000",
     "rebalance.max.retries": "10",
 }
-"""Defaults of the sandbox where the original's own are too slow for tests; ``settings`` replaces each of them."""
+"""Defaults of the sandbox where the Scala consumer's are too slow for tests; ``settings`` replaces each of them."""
 
 
 THREAD_UNKNOWN = -1
@@ -110,7 +110,7 @@ class MemberProcess(ABC):
         self.wait_for(lambda: self.count("committed") > before, timeout_ms, "commitOffsets() returns")
 
     def mbeans(self, timeout_ms: int = STOP_TIMEOUT_MS) -> dict[str, set[str]]:
-        """Kafka's MBeans of an original member, as they are now: name -> the names of its attributes."""
+        """The MBeans of a Scala consumer, as they are now: name -> the names of its attributes."""
         before, told = len(self.events), self.count("mbeans_told")
         self.process.write_line("mbeans")
         self.wait_for(lambda: self.count("mbeans_told") > told, timeout_ms, "tells its MBeans")

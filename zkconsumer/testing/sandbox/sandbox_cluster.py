@@ -161,7 +161,7 @@ class Sandbox:
         handle_ms: int = 0,
         options: tuple[str, ...] = (),
     ) -> ScalaMember:
-        """One more original consumer, in the chroot of the first broker; see ScalaMember."""
+        """One more Scala consumer, in the chroot of the first broker; see ScalaMember."""
         member = ScalaMember(
             release,
             self.zookeeper,
@@ -201,7 +201,7 @@ class Sandbox:
         stdin: str = "",
         timeout_ms: int = TOOL_TIMEOUT_MS,
     ) -> ToolResult:
-        """A tool of the original, to its end: ``kafka.tools.ConsoleConsumer`` and the like."""
+        """Run a tool of Kafka to its end: ``kafka.tools.ConsoleConsumer`` and the like."""
         return run_tool(self.run, release, main, arguments, stdin=stdin, timeout_ms=timeout_ms)
 
     # --- topics and records ---

@@ -1,4 +1,4 @@
-"""Running the original's command-line tools, and any other main class of a release."""
+"""Runs Kafka's command-line tools, and any other main class of a release."""
 
 from __future__ import annotations
 
