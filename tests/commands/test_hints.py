@@ -42,7 +42,7 @@ def called(servers: CommandWorld, text: str) -> Outcome:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_is_printed_can_be_called(servers: CommandWorld, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_commands_can_be_called(servers: CommandWorld, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(servers.folder)
     command = COMMANDS[name]
     for situation in (ALL_WELL, *SITUATIONS):

@@ -86,7 +86,7 @@ TABLE = "TOPIC  PARTITION  OFFSET  END  LAG\nclicks  0  4  10  6\n"
         ('{"rows": [{"end": 5}]}', '{"rows": null}', 1, False),
     ],
 )
-def test_the_judge_finds_what_is_called_empty(well: str, seen: str, exit_code: int, is_wrong: bool) -> None:
+def test_the_checker_finds_unknown_values_shown_as_empty(well: str, seen: str, exit_code: int, is_wrong: bool) -> None:
     error = "zkconsumer: nobody answers\n" if exit_code else ""
     found = list(wrongs("no broker", Outcome(0, well, ""), Outcome(exit_code, seen, error)))
     assert bool(found) == is_wrong, found

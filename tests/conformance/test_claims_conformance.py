@@ -108,7 +108,7 @@ def test_what_a_scala_consumer_reads_and_writes_late(query: SessionOf, scala: Se
     assert run_stands(query, P0, P2).result() == {P0: GroupOffset(60, 60), P2: GroupOffset(NO_OFFSET, None)}
 
 
-def test_of_two_lives_of_one_query_the_one_that_began_last_claims(query: SessionOf, scala: SessionOf) -> None:
+def test_of_two_runs_of_one_query_the_later_one_claims(query: SessionOf, scala: SessionOf) -> None:
     query.claim(P0)
     copy = scala
     copy.claim(P1)
@@ -138,7 +138,7 @@ def test_a_claim_after_the_connection_came_back(world: World, query: SessionOf) 
     assert run_claim(query, 1, {P0: (150, 160)}, held=held).result() == {P0: ClaimedRange(150, 160)}
 
 
-def test_a_new_session_finds_what_the_old_one_claimed_and_goes_on(world: World, query: SessionOf) -> None:
+def test_a_new_session_finds_the_claims_of_the_old_one_and_continues(world: World, query: SessionOf) -> None:
     query.claim(P0)
     run_claim(query, 0, {P0: (100, 150)})
     world.expire(query.store)

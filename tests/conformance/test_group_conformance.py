@@ -124,14 +124,14 @@ def test_the_coordinator_in_every_version(broker_under_test: BrokerUnderTest) ->
         assert found[1:] == (broker_under_test.host, broker_under_test.port)
 
 
-def test_a_broker_that_knows_no_groups_closes_the_connection(broker_under_test: BrokerUnderTest) -> None:
+def test_a_broker_without_groups_closes_the_connection(broker_under_test: BrokerUnderTest) -> None:
     if has_groups(broker_under_test):
         return
     with pytest.raises(BrokerConnectionError):
         find_coordinator(broker_under_test.connection(), broker_under_test.ranges, a_group(), TIMEOUT_MS)
 
 
-def test_what_was_committed_is_fetched_in_every_version(broker_under_test: BrokerUnderTest) -> None:
+def test_committed_offsets_are_fetched_in_every_version(broker_under_test: BrokerUnderTest) -> None:
     if not has_groups(broker_under_test):
         return
     tp = TopicPartition(broker_under_test.topic(), 0)
@@ -192,7 +192,7 @@ def a_group_of(group: str) -> str:
     return f"{group}-empty"
 
 
-def test_commits_for_what_does_not_exist(broker_under_test: BrokerUnderTest) -> None:
+def test_commits_for_partitions_that_do_not_exist(broker_under_test: BrokerUnderTest) -> None:
     if not has_groups(broker_under_test):
         return
     topic = broker_under_test.topic()

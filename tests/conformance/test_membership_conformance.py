@@ -222,7 +222,7 @@ def test_in_the_other_modes_no_end_is_written(bench: Bench, mode: CommitMode) ->
     assert bench.offsets == {}
 
 
-def test_what_others_wait_for_is_theirs_when_the_batch_has_ended(bench: Bench) -> None:
+def test_partitions_that_others_wait_for_are_released_when_the_batch_has_ended(bench: Bench) -> None:
     member = bench.first(CommitMode.AFTER_BATCH)
     holding = member.begin_batch({}, WAIT_MS)
     member.batch_planned(holding.partitions)
@@ -235,7 +235,7 @@ def test_what_others_wait_for_is_theirs_when_the_batch_has_ended(bench: Bench) -
     assert {taken.partitions[tp].epoch for tp in (C, D)}.isdisjoint({holding.partitions[tp].epoch for tp in (C, D)})
 
 
-def test_what_a_plan_does_without_is_theirs_at_once(bench: Bench) -> None:
+def test_partitions_that_a_batch_does_not_need_are_released_at_once(bench: Bench) -> None:
     member = bench.first(CommitMode.AFTER_BATCH)
     member.begin_batch({}, WAIT_MS)
     other = bench.second(CommitMode.AFTER_BATCH)
@@ -274,7 +274,7 @@ def test_a_claim_commits_and_is_repeated_reduced_and_refused(bench: Bench) -> No
     assert member.group_offsets([A], "another") == {A: GroupOffset(9, None)}
 
 
-def test_what_is_not_held_is_not_claimed(bench: Bench) -> None:
+def test_partitions_that_are_not_owned_are_not_claimed(bench: Bench) -> None:
     member = bench.first(CommitMode.CLAIM)
     held = member.begin_batch({}, WAIT_MS).partitions
     bench.second(CommitMode.CLAIM).begin_batch({}, WAIT_MS)

@@ -90,7 +90,7 @@ def test_java_s_zstd_frames_have_no_content_size() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @every_broker
-def test_recorded_anew_they_are_read(release: str) -> None:
+def test_a_new_recording_is_read(release: str) -> None:
     require_releases(release)
     require_zookeeper()
     check(release, recorded_record_sets.record(release))

@@ -60,7 +60,7 @@ def drawn_into(drawn: list[Any]) -> Callable[..., None]:
 
 @pytest.mark.real
 @pytest.mark.parametrize("release", RELEASES)
-def test_kafkas_own_classes_write_what_they_read_of_ours(release: str) -> None:
+def test_kafkas_own_classes_read_our_bytes_and_write_them_again(release: str) -> None:
     require_releases(release)
     known = parsed(recorded_of(release).read_text()).keys()
     lines = [line for kind, of_kind in ours().items() if kind in known for line in of_kind]

@@ -178,7 +178,7 @@ def other(world: World) -> Member:
 # --- one request ------------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_made_read_changed_and_deleted(member: Member) -> None:
+def test_a_node_is_created_read_changed_and_deleted(member: Member) -> None:
     made, node, stat, after, gone, missing = member.ask(
         Create("/a", b"1"), Get("/a"), SetData("/a", b"22"), Exists("/a"), Delete("/a"), Exists("/a")
     )
@@ -221,7 +221,7 @@ def test_the_root_of_the_chroot_is_a_node_like_any(member: Member) -> None:
     assert member.ask(Create("/"))[0] == NodeExists("/")
 
 
-def test_what_is_missing_is_no_node(member: Member) -> None:
+def test_a_missing_node_is_no_node(member: Member) -> None:
     results = member.ask(
         Get("/a"), Exists("/a"), Children("/a"), SetData("/a", b""), Delete("/a"), Delete("/a/b"), Create("/a/b")
     )
@@ -295,7 +295,7 @@ def test_only_administrators_receive_the_hash_of_a_password(world: World, member
     assert told == {ALICE_HASHED if world.is_lenient else "alice:x"}
 
 
-def test_a_list_that_does_not_let_one_read_is_not_read_either(world: World, member: Member) -> None:
+def test_an_access_list_without_read_permission_is_not_read_either(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     alice.ask(Create("/h", acl=(Acl(31, "auth", ""),)))
     assert member.ask(GetAcl("/none")) == [NoNode("/none")]
@@ -329,7 +329,7 @@ def test_a_login_with_admin_can_change_an_access_list(world: World, member: Memb
     assert member.ask(Delete("/l/x"), GetAcl("/l")) == [None, (Acl(31, "world", "anyone"),)]
 
 
-def test_who_may_not_administer_changes_no_list(world: World, member: Member) -> None:
+def test_a_login_without_admin_changes_no_list(world: World, member: Member) -> None:
     alice = Member(world.store(login=ALICE))
     alice.ask(Create("/l", acl=SECURE_ACL))
     open_to_all = (Acl(31, "world", "anyone"),)
@@ -338,7 +338,7 @@ def test_who_may_not_administer_changes_no_list(world: World, member: Member) ->
     assert set(alice.ask(GetAcl("/l"))[0]) == {Acl(31, "digest", ALICE_HASHED), Acl(1, "world", "anyone")}
 
 
-def test_the_right_is_looked_at_before_the_version_of_the_list(world: World, member: Member) -> None:
+def test_the_permission_is_checked_before_the_version_of_the_list(world: World, member: Member) -> None:
     """So an impossible version shows whether we have the permission, and changes nothing."""
     member.ask(Create("/l"))
     only_read = (READ_AND_ADMIN,)
@@ -355,7 +355,7 @@ def test_an_access_list_that_no_login_could_match_is_refused_first(member: Membe
     assert member.ask(SetAcl("/none", (Acl(31, "auth", ""),)), SetAcl("/none", ())) == [invalid, invalid]
 
 
-def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_begins_anew(member: Member) -> None:
+def test_a_stat_counts_the_changes_of_the_list_and_a_new_node_starts_at_zero(member: Member) -> None:
     """So an unchanged ``aversion`` of an unchanged ``czxid`` shows that the list is the one that was read."""
     member.ask(Create("/l", b"1"))
     [[first]] = [read.found for read in member.ask(GetManyAcls(("/l",)))]
@@ -558,7 +558,7 @@ def test_a_watch_fires_once(
         ((Create("/a"), Create("/a/b")), Children("/a", watch=True), Create("/a/b/c")),
     ],
 )
-def test_a_watch_does_not_fire_for_what_it_is_not_about(
+def test_a_watch_does_not_fire_for_other_changes(
     member: Member, other: Member, before: Any, watch: Request, change: Request
 ) -> None:
     member.ask(*before, watch)
@@ -612,7 +612,7 @@ def test_the_first_event_is_a_new_session_with_the_granted_timeout(world: World)
         assert member.store.negotiated_timeout_ms == granted_ms
 
 
-def test_an_ephemeral_node_names_its_session_and_goes_with_it(member: Member, other: Member) -> None:
+def test_an_ephemeral_node_names_its_session_and_ends_with_it(member: Member, other: Member) -> None:
     """ZKEphemeralTest."""
     member.ask(Create("/e", ephemeral=True))
     owner = member.store.session_id

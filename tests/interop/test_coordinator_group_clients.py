@@ -105,7 +105,7 @@ def live_through(lab: CoordinatorGroupLab, broker: str, clients: tuple[str, ...]
 
 
 @pytest.mark.parametrize(("broker", "clients", "strategy"), SCENARIOS)
-def test_a_group_of_several_libraries_lives_through_every_change(
+def test_a_group_of_several_libraries_passes_every_change(
     broker: str,
     clients: tuple[str, ...],
     strategy: str,
@@ -177,7 +177,7 @@ EMULATED = [
 
 
 @pytest.mark.parametrize(("broker", "clients", "strategy"), EMULATED)
-def test_a_group_of_several_libraries_lives_through_every_change_on_our_broker(
+def test_a_group_of_several_libraries_passes_every_change_on_our_broker(
     broker: str, clients: tuple[str, ...], strategy: str, names: tuple[str, str], tmp_path: Path
 ) -> None:
     require_clients(clients)

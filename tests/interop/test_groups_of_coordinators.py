@@ -118,7 +118,7 @@ def test_a_group_is_described_with_members_and_lag(broker: EmbeddedBroker) -> No
         probe.close()
 
 
-def test_a_group_as_json_has_its_members_and_their_shares(broker: EmbeddedBroker) -> None:
+def test_a_group_as_json_has_its_members_and_their_assignments(broker: EmbeddedBroker) -> None:
     probe = probe_of(broker, GROUP)
     try:
         [member] = stable(probe, (0, 2))
@@ -145,7 +145,7 @@ def test_a_member_with_unreadable_bytes_is_named(broker: EmbeddedBroker) -> None
         probe.close()
 
 
-def test_an_unknown_group_makes_nothing_by_being_asked_for(broker: EmbeddedBroker) -> None:
+def test_a_request_for_an_unknown_group_creates_nothing(broker: EmbeddedBroker) -> None:
     result = run(broker, "groups", "describe", "nobody")
     assert result.exit_code == 1
     assert "The consumer group 'nobody' does not exist" in result.stderr

@@ -27,7 +27,7 @@ def handed(member: CoordinatorMember) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in member.delivered]
 
 
-def test_a_process_that_wakes_from_a_pause_hands_out_nothing_that_another_has_read(tmp_path: Path) -> None:
+def test_a_resumed_process_delivers_nothing_that_another_has_read(tmp_path: Path) -> None:
     with EmbeddedBroker(properties={"offsets.topic.num.partitions": "5"}) as broker, Sandbox() as sandbox:
         broker.create_topic("t", PARTITIONS)
         for number in range(PARTITIONS):

@@ -36,11 +36,11 @@ def test_it_is_one_line_of_json_beside_the_control_znode() -> None:
     st.integers(-1, INT64_MAX),
     st.integers(0, INT64_MAX),
 ))  # fmt: skip
-def test_what_is_written_is_read(said: Acknowledgement) -> None:
+def test_written_records_are_read(said: Acknowledgement) -> None:
     assert parse_acknowledgement(format_acknowledgement(said)) == said
 
 
-def test_a_key_of_a_later_release_is_let_pass() -> None:
+def test_a_key_of_a_later_release_is_ignored() -> None:
     assert parse_acknowledgement(DATA[:-1] + b',"lag":5}') == SAID
 
 
@@ -62,7 +62,7 @@ def test_a_key_of_a_later_release_is_let_pass() -> None:
         DATA[:-1] + b" " * BYTES_MAX + b"}",
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_acknowledges_nothing(data: bytes) -> None:
+def test_an_unreadable_acknowledgement_acknowledges_nothing(data: bytes) -> None:
     with pytest.raises(MalformedZnode):
         parse_acknowledgement(data)
 

@@ -105,7 +105,7 @@ def test_everything_is_fenced_and_may_be_cut_off_anywhere() -> None:
     at_every_cut(lambda: moved(*FENCING), run_of(lambda authority: fence_all(authority, PLAIN)), writes_min=13)
 
 
-def test_the_parents_are_fenced_too_and_made_where_a_topic_has_none() -> None:
+def test_the_parents_are_fenced_too_and_created_where_a_topic_has_none() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, [AcquireLock(authority, WHO), acls(authority, PLAIN)])
@@ -194,7 +194,7 @@ def test_a_member_is_waited_for_by_name() -> None:
         assert acls(authority, PLAIN).check() == StepWaiting("g1_a-1 to leave (1 registered)")
 
 
-def test_a_member_that_registers_between_look_and_write_is_named_and_can_go_on() -> None:
+def test_a_member_that_registers_between_read_and_write_is_named_and_can_continue() -> None:
     """Its claims and offsets are not fenced, or it would stop reading and keep them."""
     group = moved(*FENCING)
     with group.process() as authority:
@@ -263,7 +263,7 @@ def test_the_server_is_asked_for_the_right_to_administer_once_for_each_list() ->
     assert asked == 2
 
 
-def test_where_a_scheme_may_look_at_the_path_the_server_is_asked_for_each_node() -> None:
+def test_for_a_scheme_that_may_use_the_path_the_server_is_asked_about_each_node() -> None:
     lists = {f"/x/{number}": (Acl(PERM_ALL, "x509", "CN=a"), READABLE) for number in range(5)}
     assert with_lists(Group(), lists) == (sorted(lists), 5)
 
@@ -307,7 +307,7 @@ def test_the_server_checks_the_right_to_write_a_hundred_offsets_in_one_packet(ha
 
 
 @pytest.mark.parametrize("has_multi_read", [True, False])
-def test_a_look_at_the_lists_of_many_nodes_is_a_packet_a_node_and_the_next_look_is_few(has_multi_read: bool) -> None:
+def test_the_first_read_of_many_access_lists_is_a_packet_a_node_and_the_next_a_few(has_multi_read: bool) -> None:
     """A server that cannot read many nodes at once is asked about each again."""
     group = stood()
     group.zookeeper.has_multi_read = has_multi_read
@@ -384,7 +384,7 @@ def test_data_that_is_no_offset_is_checked_in_a_packet_of_its_own() -> None:
         assert store.packets_sent - sent == 3
 
 
-def test_rights_that_are_lost_after_the_look_are_named() -> None:
+def test_permissions_that_are_lost_after_the_check_are_named() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, [AcquireLock(authority, WHO)])
@@ -423,7 +423,7 @@ def test_a_run_with_another_login_takes_the_nodes_back() -> None:
         assert lists_of(group) == PLAIN
 
 
-def test_what_another_login_fenced_is_lifted_by_this_one() -> None:
+def test_this_login_removes_the_fence_of_another_login() -> None:
     """The parents that the fence made are deleted below parents that the other login made."""
     group = moved(*FENCING)
     group.login = DigestLogin(GENERATED_USER, "first")
@@ -600,7 +600,7 @@ def test_damaged_lists_are_reported_and_nothing_is_restored(data: bytes) -> None
 # --- back -------------------------------------------------------------------------------------------------------
 
 
-def test_everything_is_put_back_and_may_be_cut_off_anywhere() -> None:
+def test_every_list_is_restored_and_may_be_interrupted_anywhere() -> None:
     def make() -> Group:
         group = fenced()
         with group.process() as authority:
@@ -642,7 +642,7 @@ def test_an_access_list_that_another_client_changed_meanwhile_is_not_restored() 
     assert lists_of(group)[OFFSET_0] == mine
 
 
-def test_what_was_made_for_the_fence_and_has_children_now_is_open() -> None:
+def test_a_node_created_for_the_fence_that_has_children_now_is_open() -> None:
     group = fenced()
     path = paths.offset(GROUP, TopicPartition("views", 0))
     with group.process() as authority:
@@ -689,7 +689,7 @@ def config(**more: str) -> ConsumerConfig:
     return tools_config(ADDRESS, None, None, more)
 
 
-def test_without_a_login_one_is_made_up_and_never_the_same(tmp_path: Path) -> None:
+def test_without_a_login_a_new_random_one_is_generated(tmp_path: Path) -> None:
     first, second = (fence_security(config(), acl_fence=True).login for _ in range(2))
     assert isinstance(first, DigestLogin)
     assert isinstance(second, DigestLogin)

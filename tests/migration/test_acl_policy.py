@@ -308,7 +308,7 @@ def test_drift_that_was_accepted_is_carried_out_by_the_next_run(ground: KillScen
     assert {tp: value[0] for tp, value in ground.stored().items()} == EXPECTED | {T0: 12}
 
 
-def test_saved_lists_that_others_may_have_written_are_not_put_back(ground: KillScenario) -> None:
+def test_saved_lists_that_others_may_have_written_are_not_restored(ground: KillScenario) -> None:
     plan = begun(ground, Phase.FENCED)
     piece = f"{CONTROL}/{acl_piece_name(0)}"
     assert ask(ground, None, Create(piece, b"x")) == [NoAuth(piece)]
@@ -371,7 +371,7 @@ def test_a_protected_group_needs_a_login(ground: KillScenario) -> None:
     assert ground.control(GROUP) is None
 
 
-def test_nodes_that_others_made_before_are_refused_with_what_to_do_and_then_taken(ground: KillScenario) -> None:
+def test_nodes_of_other_clients_are_refused_with_the_remedy_and_accepted_after_it(ground: KillScenario) -> None:
     top, groups = paths.parents(CONTROL)
     open_node(ground, top)
     open_node(ground, groups)
@@ -565,19 +565,19 @@ def test_a_name_of_a_sasl_user_is_recognised_also_with_host_and_realm() -> None:
     assert not matches_login(Acl(PERM_ALL, "digest", "bob:x"), bob)
 
 
-def test_the_world_is_a_member_only_where_every_node_lets_it() -> None:
+def test_the_world_counts_as_a_member_only_where_every_node_permits_it() -> None:
     his = (all_of(ALICE), WORLD_READS)
     assert group_logins([OPEN_ACL, OPEN_ACL], []) == {("world", "anyone")}
     assert group_logins([his, OPEN_ACL], []) == {("digest", hash_of(ALICE))}
     assert group_logins([], [(all_of(ALICE)._replace(perms=PERM_READ), WORLD_READS)]) == {("digest", hash_of(ALICE))}
 
 
-def test_words_of_lists_and_logins_hold_no_hash() -> None:
+def test_texts_of_lists_and_logins_contain_no_hash() -> None:
     assert format_acl(PROTECTED) == "digest:alice:...:cdrwa,digest:operator:...:cdrwa,world:anyone:r"
     assert RunAclPolicy(OPERATOR).login_text == "digest user 'operator'"
 
 
-def test_a_mark_makes_a_list_a_fence_whatever_else_is_in_it() -> None:
+def test_a_list_with_a_mark_is_a_fence_with_any_other_entries() -> None:
     """So a fence of a run with the login of the members is distinguished from their own lists."""
     own = (all_of(ALICE), WORLD_READS)
     assert not is_fence(own)

@@ -184,7 +184,7 @@ def test_a_commit_of_another_client_before_or_after_the_switch_is_named_and_stay
     assert control.is_confirmed
 
 
-def test_what_a_member_committed_before_returned_was_written_is_in_zookeeper_before_a_fence_is_lifted(
+def test_commits_before_returned_are_in_zookeeper_before_a_fence_is_removed(
     tmp_path: Path,
 ) -> None:
     """The run is paused after its heartbeat, and killed directly after its write: the next run does not know of it."""

@@ -49,7 +49,7 @@ def named(lab: Lab) -> Iterator[Lab]:
     id_is(lab, None)
 
 
-def test_a_plan_knows_where_it_was_made(named: Lab) -> None:
+def test_a_plan_contains_the_cluster_ids(named: Lab) -> None:
     made = named.plan(named.new_group(), DECISIONS)
     assert made.snapshot.clusters.zookeeper == "here"
     assert len(made.snapshot.clusters.kafka) == 22, "the broker's own"
@@ -83,7 +83,7 @@ def test_an_unreadable_id_is_unknown(named: Lab) -> None:
     assert named.plan(named.new_group(), DECISIONS).snapshot.clusters.zookeeper == ""
 
 
-def test_what_a_plan_does_not_know_is_not_held_against_it(named: Lab) -> None:
+def test_cluster_ids_that_a_plan_does_not_contain_are_not_checked(named: Lab) -> None:
     made = named.plan(named.new_group(), DECISIONS)
     made = replace(made, snapshot=replace(made.snapshot, clusters=ClusterIds()))
     with named.process() as session:

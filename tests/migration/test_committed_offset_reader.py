@@ -76,7 +76,7 @@ def test_a_refused_one_is_asked_again_after_pauses_that_grow_and_end_at_a_limit(
     assert coordinator.told == [{"t/0": 7, "t/1": 8}]
 
 
-def test_what_is_not_held_any_more_is_not_asked_again(coordinator: Coordinator) -> None:
+def test_offsets_of_partitions_that_are_no_longer_assigned_are_not_requested_again(coordinator: Coordinator) -> None:
     coordinator.held.discard(T[1])
     coordinator.wait(RESPONSE_TIMEOUT_MS)
     assert coordinator.asked[1:] == [frozenset(T[:1])]
@@ -84,7 +84,7 @@ def test_what_is_not_held_any_more_is_not_asked_again(coordinator: Coordinator) 
     assert coordinator.told == [{"t/0": 7}]
 
 
-def test_an_answer_to_what_was_asked_before_does_not_count(coordinator: Coordinator) -> None:
+def test_an_answer_to_an_earlier_question_does_not_count(coordinator: Coordinator) -> None:
     """In between another client may have committed."""
     coordinator.readings.read(frozenset(T[:1]))
     coordinator.answer(1, t0=5, t1=6)

@@ -86,7 +86,7 @@ def test_owner_fences_alone_keep_an_old_member_out_after_complete(lab: Lab, tmp_
     assert claims(lab, group) == (True, True)
 
 
-def test_the_phase_is_written_before_the_first_fence_goes(lab: Lab, tmp_path: Path) -> None:
+def test_the_phase_is_written_before_the_first_fence_is_removed(lab: Lab, tmp_path: Path) -> None:
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session:

@@ -95,7 +95,7 @@ def forward(authority: ControlZnode) -> None:
     ])  # fmt: skip
 
 
-def test_a_migration_is_begun_kept_and_moved_on_and_may_be_cut_off_anywhere() -> None:
+def test_a_migration_begins_is_stored_and_advances_and_may_be_interrupted_anywhere() -> None:
     def make() -> Group:
         group = Group()
         group.offset("clicks", 0)
@@ -124,7 +124,7 @@ def test_the_rollback_may_be_interrupted_anywhere(back: tuple[list[Phase], list[
     at_every_cut(lambda: begun(*before), run, writes_min=1 + len(after))
 
 
-def test_a_later_migration_goes_over_one_that_has_ended_and_takes_its_pieces_away() -> None:
+def test_a_later_migration_replaces_an_ended_one_and_deletes_its_pieces() -> None:
     def make() -> Group:
         group = begun(Phase.UNDOING, Phase.UNDONE)
         for name in ("plan-0000", "plan-0001", "acls-0000", "journal", "abort"):

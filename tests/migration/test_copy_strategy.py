@@ -121,7 +121,7 @@ def test_a_dry_run_shows_every_step_and_writes_nothing(lab: Lab) -> None:
     }
 
 
-def test_members_are_waited_for_and_the_run_goes_on_when_they_have_left(lab: Lab) -> None:
+def test_members_are_waited_for_and_the_run_continues_when_they_have_left(lab: Lab) -> None:
     group = lab.new_group()
     plan = lab.plan(group, DECISIONS)
     member = registered(lab, group)
@@ -185,7 +185,7 @@ def test_drift_after_the_fences_stops_the_run_until_it_is_accepted_and_is_stored
     assert {tp: offset for tp, (offset, _) in lab.kafka(group).items()} == EXPECTED | {T0: 12}
 
 
-def test_what_is_accepted_keeps_to_the_decisions(lab: Lab) -> None:
+def test_accepted_drift_follows_the_decisions(lab: Lab) -> None:
     """A value of an application in Kafka stays where the plan keeps it, also in a repeated run."""
     decisions = Decisions(OffsetConvention.NEXT, OffsetFallback.EARLIEST, existing=ExistingOffsetPolicy.HIGHER)
     group = lab.new_group()
@@ -317,7 +317,7 @@ def test_a_rollback_waits_for_coordinator_members_and_changes_nothing_before_the
     assert lab.offsets(group) == EXPECTED
 
 
-def test_a_migration_that_was_undone_may_begin_anew(lab: Lab) -> None:
+def test_an_undone_migration_may_begin_again(lab: Lab) -> None:
     group, plan = moved(lab, stop_after=Phase.VERIFIED)
     with lab.process() as session:
         lab.rollback(session, plan)

@@ -145,7 +145,7 @@ def test_every_step_that_changes_something_refuses_another_migration() -> None:
                 assert isinstance(standing, StepDone | StepPending | StepRefused)
 
 
-def test_a_step_that_was_only_looked_at_too_early_is_not_done() -> None:
+def test_a_step_that_was_checked_too_early_is_not_done() -> None:
     """A step that a dry run shows as to do is refused when a client executes it too early."""
     group = moved()
     group.topic("clicks", 4)

@@ -237,7 +237,7 @@ def test_a_member_that_never_acknowledges_stops_the_first_step_and_is_named(dual
     assert dual.stands(crowd.group) == ("undone", "zookeeper"), "nobody has to answer for that"
 
 
-def test_a_member_that_dies_is_not_waited_for_and_one_that_comes_is(dual: DualLab) -> None:
+def test_a_dead_member_is_not_waited_for_and_a_new_one_is(dual: DualLab) -> None:
     crowd, plan = held_at(dual, Phase.LOCKED)
     crowd.members[0].ends()
     crowd.add("late", lag=3)
@@ -397,7 +397,7 @@ def test_an_orphaned_offset_that_changed_makes_the_plan_stale(dual: DualLab) -> 
     assert dual.control(crowd.group) is None
 
 
-def test_a_decision_against_what_a_member_stores_is_refused(dual: DualLab) -> None:
+def test_a_decision_that_contradicts_a_members_offset_is_refused(dual: DualLab) -> None:
     crowd = dual.crowd(is_loaded=False)
     with pytest.raises(AssertionError, match="its member carries 10 over, and 3 was decided"):
         dual.dual_plan(crowd, Decisions(OffsetConvention.NEXT, missing=OffsetFallback.EARLIEST, offsets={T0: 3}))
@@ -448,7 +448,7 @@ def test_an_abort_stops_it_between_two_steps(dual: DualLab) -> None:
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
-def test_who_comes_while_the_stores_are_compared_stops_the_switch(dual: DualLab) -> None:
+def test_a_client_that_joins_during_the_comparison_stops_the_switch(dual: DualLab) -> None:
     crowd = dual.crowd()
     plan = dual.dual_plan(crowd)
     with dual.process() as session:

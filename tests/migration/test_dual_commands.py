@@ -78,7 +78,7 @@ def test_there_and_back_by_the_commands_that_are_printed(
     assert (undone.exit_code, json.loads(undone.stdout)["phase"]) == (0, "undone"), undone.stderr
 
 
-def test_who_is_waited_for_in_vain_is_named_and_the_same_command_goes_on(
+def test_a_member_that_does_not_leave_in_time_is_named_and_the_same_command_continues(
     dual: DualLab, crowd: DualMembers, migrate: Migrate, tmp_path: Path
 ) -> None:
     file = tmp_path / "plan"
@@ -118,7 +118,7 @@ def test_a_missing_fence_is_found(dual: DualLab, crowd: DualMembers, migrate: Mi
         (["--no-acl-fence"], "--no-acl-fence is for strategy copy"),
     ],
 )
-def test_what_is_for_copies_is_refused(
+def test_options_of_copy_are_refused(
     dual: DualLab, migrate: Migrate, tmp_path: Path, words: list[str], told: str
 ) -> None:
     crowd = dual.crowd()

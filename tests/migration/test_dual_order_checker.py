@@ -45,6 +45,6 @@ def test_a_right_history_passes() -> None:
         ([*BEGUN[:-1], h.Fenced(0, "zookeeper", "t", 0), BEGUN[-1]], "members hold everything"),
     ],
 )
-def test_what_must_not_be_is_found(events: list[h.HistoryEvent], words: str) -> None:
+def test_wrong_histories_are_found(events: list[h.HistoryEvent], words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         judge_order(events)

@@ -50,7 +50,7 @@ def ours(offset: int, epoch: int = EPOCH, source: int = 1, migration: str = "m1"
         (Phase.RETURNING, READ, None, 6, ours(6, source=-1), True),
     ],
 )
-def test_what_agrees(
+def test_offsets_that_agree(
     phase: Phase,
     tp: TopicPartition,
     stored: int | None,
@@ -67,15 +67,13 @@ def test_what_agrees(
 
 @pytest.mark.parametrize("phase", [Phase.LOCKED, Phase.COPIED, Phase.RETURNING])
 @pytest.mark.parametrize("value", [5, 7, 9])
-def test_what_is_committed_more_often_than_one_can_look_agrees_when_zookeeper_came_past_what_kafka_has(
-    phase: Phase, value: int
-) -> None:
+def test_a_frequently_committed_partition_agrees_when_zookeeper_passed_kafkas_offset(phase: Phase, value: int) -> None:
     kept = StoresSnapshot({READ: node(READ, 5)}, {READ: ours(value)}, {READ: node(READ, 9, version=4)})
     assert compare_offsets(ComparedPartitions(frozenset({READ}), {}), kept, phase, "m1", EPOCH) == ({READ}, [])
 
 
 @pytest.mark.parametrize("value", [ours(4), ours(10), None])
-def test_what_moved_and_did_not_come_past_it_is_looked_at_again(value: CommittedOffset | None) -> None:
+def test_a_changed_offset_that_did_not_pass_kafkas_is_compared_again(value: CommittedOffset | None) -> None:
     """Kafka does not have ZooKeeper's earlier offset, or in a rollback ZooKeeper has not reached Kafka's yet."""
     kept = StoresSnapshot(
         {READ: node(READ, 5)}, {} if value is None else {READ: value}, {READ: node(READ, 9, version=4)}
@@ -90,12 +88,12 @@ def test_a_foreign_value_that_was_passed_is_reported() -> None:
     assert (agree, differ.tp) == (set(), READ)
 
 
-def test_what_no_member_carries_over_and_moves_is_looked_at_again() -> None:
+def test_an_orphaned_offset_that_changes_is_compared_again() -> None:
     kept = StoresSnapshot({UNREAD: node(UNREAD, 5)}, {UNREAD: ours(5)}, {UNREAD: node(UNREAD, 9, version=4)})
     assert compare_offsets(ComparedPartitions(frozenset(), {UNREAD: 5}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])
 
 
 @pytest.mark.parametrize("behind", [node(READ, 4, version=2), node(READ, 5, czxid=2), None])
-def test_what_moved_while_it_was_looked_at_is_looked_at_again(behind: OffsetNode | None) -> None:
+def test_an_offset_changed_during_the_comparison_is_compared_again(behind: OffsetNode | None) -> None:
     kept = StoresSnapshot({READ: node(READ, 5)}, {READ: ours(5)}, {} if behind is None else {READ: behind})
     assert compare_offsets(ComparedPartitions(frozenset({READ}), {}), kept, Phase.LOCKED, "m1", EPOCH) == (set(), [])

@@ -88,14 +88,14 @@ def test_offsets_logs_and_the_last_entries(clicks: FakeEnvironment, admin: Admin
     assert seen.partitions[tp(0)].written_ms > 1_000
 
 
-def test_looking_makes_no_topic(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_an_inspection_creates_no_topic(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: 5}, topic="gone")
     look(admin)
     assert sorted(admin.brokers.leaders(None).topic_errors) == []
     assert {one.topic for one in admin.brokers.leaders(None).partitions} == {"clicks"}
 
 
-def test_offsets_of_what_does_not_exist_are_named(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_offsets_of_partitions_that_do_not_exist_are_named(clicks: FakeEnvironment, admin: AdminSession) -> None:
     put(clicks, {0: 5}, topic="gone")
     put(clicks, {7: 5})
     clicks.zookeeper.ensure("/consumers/g1/offsets/clicks/x", b"1")
@@ -107,7 +107,7 @@ def test_offsets_of_what_does_not_exist_are_named(clicks: FakeEnvironment, admin
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", b"1e3", b"9" * 30, "٣".encode(), b"\xff"])
-def test_an_offset_znode_that_holds_no_number(clicks: FakeEnvironment, admin: AdminSession, data: bytes) -> None:
+def test_an_offset_znode_without_a_number(clicks: FakeEnvironment, admin: AdminSession, data: bytes) -> None:
     put(clicks, {0: data})
     one = look(admin).partitions[tp(0)]
     assert (one.stored, one.version) == (None, 1)
@@ -179,7 +179,7 @@ def test_a_filter_means_the_topics_of_now(clicks: FakeEnvironment, admin: AdminS
     assert seen.partitions[tp(0, "clicks2")].stored is None
 
 
-def test_go_kafka_client_leaves_a_trace(clicks: FakeEnvironment, admin: AdminSession) -> None:
+def test_go_kafka_client_leaves_its_znode(clicks: FakeEnvironment, admin: AdminSession) -> None:
     assert look(admin).last_offset_clients == ()
     clicks.zookeeper.ensure("/consumers/g1/api/rebalance")
     assert look(admin).last_offset_clients == ("/consumers/g1/api/rebalance",)
@@ -300,7 +300,7 @@ def commit(session: AdminSession, offsets: Mapping[TopicPartition, OffsetAndMeta
     [("0.9.0.1", "0.9", None, True), ("1.1.1", "from 1.1.1 on, before 2.0.1", 86_400_000, True),
      ("3.9.1", "from 3.9.1 on, before 4.1.1", 604_800_000, False), ("4.1.1", "from 4.1.1 on", 604_800_000, False)],
 )  # fmt: skip
-def test_what_a_broker_is_and_how_long_it_keeps_offsets(
+def test_the_release_of_a_broker_and_its_offset_retention(
     zookeeper: FakeZooKeeper, release: str, words: str, retention_ms: int | None, by_commit: bool
 ) -> None:
     with EmbeddedBroker(release=release) as broker, on_a_broker(zookeeper, broker) as session:
@@ -318,7 +318,7 @@ def test_a_broker_without_groups_and_one_that_is_away(world: FakeEnvironment, ad
     assert [one.supports_groups for one in inspect_brokers(admin)[0]] == [False, False, None]
 
 
-def test_what_kafka_has_and_whose_it_is(zookeeper: FakeZooKeeper) -> None:
+def test_kafkas_offsets_and_their_provenance(zookeeper: FakeZooKeeper) -> None:
     with EmbeddedBroker(release="2.8.2") as broker, on_a_broker(zookeeper, broker) as session:
         seen = look(session)
         assert seen.coordinator_group is not None

@@ -40,7 +40,7 @@ def parts(shares: dict[str, Assignment]) -> dict[str, tuple[TopicPartition, ...]
 # --- dividing ---------------------------------------------------------------------------------------------------
 
 
-def test_it_divides_as_range_does_and_what_another_has_comes_one_generation_later() -> None:
+def test_it_assigns_like_range_and_moves_owned_partitions_one_generation_later() -> None:
     empty = {"a": wants(), "b": wants()}
     shares = PRIVATE.assign(PARTITIONS, empty)
     assert parts(shares) == parts(RANGE.assign(PARTITIONS, empty))
@@ -53,12 +53,12 @@ def test_it_divides_as_range_does_and_what_another_has_comes_one_generation_late
     assert parts(PRIVATE.assign(PARTITIONS, kept)) == parts(target)
 
 
-def test_what_two_claim_is_given_to_neither_until_they_agree() -> None:
+def test_a_partition_that_two_members_own_is_assigned_to_neither_until_they_agree() -> None:
     shares = PRIVATE.assign({"t": 1}, {"a": wants(T[0]), "b": wants(T[0])})
     assert all(not share.partitions for share in shares.values())
 
 
-def test_every_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it() -> None:
+def test_every_assignment_prevents_kip_848_clients_from_converting_the_group() -> None:
     shares = PRIVATE.assign({"t": 1}, {"a": wants(), "b": wants()})
     assert {name: bool(share.user_data) for name, share in shares.items()} == {"a": True, "b": True}
 
@@ -105,7 +105,7 @@ def test_another_list_of_protocols_is_sent_and_nothing_is_revoked() -> None:
     assert not stopped(one.said)
 
 
-def test_what_the_first_generation_by_range_leaves_to_us_goes_on() -> None:
+def test_partitions_that_stay_in_the_first_range_generation_continue() -> None:
     one = member()
     one.hear(ev.AssignorsOffered((RANGE,)))
     one.joined(2, protocol_name="range")
@@ -113,7 +113,7 @@ def test_what_the_first_generation_by_range_leaves_to_us_goes_on() -> None:
     assert (stopped(said), told(said)) == ([], [(Callback.ASSIGNED, frozenset([T[2]]))])
 
 
-def test_what_it_gives_to_others_they_have_already_so_it_is_dropped_and_not_committed() -> None:
+def test_partitions_that_others_have_already_are_dropped_and_not_committed() -> None:
     one = member(auto_commit=True)
     one.hear(ev.AssignorsOffered((RANGE,)))
     one.hear(ev.PositionsReceived({T[0]: Offset(1), T[1]: Offset(1)}))
@@ -145,7 +145,7 @@ def test_a_range_generation_that_ends_before_its_assignment_loses_the_kept_parti
     assert stopped(said) == [frozenset(T[:2])]
 
 
-def test_a_private_generation_that_ends_so_loses_nothing() -> None:
+def test_a_generation_of_the_migration_protocol_that_ends_so_loses_nothing() -> None:
     one = member()
     one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
     one.joined(2)

@@ -180,7 +180,7 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     assert lifted.stderr.endswith(f"Next: zkconsumer groups delete {group} --zookeeper {ADDRESS}\n")
 
 
-def test_what_cannot_be_begins_with_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_an_impossible_migration_changes_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     assert migrate("apply").exit_code == 2
     assert migrate("apply", str(file), "--resume", group).exit_code == 2
@@ -260,7 +260,9 @@ def test_a_forged_plan_is_not_carried_out_by_a_digest_nor_by_the_operators_file(
     assert lab.kafka(group) == {}
 
 
-def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_a_member_that_stays_is_named_and_the_same_command_continues(
+    lab: Lab, migrate: Migrate, tmp_path: Path
+) -> None:
     group, file = planned(lab, tmp_path)
     member = FakeZkStore(lab.zookeeper)
     member.start(1_000)
@@ -276,7 +278,7 @@ def test_a_member_that_stays_is_named_and_the_same_command_goes_on(lab: Lab, mig
     assert lab.stands(group) == ("switched", "kafka")
 
 
-def test_what_differs_is_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_differences_are_shown_with_exit_code_5(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     assert migrate("apply", str(file), "--execute", "--stop-after", "copied").exit_code == 0
     with lab.process() as session:
@@ -346,7 +348,7 @@ def test_programs_that_cannot_be_run_are_reported_before_any_change(lab: Lab, mi
     assert "make it executable" in done.stderr
 
 
-def test_a_veto_ends_with_the_commands_that_go_on_and_back(
+def test_a_veto_ends_with_the_commands_to_continue_and_to_roll_back(
     lab: Lab, migrate: Migrate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group, file = planned(lab, tmp_path)

@@ -185,7 +185,7 @@ def test_no_decision_is_asked_for_where_none_helps(place: Place, file: Path) -> 
     assert "after you checked each of them" not in done.stderr
 
 
-def test_a_group_that_has_moved_is_planned_again_with_decisions(place: Place, file: Path) -> None:
+def test_a_migrated_group_is_planned_again_with_decisions(place: Place, file: Path) -> None:
     place.put(5, None, 2)
     place.zookeeper.ensure(paths.control("g1"), format_control(ControlRecord("m0", 3, "completed", "kafka", "copy")))
     done = place.run("plan", "g1", "-f", str(file))

@@ -76,7 +76,7 @@ def commit(member: Member) -> dict[TopicPartition, CommitFailure]:
 
 
 @pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING])
-def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(stance: MemberPhase) -> None:
+def test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_first(stance: MemberPhase) -> None:
     """It was not accepted: in ZooKeeper it would be the position of the next owner, or what the group goes back to."""
     member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, B))
     refused = commit(member)
@@ -85,7 +85,7 @@ def test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first(sta
     assert member.zookeeper.given == {A: 5, C: 9}
 
 
-def test_what_has_no_owner_node_of_ours_is_written_to_kafka_alone() -> None:
+def test_partitions_without_our_owner_node_are_committed_to_kafka_only() -> None:
     member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
     member.machine.owned.discard(B)
     assert commit(member) == {}

@@ -75,7 +75,7 @@ def started(member: MigratingConsumerConnector) -> dict[TopicPartition, object]:
     return dict(member._member.streams.partition_infos)
 
 
-def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: Dual) -> None:
+def test_one_member_migrates_and_returns_and_starts_each_fetch_once(dual: Dual) -> None:
     dual.fill(10)
     member = dual.member("a")
     stream = streams_of(member)
@@ -120,7 +120,7 @@ def test_one_member_goes_there_and_back_and_what_it_reads_is_started_once(dual: 
     assert member.counters["offsets_mirrored"] == 1
 
 
-def test_a_commit_that_the_switch_overtakes_is_tried_again_at_once(dual: Dual, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_during_the_switch_is_tried_again_at_once(dual: Dual, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka accepts it, and the owner node is deleted before the write to ZooKeeper: the next try uses the new
     order.
     """
@@ -316,7 +316,7 @@ def test_three_members_under_load_there_and_back(dual: Dual, auto: bool) -> None
 
 
 @pytest.mark.parametrize("phase", ["armed", "locked", "copied", "switched", "returning", "returned"])
-def test_a_member_that_is_killed_in_a_phase_leaves_its_share_to_the_others(dual: Dual, phase: str) -> None:
+def test_the_others_get_the_partitions_of_a_member_killed_in_a_phase(dual: Dual, phase: str) -> None:
     """Its session ends in both worlds; what it had not committed comes again, and nothing is missing."""
     dual.fill(20)
     first, second = dual.member("a"), dual.member("b", {"session.timeout.ms": 1_000})
@@ -338,7 +338,7 @@ def test_a_member_that_is_killed_in_a_phase_leaves_its_share_to_the_others(dual:
     assert set(stored) == set(ALL)
 
 
-def test_without_brokers_for_the_group_a_member_of_zookeeper_goes_on(dual: Dual) -> None:
+def test_without_brokers_for_the_group_a_member_of_zookeeper_continues(dual: Dual) -> None:
     """No coordinator is found: the migration is not acknowledged, and nothing else happens."""
     dual.fill(5)
     member = dual.member("a")
@@ -382,7 +382,7 @@ def test_a_control_znode_of_a_later_release_ends_the_member(dual: Dual) -> None:
         member.commit_offsets()
 
 
-def test_a_group_that_moves_by_copying_ends_it_once_kafka_has_the_authority(dual: Dual) -> None:
+def test_a_copy_migration_ends_a_migrating_member_once_kafka_has_the_authority(dual: Dual) -> None:
     dual.fill(1)
     member = dual.member("a")
     stream = streams_of(member)
@@ -396,7 +396,7 @@ def test_a_group_that_moves_by_copying_ends_it_once_kafka_has_the_authority(dual
 
 
 @pytest.mark.parametrize("missing", ["bootstrap_servers", "offsets"])
-def test_a_configuration_that_cannot_be_moved_is_refused(missing: str) -> None:
+def test_a_configuration_that_cannot_migrate_is_refused(missing: str) -> None:
     settings: dict[str, object] = {"group_id": "g", "zookeeper_connect": "nowhere:2181"}
     if missing == "offsets":
         settings |= {"bootstrap_servers": "nowhere:9092", "offsets_storage": "kafka"}
@@ -404,7 +404,9 @@ def test_a_configuration_that_cannot_be_moved_is_refused(missing: str) -> None:
         MigratingConsumerConnector(ConsumerConfig(**settings))
 
 
-def test_what_kafka_does_not_allow_is_survived_until_the_switch(dual: Dual, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_of_kafka_does_not_end_the_member_before_the_switch(
+    dual: Dual, caplog: pytest.LogCaptureFixture
+) -> None:
     """The broker rejects the group's session time-out: an operator must act, and reading continues."""
     dual.fill(2)
     member = dual.member("a", {"session.timeout.ms": 3_600_000, "max.poll.interval.ms": 3_600_000})
@@ -430,7 +432,7 @@ class Listening:
         self.calls.append(("starting", assignment))
 
 
-def test_the_listener_hears_of_no_flip_and_of_one_rebalance_once(dual: Dual) -> None:
+def test_the_listener_is_not_called_for_a_side_change_and_once_for_a_rebalance(dual: Dual) -> None:
     member = dual.member("a")
     heard = Listening()
     member.set_consumer_rebalance_listener(heard)
@@ -486,7 +488,7 @@ def drop_from_the_coordinators_group(dual: Dual, member: MigratingConsumerConnec
     )
 
 
-def test_the_side_that_holds_reports_losses_to_the_listener(dual: Dual) -> None:
+def test_the_active_side_reports_losses_to_the_listener(dual: Dual) -> None:
     lost: list[dict[str, set[int]]] = []
 
     class LossListener:
@@ -515,7 +517,7 @@ def test_the_side_that_holds_reports_losses_to_the_listener(dual: Dual) -> None:
     assert lost == [everything]
 
 
-def test_hooks_and_health_are_those_of_the_side_that_holds(dual: Dual) -> None:
+def test_hooks_and_health_are_those_of_the_active_side(dual: Dual) -> None:
     told = Told()
     member = dual.member("a", hooks=told)
     streams_of(member)
@@ -570,7 +572,7 @@ def healthy(member: MigratingConsumerConnector) -> list[str]:
     return member._health_source.health(5_000).problems
 
 
-def test_a_filter_with_two_streams_goes_over_as_well(dual: Dual) -> None:
+def test_a_filter_with_two_streams_migrates_as_well(dual: Dual) -> None:
     dual.broker.create_topic("t2", 3)
     dual.fill(4)
     member = dual.member("a")
@@ -608,7 +610,7 @@ def ends_with(stream: Stream, kind: type[Exception]) -> None:
                 next(stream.iterator())
 
 
-def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
+def test_the_active_side_ends_the_streams_with_its_error(dual: Dual) -> None:
     told = Told()
     member = dual.member("a", hooks=told)
     stream = streams_of(member)
@@ -622,7 +624,7 @@ def test_a_side_that_holds_ends_the_streams_with_its_error(dual: Dual) -> None:
     wait_until(lambda: told.names().count("member_failed") == 1, "it is told, once")
 
 
-def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
+def test_the_active_side_decides_about_a_refused_topic_of_a_filter(
     dual: Dual, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ZooKeeper's filters may match topics that this user may not read; a member must read what a coordinator
@@ -640,7 +642,7 @@ def test_a_refused_topic_of_a_filter_is_judged_by_the_side_that_holds(
     ends_with(stream, TopicAuthorizationException)
 
 
-def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual: Dual) -> None:
+def test_a_member_that_cannot_follow_the_control_znode_ends_and_after_completed_continues(dual: Dual) -> None:
     first, second = dual.member("a"), dual.member("b")
     a, b = streams_of(first), streams_of(second)
     for phase in EPOCHS:
@@ -656,7 +658,7 @@ def test_who_cannot_follow_the_control_znode_ends_and_after_the_end_goes_on(dual
     assert {offset for offset, _ in dual.in_kafka().values()} == {2}
 
 
-def test_members_come_and_go_in_every_phase(dual: Dual) -> None:
+def test_members_join_and_leave_in_every_phase(dual: Dual) -> None:
     """No record is missing, and no next owner begins before its predecessor's position: no commit was lost.
 
     Records that a leaving member could not commit are delivered again.
@@ -710,7 +712,7 @@ class _Unreachable(FakeZkStore):
         raise ZkTimeoutException("nobody answers")
 
 
-def test_without_zookeeper_it_is_not_made_and_nothing_is_left_running() -> None:
+def test_without_zookeeper_it_is_not_created_and_nothing_runs_on() -> None:
     before = live_threads()
     zookeeper = FakeZooKeeper(delivery="thread")
     config = ConsumerConfig(group_id="g", zookeeper_connect=ADDRESS, bootstrap_servers="nowhere.invalid:9092")
@@ -749,14 +751,14 @@ def test_a_migrating_member_accepts_the_file_of_a_coordinator_member(
     assert (group.enable_auto_commit, group.session_timeout_ms) == (False, 10_000)
 
 
-def test_what_zookeepers_group_does_not_have_is_refused(dual: Dual) -> None:
+def test_settings_that_zookeepers_group_does_not_have_are_refused(dual: Dual) -> None:
     with pytest.raises(InvalidConfigException, match="a ZooKeeper group has only range and roundrobin"):
         dual.member("a", file={"partition.assignment.strategy": "cooperative-sticky"})
     with pytest.raises(InvalidConfigException, match=r"session\.timeout\.ms \(9000 and 10000\)"):
         dual.member("a", file={"session.timeout.ms": "9000"})
 
 
-def test_a_stuck_program_counts_from_when_the_coordinators_side_holds(dual: Dual) -> None:
+def test_a_stuck_program_counts_from_when_the_coordinators_side_is_active(dual: Dual) -> None:
     dual.fill(10)
     limit = {"max.poll.interval.ms": 1_000}
     a, b = dual.member("a", limit), dual.member("b")

@@ -27,7 +27,7 @@ def test_an_empty_log_at_its_end_is_one_too() -> None:
     assert find_convention_evidence(seen(partition(0, 0, log=LogRange(0, 0)))).convention is NEXT
 
 
-def test_what_a_member_of_ours_wrote_is_the_next_one() -> None:
+def test_an_offset_of_our_member_is_the_next_one() -> None:
     assert find_convention_evidence(seen(partition(0), partition(1, is_written_by_owner=True))).convention is NEXT
 
 
@@ -61,7 +61,7 @@ def test_one_before_the_end_alone_shows_nothing(last: LastLogEntry | None) -> No
     assert find_convention_evidence(seen(*(one_short(number, last) for number in range(50)))).convention is None
 
 
-def test_a_trace_of_go_kafka_client_makes_one_partition_enough() -> None:
+def test_with_a_znode_of_go_kafka_client_one_partition_is_enough() -> None:
     assert find_convention_evidence(seen(one_short(0), partition(1), last_offset_clients=TRACE)).convention is LAST
 
 
@@ -110,7 +110,7 @@ def after(before: OffsetConvention, *partitions: PartitionSnapshot, **more: Any)
 
 
 @pytest.mark.parametrize("before", [NEXT, LAST])
-def test_where_nothing_shows_it_the_numbers_mean_what_they_meant_to_the_ended_migration(
+def test_without_evidence_the_convention_is_that_of_the_ended_migration(
     before: OffsetConvention,
 ) -> None:
     found = find_convention_evidence(after(before, partition(0), partition(1)))
@@ -142,7 +142,7 @@ def test_the_reported_strategy_is_the_one_with_the_same_owners() -> None:
     ],
     ids=["end of a log", "a member of ours", "many newest records", "one, a trace", "a trace", "both", "both, last"],
 )
-def test_what_speaks_against_it_leaves_the_question(now: GroupSnapshot) -> None:
+def test_contrary_evidence_needs_a_decision(now: GroupSnapshot) -> None:
     found = find_convention_evidence(now)
     assert (found.convention, found.is_contradictory) == (None, True)
     assert found.text.startswith("the evidence is divided: ")

@@ -75,7 +75,7 @@ def test_drift_contains_the_present_and_the_planned_value() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**62), st.integers(-1, 2**31 - 1), st.integers(1, 10**9))
-def test_what_was_written_is_done_at_its_epoch_and_no_other(offset: int, version: int, epoch: int) -> None:
+def test_a_written_copy_is_done_at_its_epoch_and_no_other(offset: int, version: int, epoch: int) -> None:
     copy = OffsetCopy(T0, offset, None, version)
     value = CommittedOffset(offset, copy.metadata("m1", epoch))
     assert copy_status(copy, value, "m1", epoch) is CopyStatus.DONE
@@ -120,13 +120,13 @@ def test_after_a_copy_every_difference_is_named() -> None:
 
 
 @pytest.mark.parametrize(("convention", "next_", "stored"), [(NEXT, 0, 0), (NEXT, 5, 5), (LAST, 5, 4), (LAST, 0, None)])
-def test_what_goes_back_is_in_the_groups_own_convention(
+def test_returned_offsets_have_the_groups_own_convention(
     convention: OffsetConvention, next_: int, stored: int | None
 ) -> None:
     assert zookeeper_offset_for(next_, convention) == stored
 
 
-def test_only_what_differs_goes_back_and_what_kafka_does_not_know_stays() -> None:
+def test_only_different_offsets_are_written_back_and_others_stay() -> None:
     kafka = {T0: CommittedOffset(42), T1: CommittedOffset(50, "app"), T2: CommittedOffset(0)}
     nodes = {T0: node(T0, 42), T1: node(T1, 49, 3)}
     assert pending_zookeeper_writes(kafka, nodes, NEXT) == [

@@ -174,7 +174,7 @@ def test_a_foreign_commit_is_never_overwritten(env: PlaceholderFixture) -> None:
     assert in_kafka(env) == written(WRITTEN), "what the plan saw, its decisions are about"
 
 
-def test_what_was_read_in_an_older_generation_is_read_again_before_the_commit(env: PlaceholderFixture) -> None:
+def test_offsets_read_in_an_older_generation_are_read_again_before_the_commit(env: PlaceholderFixture) -> None:
     """Between two generations of the placeholder member the group is empty, and any client may commit."""
     fenced(env)
     with env.process() as session:
@@ -201,7 +201,7 @@ def test_a_client_that_joined_without_the_placeholder_is_found_by_its_values(env
 
 
 @pytest.mark.parametrize("code", [28, 10])
-def test_what_is_too_much_for_one_commit_is_halved(make_env: MakePlaceholderFixture, code: int) -> None:
+def test_a_batch_too_large_for_one_commit_is_halved(make_env: MakePlaceholderFixture, code: int) -> None:
     env = make_env(partitions=100)
     env.offsets({f"t-{n}": n for n in range(100)})
     env.control("fenced")
@@ -219,7 +219,7 @@ def test_what_is_too_much_for_one_commit_is_halved(make_env: MakePlaceholderFixt
             copy(env, session, copies)
 
 
-def test_what_the_brokers_refuse_is_named_and_the_rest_is_committed(make_env: MakePlaceholderFixture) -> None:
+def test_rejected_partitions_are_named_and_the_others_are_committed(make_env: MakePlaceholderFixture) -> None:
     def may(principal: str, operation: object, resource: str, name: str) -> bool:
         return name != "secret"
 
@@ -319,7 +319,7 @@ def test_a_run_that_was_overtaken_writes_nothing(env: PlaceholderFixture) -> Non
 # --- verification -----------------------------------------------------------------------------------------------
 
 
-def test_what_moved_after_the_copy_is_named_by_value(env: PlaceholderFixture) -> None:
+def test_a_change_after_the_copy_is_named_by_value(env: PlaceholderFixture) -> None:
     fenced(env)
     with env.process() as session:
         stores = copy(env, session)
@@ -376,7 +376,7 @@ def test_a_group_that_stores_the_last_offset_gets_the_last_one(env: PlaceholderF
     assert in_zookeeper(env) == [b"14", b"19", b"36", b"3"]
 
 
-def test_what_kafka_forgot_stays_where_zookeeper_has_it(env: PlaceholderFixture) -> None:
+def test_offsets_that_expired_in_kafka_stay_in_zookeeper(env: PlaceholderFixture) -> None:
     fenced(env, "returning")
     commit(env, 0, 12)
     with env.process() as session:

@@ -80,7 +80,7 @@ def test_a_retention_is_sent_to_brokers_before_2_1_and_to_no_other(release: str,
     assert THIRTY_DAYS not in commit_with(ranges)[1]
 
 
-def test_a_broker_of_0_8_is_sent_the_version_that_it_knows() -> None:
+def test_a_broker_of_0_8_receives_the_version_that_it_supports() -> None:
     assert commit_with(ASSUMED_BEFORE_0_10, retention_ms=DAY_MS)[0] == 1
 
 
@@ -200,7 +200,7 @@ def test_the_duration_has_the_usual_format(shell: Shell, given: str, ms: int) ->
 
 
 @pytest.mark.parametrize("given", ["30d", "PT59S", "P3650DT1S", "P1Y", ""])
-def test_what_is_no_duration_or_out_of_bounds_is_refused(shell: Shell, given: str) -> None:
+def test_invalid_durations_are_refused(shell: Shell, given: str) -> None:
     done = shell("plan", shell.lab.new_group(), "-f", shell.folder / "p", f"--offsets-retention={given}")
     assert done.exit_code == 2
     assert "--offsets-retention" in done.stderr
@@ -243,7 +243,7 @@ def test_status_shows_until_when_and_that_all_exist(tmp_path: Path) -> None:
     assert status(ground).copied is None
 
 
-def test_a_run_that_goes_on_does_not_make_it_later(tmp_path: Path) -> None:
+def test_a_repeated_run_does_not_extend_the_retention(tmp_path: Path) -> None:
     """Only missing offsets are committed again, so the first commit counts."""
     ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
@@ -270,7 +270,7 @@ def test_a_journal_without_the_commit_is_reported(tmp_path: Path) -> None:
     assert found.retention_text.startswith("not known: the journal does not say")
 
 
-def test_what_has_expired_is_named_with_what_to_do_and_is_committed_again_before_the_switch(tmp_path: Path) -> None:
+def test_expired_offsets_are_named_with_the_remedy_and_committed_again_before_the_switch(tmp_path: Path) -> None:
     ground = KillScenario(tmp_path, DECISIONS, "1.1.1")
     made = ground.plan_it("copy")
     with ground.process() as session:
@@ -304,7 +304,7 @@ def test_an_offset_that_went_back_is_named_too(tmp_path: Path) -> None:
     assert [str(one) for one in found_of(ground).lost] == ["t/0: Kafka has 4, not 10 or more, as was copied"]
 
 
-def test_the_command_shows_what_is_kept_and_what_is_lost(lab: Lab, shell: Shell) -> None:
+def test_the_command_shows_the_kept_and_the_lost_offsets(lab: Lab, shell: Shell) -> None:
     group, file = shell.planned()
     assert shell("apply", file, "--execute").exit_code == 0
     shown = shell("status", group).stdout

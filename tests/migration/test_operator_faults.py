@@ -31,7 +31,9 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_goes_on(lab: Lab, shell: Shell, name: str) -> None:
+def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_continues(
+    lab: Lab, shell: Shell, name: str
+) -> None:
     command = COMMANDS[name]
     moments = shell.moments(name)
     group, file = command.prepare(shell)
@@ -50,7 +52,7 @@ def test_ctrl_c_at_every_step_ends_with_130_and_the_printed_command_goes_on(lab:
 
 @pytest.mark.parametrize("other", ["apply", "rollback", "complete"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_of_two_operators_one_goes_on_and_the_other_is_refused(lab: Lab, shell: Shell, name: str, other: str) -> None:
+def test_of_two_operators_one_continues_and_the_other_is_refused(lab: Lab, shell: Shell, name: str, other: str) -> None:
     """At every step another operator begins a command, from the moment on when the first one has the lock."""
     command = COMMANDS[name]
     moments = shell.moments(name)

@@ -82,7 +82,7 @@ def test_whatever_else_is_there_is_no_fence(data: bytes) -> None:
 # --- making them ------------------------------------------------------------------------------------------------
 
 
-def test_fences_are_made_in_one_multi_and_may_be_cut_off_anywhere() -> None:
+def test_fences_are_created_in_one_multi_and_may_be_interrupted_anywhere() -> None:
     run = run_of(lambda authority: list(owner_fence_steps(authority, PLANNED)))
     at_every_cut(lambda: moved(*FENCING), run, writes_min=2)
     group = moved(*FENCING)
@@ -105,7 +105,7 @@ def test_no_scala_consumer_acquires_a_fenced_partition_or_deletes_its_fence() ->
     ]  # fmt: skip
 
 
-def test_chunks_hold_what_a_packet_holds_and_each_is_a_step_of_its_own_name() -> None:
+def test_a_chunk_fits_into_a_packet_and_is_a_step_with_its_own_name() -> None:
     many = [TopicPartition("t" * 249, number) for number in range(5_001)]
     group = moved(*FENCING)
     with group.process() as authority:
@@ -138,7 +138,7 @@ def test_a_chunk_with_an_owned_partition_fails_completely_and_names_the_owner() 
     assert group.state() == before
 
 
-def test_an_owner_that_comes_between_look_and_write_fails_the_chunk_whole() -> None:
+def test_an_owner_that_appears_between_read_and_write_fails_the_whole_chunk() -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         [step] = owner_fence_steps(authority, PLANNED)
@@ -188,7 +188,7 @@ def test_a_claim_of_our_session_that_is_no_claim_of_ours_is_not_swapped(sets: in
             carry_out(authority, list(owner_fence_steps(authority, PLANNED)))
 
 
-def test_leftovers_of_an_earlier_epoch_of_ours_are_renewed_and_lost_children_made_again() -> None:
+def test_fences_of_an_earlier_epoch_are_updated_and_lost_children_created_again() -> None:
     def make() -> Group:
         group = moved(*FENCING)
         for number, data in enumerate((b"zkconsumer-migrate:1:m1:1", MARK, b"zkconsumer-migrate:1:m1:0")):
@@ -239,7 +239,7 @@ def test_a_stale_run_fences_nothing() -> None:
     assert fences_of(group) == {}
 
 
-def test_behind_fenced_nothing_is_made_again() -> None:
+def test_after_fenced_nothing_is_created_again() -> None:
     """A fence that is missing then was deleted by a client, and is not created again: ``CheckFences`` reports it."""
     group = moved(Phase.FENCING, Phase.FENCED)
     with group.process() as authority:
@@ -278,7 +278,7 @@ def test_partitions_and_topics_that_came_after_the_plan_are_fenced_too() -> None
     }  # fmt: skip
 
 
-def test_a_live_owner_of_what_came_later_is_named() -> None:
+def test_a_live_owner_of_a_later_partition_is_named() -> None:
     group = moved(*FENCING)
     group.zookeeper.ensure(paths.owners_of_topic(GROUP, "late"))
     claim(group, TopicPartition("late", 0))
@@ -297,7 +297,7 @@ def test_nodes_that_are_no_partitions_are_passed_over() -> None:
 # --- away again -------------------------------------------------------------------------------------------------
 
 
-def test_fences_are_lifted_with_the_parents_that_were_made_and_may_be_cut_off_anywhere() -> None:
+def test_fences_are_removed_with_the_created_parents_and_may_be_interrupted_anywhere() -> None:
     planned = lists_of(stood())
 
     def make() -> Group:
@@ -335,7 +335,7 @@ def test_fences_of_any_epoch_of_ours_are_lifted_and_others_nodes_named_and_left(
 
 
 @pytest.mark.parametrize("phase", [Phase.FENCING, Phase.SWITCHED])
-def test_nothing_is_lifted_while_the_migration_goes_forward(phase: Phase) -> None:
+def test_no_fence_is_removed_while_the_migration_advances(phase: Phase) -> None:
     group = moved(*FENCING)
     with group.process() as authority:
         carry_out(authority, list(owner_fence_steps(authority, PLANNED)))

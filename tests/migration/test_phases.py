@@ -81,7 +81,7 @@ def test_the_next_migration_has_a_later_epoch() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "paused", "Fenced"])
-def test_words_of_a_later_release_are_not_guessed(word: str) -> None:
+def test_values_of_a_later_release_are_not_guessed(word: str) -> None:
     with pytest.raises(ValueError, match=word or "''"):
         ctl.phase_of(ControlRecord("m1", 1, word, "zookeeper", "copy"))
     with pytest.raises(ValueError, match="no strategy"):

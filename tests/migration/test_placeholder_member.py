@@ -102,7 +102,7 @@ def test_the_placeholder_joins_and_only_its_generation_commits(make_env: MakePla
         assert committed(env) == 43
 
 
-def test_its_share_keeps_clients_of_kip_848_from_making_another_kind_of_group_out_of_it(
+def test_its_assignment_prevents_kip_848_clients_from_converting_the_group(
     env: PlaceholderFixture,
 ) -> None:
     """Which brokers do from 4.0 on with a share that has no bytes of an assignor's."""
@@ -129,7 +129,9 @@ def test_a_killed_run_finds_its_placeholder_again(make_env: MakePlaceholderFixtu
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_killed_at_any_write_the_next_run_sits_and_leaves(make_env: MakePlaceholderFixture, release: str) -> None:
+def test_after_a_kill_at_any_write_the_next_run_joins_and_leaves(
+    make_env: MakePlaceholderFixture, release: str
+) -> None:
     """S15 for the placeholder: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
     env = make_env(release)
     for cut in FAILURES:
@@ -231,7 +233,7 @@ def test_an_ended_placeholder_session_is_distinguished_from_a_replaced_placehold
         seat.heartbeat()
 
 
-def test_two_runs_of_one_migration_cannot_both_sit(env: PlaceholderFixture) -> None:
+def test_two_runs_of_one_migration_cannot_both_have_the_placeholder(env: PlaceholderFixture) -> None:
     with env.process() as one, env.process() as two:
         first, second = env.seat(one), env.seat(two)
         first.join()
@@ -297,7 +299,7 @@ def test_a_coordinator_that_reads_its_log_again_still_has_the_placeholder(env: P
         assert JoinPlaceholder(seat, had_placeholder=True).check() == StepDone()
 
 
-def test_it_beats_when_it_is_due_and_not_before(env: PlaceholderFixture) -> None:
+def test_it_sends_a_heartbeat_when_it_is_due_and_not_before(env: PlaceholderFixture) -> None:
     network = Network()
     with env.process(network) as session:
         seat = env.seat(session)

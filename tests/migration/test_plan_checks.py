@@ -66,7 +66,7 @@ def alive(*members: CoordinatorGroupMember, **more: Any) -> CoordinatorGroup:
         ({"coordinator_group": alive(protocol_type="connect")}, "of another kind at the coordinator (connect)", "list"),
     ],
 )
-def test_what_stops_a_group(more: dict[str, Any], words: str, command: str) -> None:
+def test_refusals_about_a_group(more: dict[str, Any], words: str, command: str) -> None:
     made = plan(**more)
     [refusal] = made.refusals
     assert words in refusal
@@ -87,7 +87,7 @@ def test_a_migrated_group_may_migrate_again_and_the_plan_explains_it() -> None:
     assert "such a node is persistent" in other.refusals[0]
 
 
-def test_a_group_that_was_taken_back_may_go_again() -> None:
+def test_a_rolled_back_group_may_migrate_again() -> None:
     assert plan(control=control("undone")).can_be_applied
     assert plan(coordinator_group=CoordinatorGroup("Empty", "consumer")).can_be_applied
 
@@ -138,7 +138,7 @@ def test_owner_nodes_that_no_session_ends() -> None:
     assert plan(at_end(owner=OwnerSnapshot("g1_a-0", "scala"))).can_be_applied
 
 
-def test_an_offset_named_for_what_is_not_the_group_s() -> None:
+def test_an_offset_for_a_partition_outside_the_group() -> None:
     other = TopicPartition("clickz", 0)
     [refusal] = plan(decisions=Decisions(offsets={other: 5})).refusals
     assert refusal == f"--offset names clickz/0, which the group does not use. Next: {AGAIN}"
@@ -154,7 +154,7 @@ def test_an_offset_named_for_what_is_not_the_group_s() -> None:
         ({"members": (member(),), "legacy_kafka_commits": "it shows"}, "store in ZooKeeper: it shows", "copy"),
     ],
 )
-def test_what_dual_needs(more: dict[str, Any], words: str, command: str) -> None:
+def test_the_requirements_of_dual(more: dict[str, Any], words: str, command: str) -> None:
     [refusal] = plan(strategy="dual", **more).refusals
     assert words in refusal
     assert next_command(refusal) == COMMAND[command]

@@ -21,7 +21,7 @@ def drift(before: list[PartitionSnapshot], after: list[PartitionSnapshot], **mor
     return drift_lines(find_drift(plan(*before, members=(member(),)), seen(*after, **more)))
 
 
-def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
+def test_members_that_leave_and_logs_that_grow_are_no_drift() -> None:
     before = at_end(owner=OwnerSnapshot("g1_a-0", "scala"))
     after = partition(0, 100, log=LogRange(50, 1_000))
     assert plan(before).convention is OffsetConvention.NEXT
@@ -44,7 +44,7 @@ def test_members_that_go_and_logs_that_grow_are_no_drift() -> None:
         (partition(0, 100, log=LogRange(101, 200)), "the planned 100 is not in the log any more (101 to 200)"),
     ],
 )  # fmt: skip
-def test_what_is_drift(after: PartitionSnapshot, words: str) -> None:
+def test_changes_that_are_drift(after: PartitionSnapshot, words: str) -> None:
     assert drift([at_end()], [after]) == [f"clicks/0: {words}"]
 
 
@@ -58,7 +58,7 @@ def test_data_that_brokers_do_not_return_are_no_drift() -> None:
     assert unknown_broker_data(asleep) == "what Kafka has stored for group g1: no broker answers"
 
 
-def test_what_this_migration_wrote_to_kafka_is_no_drift() -> None:
+def test_a_value_of_this_migration_in_kafka_is_no_drift() -> None:
     assert drift([at_end()], [at_end(kafka=CommittedOffset(100, OWN))]) == []
     assert drift([at_end(kafka=CommittedOffset(7))], [at_end(kafka=CommittedOffset(100, OWN))]) == []
 

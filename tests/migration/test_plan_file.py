@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_written(name: str, tmp_path: Path, monkeypatch:
         write(tmp_path / "nowhere" / "p.json", plan())
 
 
-def test_what_is_no_plan_of_the_group_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_that_is_no_plan_of_the_group_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     check_plan_file_target(path, "g1")
     write(path, plan())

@@ -121,7 +121,7 @@ def test_the_server_names_offsets_that_we_may_not_write_and_nothing_is_written(m
     assert moving.ask(OPERATOR, *map(Get, moving.offsets)) == stored
 
 
-def test_one_login_moves_a_protected_group_and_no_other_client_reads_or_changes_anything(moving: Protected) -> None:
+def test_one_login_migrates_a_protected_group_and_no_other_client_reads_or_changes_anything(moving: Protected) -> None:
     folder, group, control = moving.folder, moving.group, paths.control(moving.group)
     operator = ("--config", login_file(folder, OPERATOR))
     before = moving.lists()

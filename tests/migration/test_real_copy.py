@@ -64,7 +64,9 @@ def moving(setup: Setup, clusters: Clusters, names: tuple[str, str], tmp_path: P
     made.close()
 
 
-def test_a_group_moves_under_load_and_back_and_nothing_is_lost_or_repeated(moving: RealGroup, setup: Setup) -> None:
+def test_a_group_migrates_and_returns_under_load_without_lost_or_repeated_records(
+    moving: RealGroup, setup: Setup
+) -> None:
     newer, older = setup.old
     # Scala consumers of two releases read what is produced.
     moving.load(PER_SECOND)

@@ -130,7 +130,7 @@ def group(
 
 
 @pytest.mark.timeout(120)
-def test_three_members_go_there_and_back_twice(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
+def test_three_members_migrate_and_return_twice(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
     with group(clusters, names, tmp_path, "3.9.1", 6) as moving:
         flips = Flips(moving, 3, QUICK)
         for _ in range(2):
@@ -142,7 +142,7 @@ def test_three_members_go_there_and_back_twice(clusters: Clusters, names: tuple[
 @pytest.mark.nightly
 @pytest.mark.timeout(540)
 @pytest.mark.parametrize("broker", ["3.9.1", "1.1.1"])
-def test_eight_members_go_there_and_back_ten_times(
+def test_eight_members_migrate_and_return_ten_times(
     broker: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     with group(clusters, names, tmp_path, broker, 16) as moving:

@@ -140,7 +140,7 @@ def test_after_a_kill_at_every_step_the_same_command_continues(
 @pytest.mark.parametrize("how", ["before", "behind"])
 @pytest.mark.parametrize("way", ["apply", "rollback"])
 @pytest.mark.parametrize("servers", [("3.9.1", "3.8"), ("1.1.1", "3.4.6")], ids="-zookeeper-".join)
-def test_killed_at_every_write_the_same_command_goes_on(
+def test_after_a_kill_at_every_write_the_same_command_continues(
     servers: tuple[str, str], way: str, how: str, clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     group, topic = names

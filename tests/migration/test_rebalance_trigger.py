@@ -60,7 +60,7 @@ def test_watching_members_rebalance_and_see_no_new_member() -> None:
     assert children.names == []
 
 
-def test_what_wakes_them_would_be_a_member_that_reads_nothing() -> None:
+def test_the_trigger_node_would_be_a_member_that_reads_nothing() -> None:
     group = moved(*UNDOING)
     sent: list[Request] = []
     with group.process() as authority:
@@ -153,7 +153,7 @@ def test_offsets_of_orphaned_partitions_or_at_their_end_need_not_change(
     assert told == []
 
 
-def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked_at() -> None:
+def test_members_get_time_to_acquire_after_the_trigger_and_these_partitions_are_checked() -> None:
     """A member acquires a moment after the rebalance was triggered: a check in between would find no owner."""
     group, told = owned(), []
     submit_and_wait(group.member(), [Create(f"{IDS}/{GROUP}_late", b"{}", ephemeral=True)], 1_000)
@@ -168,7 +168,7 @@ def test_who_was_woken_is_given_time_to_claim_and_what_is_claimed_then_is_looked
     assert "(g1_late-0)" in told[0], "and the other is nothing that anybody reads"
 
 
-def test_offsets_that_move_are_enough() -> None:
+def test_changed_offsets_are_enough() -> None:
     group, told = owned(CLICKS_0), []
     with group.process() as authority:
         step = looking(authority, told, {CLICKS_0: 100})
@@ -178,7 +178,7 @@ def test_offsets_that_move_are_enough() -> None:
     assert told == []
 
 
-def test_a_new_partition_without_an_offset_moves_when_it_gets_one() -> None:
+def test_a_new_partition_without_an_offset_migrates_when_it_gets_one() -> None:
     tp = TopicPartition("views", 0)
     group, told = moved(*UNDOING), []
     group.zookeeper.ensure(paths.owners_of_topic(GROUP, "views"))

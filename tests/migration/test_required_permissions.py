@@ -67,7 +67,7 @@ def below(*names: str) -> set[str]:
         ),
     ],
 )  # fmt: skip
-def test_what_is_needed_of_what_is_there(acl_fence: bool, there: set[str], needed: dict[str, int]) -> None:
+def test_the_permissions_on_existing_nodes(acl_fence: bool, there: set[str], needed: dict[str, int]) -> None:
     assert nodes(acl_fence=acl_fence).required_perms(there) == needed
     assert there.issubset({*nodes(acl_fence=acl_fence).all_paths, *nodes(acl_fence=acl_fence).written}), (
         "each is looked at"

@@ -91,7 +91,7 @@ def row_of(shell: Shell, group: str, file: Path, *more: str, number: int = 0) ->
 # --- copy -------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_move_needs_no_decision(lab: Lab, shell: Shell, came_back: tuple[str, Path]) -> None:
+def test_a_second_migration_needs_no_decision(lab: Lab, shell: Shell, came_back: tuple[str, Path]) -> None:
     group, file = came_back
     shown = shell("plan", group, "-f", file)
     assert shown.exit_code == 0, shown.stderr
@@ -106,7 +106,7 @@ def test_a_second_move_needs_no_decision(lab: Lab, shell: Shell, came_back: tupl
 @pytest.mark.parametrize(
     ("offset", "metadata"), [(35, ""), (33, "an application's"), (20, "")], ids=["ahead", "other metadata", "behind"]
 )
-def test_what_a_client_committed_since_is_asked_about(
+def test_a_later_client_commit_needs_a_decision(
     lab: Lab, shell: Shell, came_back: tuple[str, Path], offset: int, metadata: str
 ) -> None:
     group, file = came_back
@@ -162,7 +162,7 @@ def test_where_zookeeper_has_no_offset_any_more_it_is_asked(
 
 
 @pytest.mark.parametrize("phase", ["fenced", "verified"])
-def test_a_second_move_that_is_undone_before_its_switch_leaves_the_third_one_nothing_to_ask(
+def test_after_a_second_migration_undone_before_its_switch_the_third_needs_no_decision(
     lab: Lab, shell: Shell, came_back: tuple[str, Path], phase: str
 ) -> None:
     """``fenced``: nothing was copied, so Kafka has what the first rollback found."""
@@ -268,14 +268,14 @@ def cut_off_before_the_record(lab: Lab, shell: Shell) -> tuple[str, Path, list[s
     return group, file, command_in(done.stderr)
 
 
-def test_a_rollback_that_is_cut_off_before_the_record_writes_it_when_it_goes_on(lab: Lab, shell: Shell) -> None:
+def test_a_rollback_interrupted_before_the_record_writes_it_when_it_continues(lab: Lab, shell: Shell) -> None:
     group, file, again = cut_off_before_the_record(lab, shell)
     assert shell(*again).exit_code == 0
     read_on(lab, group, t0=40)
     assert row_of(shell, group, file) == (0, 40, SINCE)
 
 
-def test_what_a_client_commits_before_the_record_is_written_is_not_in_it(lab: Lab, shell: Shell) -> None:
+def test_a_client_commit_before_the_record_is_written_is_not_in_it(lab: Lab, shell: Shell) -> None:
     """The session of the placeholder ended before the run continued, so the group accepts clients' commits."""
     group, file, again = cut_off_before_the_record(lab, shell)
     with lab.process() as session, RawClient(lab.broker.addresses()[0]) as talk:
@@ -330,7 +330,7 @@ def test_numbers_that_contradict_the_ended_migration_need_a_decision(
     assert shell("plan", group, "-f", file, "--offset-convention", "next").exit_code == 0
 
 
-def test_a_move_that_was_undone_before_it_was_switched_knows_the_meaning_too(lab: Lab, shell: Shell) -> None:
+def test_a_migration_undone_before_the_switch_shows_the_convention_too(lab: Lab, shell: Shell) -> None:
     group, file = moved(shell, "--stop-after", "fenced")
     assert shell("rollback", group, "--execute").exit_code == 0
     done = shell("plan", group, "-f", file, "--missing", "earliest")
@@ -356,7 +356,7 @@ def test_the_meaning_of_no_offsets_is_no_knowledge(lab: Lab, shell: Shell) -> No
 # --- the record -----------------------------------------------------------------------------------------------------
 
 
-def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
+def test_the_record_is_read_as_it_was_written_and_contains_no_metadata() -> None:
     values = {T0: CommittedOffset(33), T1: CommittedOffset(2**63 - 1, "a password\u00e9")}
     ended = EndedMigration(LAST, {tp: fingerprint(value) for tp, value in values.items()})
     text = format_returned_record("m1", ended)
@@ -380,12 +380,12 @@ def test_the_record_is_read_as_it_was_written_and_holds_no_metadata() -> None:
         )),
     ],
 )  # fmt: skip
-def test_what_is_no_record_is_refused(text: bytes) -> None:
+def test_data_that_are_no_record_are_refused(text: bytes) -> None:
     with pytest.raises(InvalidJsonError):
         parse_returned_record(text)
 
 
-def test_only_what_a_client_committed_and_zookeeper_has_is_recorded() -> None:
+def test_only_client_commits_that_zookeeper_has_too_are_recorded() -> None:
     def node(tp: TopicPartition, offset: int | None) -> OffsetNode:
         return OffsetNode(tp, b"", offset, Stat(1, 1, 0, 0, 1, 0, 0, 0, 0, 0))
 
@@ -469,7 +469,7 @@ def planned_anew(dual: DualLab, crowd: DualMembers, decisions: Decisions | None 
     return make_plan(seen, decisions or Decisions(), migration_id="again", strategy="dual", made_at_ms=2)
 
 
-def test_members_that_stay_move_a_second_time_without_a_decision(dual: DualLab) -> None:
+def test_a_second_dual_migration_needs_no_decision(dual: DualLab) -> None:
     crowd = dual.crowd()
     there_and_back(dual, crowd)
     assert all(parse_provenance(text) is not None for _, text in dual.kafka(crowd.group).values())
@@ -484,7 +484,7 @@ def test_members_that_stay_move_a_second_time_without_a_decision(dual: DualLab) 
     assert dual.stands(crowd.group) == ("switched", "kafka")
 
 
-def test_what_a_client_committed_since_is_asked_about_where_members_stay_too(dual: DualLab) -> None:
+def test_a_later_client_commit_needs_a_decision_with_dual_too(dual: DualLab) -> None:
     crowd = dual.crowd()
     there_and_back(dual, crowd)
     crowd.acts()

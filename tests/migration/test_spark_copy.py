@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("mode", ["claim", "afterBatch", "none"])
-def test_a_running_query_moves_with_its_group_and_back_and_reads_every_record_once(lab: Lab, mode: str) -> None:
+def test_a_running_query_migrates_with_its_group_and_back_and_reads_every_record_once(lab: Lab, mode: str) -> None:
     with query_of(lab, lab.new_group(), mode) as query:
         engine = query.start()
         for _ in range(3):
@@ -148,7 +148,7 @@ def test_an_existing_placeholder_is_waited_for(
         assert query.rows == records(lab, EXPECTED)
 
 
-def test_two_queries_share_the_group_in_kafka_and_what_one_gives_up_the_other_reads(lab: Lab) -> None:
+def test_two_queries_are_members_in_kafka_and_one_reads_what_the_other_releases(lab: Lab) -> None:
     group = lab.new_group()
     with query_of(lab, group, "claim") as one, query_of(lab, group, "claim") as other:
         move(lab, one)

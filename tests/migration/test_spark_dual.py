@@ -20,7 +20,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.parametrize("mode", ["claim", "afterBatch", "none"])
-def test_a_running_query_moves_with_its_group_and_back_and_every_record_is_read_once(dual: Dual, mode: str) -> None:
+def test_every_record_is_read_once_while_a_running_query_migrates_with_its_group_and_back(
+    dual: Dual, mode: str
+) -> None:
     with company(dual, mode) as group:
         group.begin()
         group.reads_on("in ZooKeeper's group")
@@ -53,7 +55,7 @@ def where(group: DualSparkGroup) -> str:
 
 
 @pytest.mark.parametrize("mode", ["claim", pytest.param("afterBatch", marks=pytest.mark.nightly)])
-def test_a_query_that_is_started_in_any_phase_is_where_it_belongs_and_reads_on(dual: Dual, mode: str) -> None:
+def test_a_query_started_in_any_phase_joins_the_right_group_and_reads_on(dual: Dual, mode: str) -> None:
     with company(dual, mode) as group:
         group.begin()
         group.plan()
@@ -77,7 +79,7 @@ def test_a_query_that_is_started_in_any_phase_is_where_it_belongs_and_reads_on(d
         assert len(twice) <= (0 if mode == "claim" else BATCH * len(PLACES)), twice
 
 
-def test_completed_it_offers_what_members_offer_then_and_nothing_moves(dual: Dual) -> None:
+def test_after_completed_it_offers_the_members_protocols_and_nothing_moves(dual: Dual) -> None:
     with company(dual, "claim") as group:
         group.begin()
         group.plan()
@@ -93,7 +95,7 @@ def test_completed_it_offers_what_members_offer_then_and_nothing_moves(dual: Dua
         assert group.judge() == ([], {})
 
 
-def test_a_run_of_available_now_beside_members_waits_for_a_share(dual: Dual) -> None:
+def test_a_run_of_available_now_beside_members_waits_for_an_assignment(dual: Dual) -> None:
     with company(dual, "claim") as group:
         group.begin()
         group.plan()
@@ -105,7 +107,7 @@ def test_a_run_of_available_now_beside_members_waits_for_a_share(dual: Dual) -> 
         assert len(group.query.rows) > before
 
 
-def test_a_topic_that_the_query_alone_reads_moves_with_it(dual: Dual) -> None:
+def test_a_topic_that_only_the_query_reads_migrates_with_it(dual: Dual) -> None:
     """Between plan and apply it read on: what counts is where it stood when it stepped aside."""
     dual.broker.create_topic("alone", 2)
     dual.broker.append("alone", 0, [b"x"] * 60)

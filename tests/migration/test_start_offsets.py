@@ -57,7 +57,7 @@ def test_without_a_meaning_there_is_no_target() -> None:
     ],
     ids=["missing", "unreadable", "older"],
 )
-def test_what_is_missing_is_decided_and_not_guessed(one: PartitionSnapshot, reason: str) -> None:
+def test_missing_offsets_are_decided_and_not_guessed(one: PartitionSnapshot, reason: str) -> None:
     target, why = outcome(one)
     assert target is None
     assert why.startswith(reason)
@@ -83,7 +83,7 @@ def test_in_a_log_without_records_there_is_nothing_to_decide(at: int) -> None:
         (101, "101 is beyond the end of the log (100) (--out-of-range)"),
     ],
 )
-def test_what_the_log_does_not_hold_is_decided_and_not_guessed(stored: int, reason: str) -> None:
+def test_offsets_outside_the_log_are_decided_and_not_guessed(stored: int, reason: str) -> None:
     assert outcome(partition(0, stored)) == (None, reason)
     assert outcome(partition(0, stored), out_of_range=OffsetFallback.EARLIEST) == (10, "out of range: earliest")
     assert outcome(partition(0, stored), out_of_range=OffsetFallback.LATEST) == (100, "out of range: latest")
@@ -95,7 +95,7 @@ def test_the_last_record_of_a_log_that_ends_there_cannot_be_right() -> None:
     assert outcome(at_end(), LAST) == (None, "101 is beyond the end of the log (100) (--out-of-range)")
 
 
-def test_a_log_that_cannot_be_looked_at_is_refused_whatever_is_decided() -> None:
+def test_an_unreadable_log_is_refused_with_any_decision() -> None:
     everything = {"missing": OffsetFallback.EARLIEST, "out_of_range": OffsetFallback.EARLIEST, "offsets": {tp(): 5}}
     target, why = outcome(partition(0, 42, log="nobody leads it"), **everything)
     assert (target, why) == (None, "its log cannot be looked at: nobody leads it")
@@ -114,7 +114,7 @@ def test_a_named_offset_wins_over_everything_but_the_log() -> None:
 # --- Kafka's values ---------------------------------------------------------------------------------------------
 
 
-def test_what_kafka_has_already_is_no_question_where_it_is_the_same() -> None:
+def test_an_equal_offset_in_kafka_needs_no_decision() -> None:
     assert outcome(partition(0, 42, kafka=CommittedOffset(42))) == (42, "copied")
     assert outcome(partition(0, 42, kafka=CommittedOffset(43)), LAST) == (43, "last + 1")
 
@@ -209,7 +209,7 @@ def test_a_target_is_in_the_log_or_refused(
     assert plan_partition(one, NEXT, everything).target is not None
 
 
-def test_the_plan_as_it_is_now_keeps_the_decisions_and_what_the_numbers_mean() -> None:
+def test_a_plan_made_again_keeps_the_decisions_and_the_convention() -> None:
     """With a fence no offset at the end of a log is evidence for ``next`` any more; the convention is not judged
     again.
     """

@@ -77,7 +77,7 @@ def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) ->
     return doer.said, it
 
 
-def test_what_is_done_is_passed_and_what_is_not_is_done_once() -> None:
+def test_done_steps_are_skipped_and_others_are_executed_once() -> None:
     steps = [OneStep("a", [StepDone()]), OneStep("b", [StepPending(), StepDone()])]
     said, it = run(steps)
     assert said == ["done a", "do b", "done b"]
@@ -142,7 +142,7 @@ def test_an_abort_is_seen_while_a_step_waits() -> None:
     assert said[-1].startswith("PartiallyDoneError: stopped before 'a'")
 
 
-def test_a_dry_run_goes_through_everything_and_does_nothing() -> None:
+def test_a_dry_run_shows_every_step_and_changes_nothing() -> None:
     steps = [
         OneStep("a", [StepPending()]),
         OneStep("b", [StepWaiting("m1")]),

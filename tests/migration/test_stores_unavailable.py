@@ -57,7 +57,7 @@ def test_a_store_that_answers_again_in_time_is_waited_for(lab: Lab, shell: Shell
 
 @pytest.mark.parametrize("turn", range(len(LONG)))
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_store_that_stays_away_ends_the_run_and_the_printed_command_goes_on(
+def test_a_store_that_stays_unavailable_ends_the_run_and_the_printed_command_continues(
     lab: Lab, shell: Shell, name: str, turn: int
 ) -> None:
     """At every step the run is ended; the command that it prints continues to the next one."""

@@ -34,7 +34,7 @@ def played() -> Played:
     return Played()
 
 
-def test_what_the_group_refuses_while_it_forms_anew_is_repeated(played: Played) -> None:
+def test_commits_rejected_during_a_rebalance_are_repeated(played: Played) -> None:
     played.writes.write(1, OFFSETS, PATIENCE_MS)
     played.writes.handle_response(1, FORMS_ANEW)
     played.writes.retry()
@@ -44,7 +44,7 @@ def test_what_the_group_refuses_while_it_forms_anew_is_repeated(played: Played) 
     assert (played.sent, played.done) == ([1, 1], [(1, frozenset({T0}))])
 
 
-def test_after_a_pause_nothing_is_sent_for_what_may_be_given_up(played: Played) -> None:
+def test_after_a_pause_nothing_is_sent_for_partitions_that_may_be_lost(played: Played) -> None:
     played.writes.write(1, OFFSETS, PATIENCE_MS)
     played.writes.handle_response(1, FORMS_ANEW)
     played.clock.move(PATIENCE_MS)
@@ -59,7 +59,7 @@ def test_after_a_pause_nothing_is_sent_for_what_may_be_given_up(played: Played) 
     [(0, FORMS_ANEW), (PATIENCE_MS, CommitDone(-1, GroupAuthorizationException("no"), {}))],
     ids=["no patience", "another error"],
 )
-def test_what_is_not_repeated(played: Played, patience_ms: int, answer: CommitDone) -> None:
+def test_commits_that_are_not_repeated(played: Played, patience_ms: int, answer: CommitDone) -> None:
     played.writes.write(1, OFFSETS, patience_ms)
     played.writes.handle_response(1, answer)
     played.writes.retry()

@@ -75,14 +75,14 @@ MUTATIONS = [
         "bridge/migration/offsets/offset_copy_steps.py",
         "looked is None or looked[:2] != (seat.joined.generation, epoch)",
         "looked is None or looked[1] != epoch",
-        "tests/migration/test_offset_copy_steps.py::test_what_was_read_in_an_older_generation_is_read_again_before_the_commit",
+        "tests/migration/test_offset_copy_steps.py::test_offsets_read_in_an_older_generation_are_read_again_before_the_commit",
     ),
     Mutation(
         "offsets that Kafka refused are written to ZooKeeper by a member that migrates",
         "bridge/migration/dual/connector/migrating_commits.py",
         "for tp, at in ours.items() if tp not in refused and tp in call.owned}",
         "for tp, at in ours.items() if tp in call.owned}",
-        "tests/migration/test_migrating_commits.py::test_what_kafka_refuses_is_not_written_to_zookeeper_where_kafka_is_first",
+        "tests/migration/test_migrating_commits.py::test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_first",
     ),
     Mutation(
         "offsets of lost partitions are committed to Kafka",

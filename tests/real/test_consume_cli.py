@@ -71,7 +71,7 @@ def test_it_prints_every_field_and_ends_after_so_many_messages(shared_cluster: S
     assert has_left(shared_cluster, topic, topic)
 
 
-def test_what_was_not_printed_is_not_committed(shared_cluster: Sandbox, topic: str) -> None:
+def test_records_that_were_not_printed_are_not_committed(shared_cluster: Sandbox, topic: str) -> None:
     words = ["--topic", topic, "--from-beginning", "--format", r"%v\n"]
     first = run(command(shared_cluster, topic, *words, "--max-messages", "7"))
     assert (first.returncode, len(first.stdout.splitlines())) == (0, 7), first.stderr
@@ -159,7 +159,9 @@ def test_it_continues_where_the_scala_console_consumer_stopped_with_its_file(
     assert shared_cluster.admin.offsets(topic, topic) == dict.fromkeys(range(PARTITIONS), RECORDS)
 
 
-def test_two_of_it_share_a_topic_and_one_takes_over_when_the_other_goes(shared_cluster: Sandbox, topic: str) -> None:
+def test_two_consumers_read_a_topic_and_one_takes_over_when_the_other_leaves(
+    shared_cluster: Sandbox, topic: str
+) -> None:
     words = command(shared_cluster, topic, "--topic", topic, "--from-beginning", "--format", r"%p %o\n")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, **pipes) as one, subprocess.Popen(words, **pipes) as two:  # type: ignore[call-overload]

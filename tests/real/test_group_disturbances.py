@@ -161,7 +161,7 @@ def test_a_group_that_is_set_otherwise_is_named_with_its_setting(
         assert "roundrobin.compatibility=1.0" in line
 
 
-def test_an_owner_node_made_by_hand_is_refused_named_and_taken_when_it_goes(
+def test_an_owner_node_made_manually_is_named_and_acquired_when_it_is_deleted(
     clusters: Clusters, names: tuple[str, str], tmp_path: Path
 ) -> None:
     cluster = clusters.get(BROKER)
@@ -210,7 +210,7 @@ def test_an_unreadable_registration_stops_no_member(clusters: Clusters, names: t
 # --- servers and topics -------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_grows_is_shared_out_again(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
+def test_a_topic_that_grows_is_assigned_again(clusters: Clusters, names: tuple[str, str], tmp_path: Path) -> None:
     group, topic = names
     cluster = clusters.get(BROKER)
     with GroupLab(cluster, group, {topic: 4}, folder=tmp_path, ours=SETTLING) as lab:

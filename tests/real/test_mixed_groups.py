@@ -62,7 +62,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize(("broker", "zookeeper", "scala", "strategy"), SCENARIOS)
-def test_a_group_of_both_kinds_lives_through_every_change(
+def test_a_group_of_both_kinds_passes_every_change(
     broker: str,
     zookeeper: str,
     scala: str,

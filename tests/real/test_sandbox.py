@@ -121,7 +121,7 @@ def test_roundrobin_a_filter_several_threads_and_a_listener(shared_cluster: Sand
     member.stop()
 
 
-def test_a_member_paused_beyond_its_session_learns_of_it_when_it_wakes(
+def test_a_member_paused_beyond_its_session_detects_it_when_it_resumes(
     shared_cluster: Sandbox, fresh_name: str
 ) -> None:
     shared_cluster.create_topic(fresh_name, 1)
@@ -190,7 +190,7 @@ def test_a_killed_member_stays_registered_until_its_session_ends_and_can_restart
     assert member.count("started") == 1
 
 
-def test_a_consumer_that_refuses_its_settings_fails_at_once_with_its_words(
+def test_a_consumer_that_refuses_its_settings_fails_at_once_with_its_error(
     shared_cluster: Sandbox, fresh_name: str
 ) -> None:
     with pytest.raises(SandboxError, match=r"Wrong value sometimes of auto\.offset\.reset"):
@@ -456,7 +456,7 @@ def test_topics_and_records_on_the_command_line(lines_of_up: list[str]) -> None:
 
 
 @by_commands
-def test_a_console_producer_makes_its_topic_and_ends(lines_of_up: list[str]) -> None:
+def test_a_console_producer_creates_its_topic_and_ends(lines_of_up: list[str]) -> None:
     """Where brokers create no topic, the producer waits a minute for each of the lines: ten of them are ten minutes."""
     brokers = lines_of_up[1].removeprefix("bootstrap.servers=")
     with Sandbox() as tools:
