@@ -230,7 +230,7 @@ def test_a_missing_node_is_no_node(member: Member) -> None:
     ]  # fmt: skip
 
 
-def test_a_refusal_contains_the_reason(member: Member) -> None:
+def test_a_failed_request_has_its_reason(member: Member) -> None:
     member.ask(Create("/a"), Create("/a/b"), Create("/e", ephemeral=True))
     assert member.ask(
         Create("/a"), SetData("/a", b"", 7), Delete("/a", 7), Delete("/a"), Delete("/a", 0), Create("/e/x")

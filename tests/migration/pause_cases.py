@@ -168,7 +168,7 @@ def pause_at(way: KillCase, at: int, act: Act, gone: Gone, folder: Path) -> Outc
     way.settle(ground)
     findings = [f"{one.code}: {one.text}" for one in h.check_history(ground.recorder.events).findings]
     # Whose commit it was that Kafka took while it had no authority: that is named, whatever the run does.
-    findings = [one for one in findings if " of somebody" not in one]
+    findings = [one for one in findings if " of an unknown client" not in one]
     return Outcome(pause.seen[at - 1], phases[0], error, findings, ground)
 
 

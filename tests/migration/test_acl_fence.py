@@ -276,7 +276,7 @@ def test_a_deleted_node_shows_nothing_about_nodes_with_the_same_list() -> None:
     assert with_lists(group, lists) == (["/x/1", "/x/2", "/x/3"], 3)
 
 
-def test_a_permission_that_the_server_does_not_report_counts_as_missing() -> None:
+def test_a_permission_without_an_answer_is_an_error() -> None:
     group = Group()
     group.zookeeper.fail_next(lambda request: isinstance(request, SetAcl), ConnectionLost)
     with pytest.raises(ZkTimeoutException, match="did not report whether we may change the list of /x"):

@@ -167,7 +167,7 @@ def test_of_many_brokers_that_swallow_packets_the_cluster_is_asked_in_bounded_ti
         assert clock.now_ms() - began_ms <= SEARCH_TIMEOUT_MS
 
 
-def test_the_command_names_the_group_of_the_plan(tmp_path: Path, lab: Lab) -> None:
+def test_the_command_refuses_a_plan_of_another_cluster(tmp_path: Path, lab: Lab) -> None:
     """Two clusters with a topic of the same name, and one ZooKeeper."""
     group, file = lab.new_group(), tmp_path / "p.json"
 

@@ -351,7 +351,7 @@ def test_a_lock_with_any_content_belongs_to_a_run(data: bytes) -> None:
     path = paths.control_child(GROUP, ctl.LOCK_CHILD)
     submit_and_wait(group.member(), [Create(path, data, ephemeral=True)], 1_000)
     with group.process() as authority:
-        assert AcquireLock(authority, WHO).check() == StepWaiting("the run of somebody to end")
+        assert AcquireLock(authority, WHO).check() == StepWaiting("the run of an unknown process to end")
 
 
 # --- abort ------------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_a_group_is_completed_with_its_name(lab: Lab, migrate: Migrate, tmp_path
     assert lifted.stderr.endswith(f"Next: zkconsumer groups delete {group} --zookeeper {ADDRESS}\n")
 
 
-def test_an_impossible_migration_changes_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
+def test_commands_that_cannot_begin_change_nothing(lab: Lab, migrate: Migrate, tmp_path: Path) -> None:
     group, file = planned(lab, tmp_path)
     assert migrate("apply").exit_code == 2
     assert migrate("apply", str(file), "--resume", group).exit_code == 2

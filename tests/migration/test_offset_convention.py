@@ -122,7 +122,7 @@ def test_without_evidence_the_convention_is_that_of_the_ended_migration(
     assert find_convention_evidence(after(before, one_short(0), one_short(1))).convention is before, "two may be chance"
 
 
-def test_the_reported_strategy_is_the_one_with_the_same_owners() -> None:
+def test_evidence_that_agrees_with_the_ended_migration_is_reported() -> None:
     found = find_convention_evidence(after(NEXT, at_end(0)))
     assert (found.convention, found.text[:28]) == (NEXT, "clicks/0: the number is the ")
     assert find_convention_evidence(after(LAST, *map(one_short, range(3)))).convention is LAST

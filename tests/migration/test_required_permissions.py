@@ -188,7 +188,7 @@ def test_a_group_that_never_had_a_member_is_rolled_back_too(lab: Lab) -> None:
     assert lab.stands(group) == ("undone", "zookeeper")
 
 
-def test_one_read_is_enough(lab: Lab) -> None:
+def test_the_check_detects_a_lost_permission(lab: Lab) -> None:
     group = lab.new_group()
     with lab.process() as session:
         step = CheckPermissions(session, GroupZnodes(group, ["t"], [], True))

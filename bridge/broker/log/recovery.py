@@ -57,7 +57,7 @@ def recover(data: bytes | memoryview, base_offset: int) -> RecoveredSegment:
             if not has_valid_checksum(data, entry):
                 problem = "the checksum of an entry does not match"
             elif entry.offset != offset_before + 1 and not _is_wrapper(data, entry):
-                problem = f"an entry with offset {entry.offset} stands where {offset_before + 1} belongs"
+                problem = f"an entry with offset {entry.offset} where {offset_before + 1} is expected"
             if problem:
                 break
             batches.append(read_batch_header(data, entry))

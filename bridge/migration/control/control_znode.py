@@ -351,5 +351,5 @@ def _parse_lock(node: ZnodeData) -> MigrationLock:
         read = json.loads(node.data)
         who, since_ms = str(read["who"])[:200], int(read["since_ms"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        who, since_ms = "somebody", node.stat.ctime_ms
+        who, since_ms = "an unknown process", node.stat.ctime_ms
     return MigrationLock(who, since_ms, node.stat.ephemeral_owner)

@@ -187,7 +187,7 @@ class PlaceholderJoiner:
     def _try_leave(self) -> str:
         """Empty when the group has no placeholder member of this migration; else why to try again."""
         seats = self._group.read_occupants().placeholders
-        # Members that were found before the lock was checked may belong to a later run, so read the group after it.
+        # These members were found while this run had the lock, so none belongs to a later run.
         self._check_run()
         troubles = [self._remove(seat.member_id) for seat in seats]
         return next(filter(None, troubles), "")

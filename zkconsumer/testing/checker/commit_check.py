@@ -123,7 +123,7 @@ class CommitCheck:
     def _report_ahead(
         self, commit: ObservedCommit, committer: TrackedMember | None, what: str, spans: tuple[tuple[int, int], ...]
     ) -> None:
-        name = committer.name if committer else "somebody"
+        name = committer.name if committer else "an unknown client"
         self._bench.findings.add(
             commit.position,
             "commit_ahead",

@@ -164,7 +164,7 @@ class MigrationCheck:
 
     def _check_writer(self, event: h.OffsetCommitted, standing: PartitionStoreState, by: TrackedMember | None) -> None:
         assert event.store is not None
-        name = by.name if by is not None else "somebody"
+        name = by.name if by is not None else "an unknown client"
         fence, is_scala = self._fence(standing, event.store), by is not None and by.kind == "scala"
         if self._is_dual and event.store != self.authority:
             fence = None  # Its members mirror their commits there; the fence is for other clients.
@@ -190,7 +190,7 @@ class MigrationCheck:
         if self._is_dual:
             return  # Its members write both, in an order that changes with the phase.
         assert event.store is not None
-        name = by.name if by is not None else "somebody"
+        name = by.name if by is not None else "an unknown client"
         text = (
             f"{STORE_NAMES[event.store]} accepted {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
             "authority"
