@@ -188,7 +188,7 @@ def render(kafkas: Mapping[str, str], defaults: Mapping[str, str]) -> str:
         not_taken="\n".join(f"| `{key}` | {NO_EFFECT[key]} |" for key in OLD if key in NO_EFFECT),
         as_in_kafka="\n".join(f"{key}={value}" for key, value in as_in_kafka(defaults).items()),
         kafkas=_with_defaults(
-            outcome_table({**kafkas, **later}, {"what becomes of it": CoordinatorConsumerConfig.outcome_of}), defaults
+            outcome_table({**kafkas, **later}, {"effect": CoordinatorConsumerConfig.outcome_of}), defaults
         ),
     )
 

@@ -46,7 +46,7 @@ class CoordinatorConnectorClient:
             ConsumerConfig(
                 group_id=settings["group.id"],
                 client_id=settings.get("client.id", settings["group.id"]),
-                # Not asked, and to be given all the same.
+                # Required by the configuration; no ZooKeeper is used.
                 zookeeper_connect="localhost:2181",
                 bootstrap_servers=settings["bootstrap.servers"],
                 metadata_max_age_ms=settings.get("metadata.max.age.ms", "5000"),

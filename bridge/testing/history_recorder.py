@@ -116,7 +116,7 @@ class HistoryRecorder:
             try:
                 self._committed("zookeeper", TopicPartition(topic, number), parse_offset(data), by)
             except MalformedZnode as error:
-                self.add(HistoryNote, f"{path}, written by {by or 'somebody'}: {error}")
+                self.add(HistoryNote, f"{path}, written by {by or 'an unknown client'}: {error}")
 
     # --- Kafka --------------------------------------------------------------------------------------------------
 
@@ -158,6 +158,6 @@ class HistoryRecorder:
 
     def _committed(self, store: HistoryStore, tp: TopicPartition, offset: int, by: str | None) -> None:
         if offset < 0:
-            self.add(HistoryNote, f"{tp}: {by or 'somebody'} stored {offset} in {store}, which is no offset")
+            self.add(HistoryNote, f"{tp}: {by or 'an unknown client'} stored {offset} in {store}, which is no offset")
         else:
             self.add(OffsetCommitted, tp.topic, tp.partition, offset, by, store=store)

@@ -6,7 +6,7 @@ Pure: observations in, findings out.
     ...))
     assert verdict.is_valid, verdict.text
 
-The promises are those of ``migration_docs/explanation/spark-guarantees.md``:
+The guarantees are those of ``migration_docs/explanation/spark-guarantees.md``:
 
 1. the sink and the other members together have exactly the records of the log (``lost``, ``not_in_log``,
    ``other_value``);
@@ -31,12 +31,12 @@ from zkconsumer.types import TopicPartition
 QUERY_FINDING_CODES: Mapping[str, str] = {
     "lost": "in the log, and neither in the sink nor with a member",
     "not_in_log": "in the sink or with a member, and not in the log",
-    "other_value": "in the sink with a value that the log does not hold there",
+    "other_value": "in the sink with a value that differs from the log's",
     "twice_in_sink": "in the sink more than once",
     "claim_overlap": "in the sink and with a member, which claim rules out",
     "overlap": "in the sink and with a member, in more batches than there were crashes",
     "went_back": "a stored offset of the group became smaller",
-    "group_end": "after a run to the end the group does not stand where the last batch ends",
+    "group_end": "after a run to the end the group's offset is not the end of the last batch",
 }
 RANGES_SHOWN_MAX = 4
 
@@ -60,13 +60,13 @@ class MemberRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueryHistory:
-    """What was seen of one query and its group.
+    """The observations of one query and its group.
 
-    ``log``: what the brokers hold of each partition.  ``value_of``: the value that a record must have, if it is to be
-    looked at.  ``stored``: the group's offsets in the order in which ZooKeeper took them.  ``ends``: (where the group
-    stands, where it must) after a run to the end.  ``crashes``: how often the query's processes died.
-    ``deleted``: below this offset retention has deleted what nobody may have read yet.
-    ``excused``: what may be in both all the same, since the *member* was killed and read it again.
+    ``log``: the contents of each partition at the brokers.  ``value_of``: the expected value of a record; None: values
+    are not checked.  ``stored``: the group's offsets in the order in which ZooKeeper accepted them.
+    ``final_offsets``: (the group's offset, the expected one) after a run to the end.  ``crashes``: how often the
+    query's processes died.  ``retention_starts``: retention has deleted records below this offset, maybe unread ones.
+    ``allowed_overlap``: records that may be in both, since the *member* was killed and read them again.
     """
 
     mode: CommitMode
@@ -83,7 +83,7 @@ class QueryHistory:
 
 @dataclass(frozen=True, slots=True)
 class QueryFinding:
-    """One broken promise in one partition."""
+    """One broken guarantee in one partition."""
 
     code: str
     partition: TopicPartition
@@ -95,8 +95,9 @@ class QueryFinding:
 
 @dataclass(frozen=True, slots=True)
 class QueryVerdict:
-    """``overlap``: partition -> how many records are in the sink and with a member; ``repeats``: how many records the
-    other members handed out more than once among themselves, which is theirs to answer for."""
+    """``overlap``: partition -> how many records are in the sink and with a member.
+    ``member_duplicates``: how many records the other members delivered more than once among themselves; that is not
+    the query's fault."""
 
     findings: tuple[QueryFinding, ...]
     records: int
@@ -107,7 +108,7 @@ class QueryVerdict:
 
     @property
     def is_valid(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every guarantee was kept."""
         return not self.findings
 
     @property
@@ -121,7 +122,7 @@ class QueryVerdict:
 
 
 def check_query_history(feed: QueryHistory) -> QueryVerdict:
-    """Every promise, partition by partition."""
+    """Check every guarantee, partition by partition."""
     sunk: dict[TopicPartition, list[SinkRow]] = defaultdict(list)
     read: dict[TopicPartition, Counter[int]] = defaultdict(Counter)
     for row in feed.sink_rows:
@@ -143,7 +144,7 @@ def check_query_history(feed: QueryHistory) -> QueryVerdict:
         findings += _gone_back(partition, offsets)
     for partition, (stands, ends) in sorted(feed.final_offsets.items()):
         if stands != ends:
-            findings.append(QueryFinding("group_end", partition, f"the group stands at {stands} and not at {ends}"))
+            findings.append(QueryFinding("group_end", partition, f"the group's offset is {stands} and not {ends}"))
     return QueryVerdict(
         tuple(findings),
         records=sum(map(len, feed.log.values())),
