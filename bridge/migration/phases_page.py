@@ -30,7 +30,7 @@ _PAGE = """\
 The control znode `/zkconsumer/groups/G` contains the phase. Each change of the phase is one conditional write, and the
 last write of the phase before. So the phase shows what is certainly done, and a run continues from it after an
 interruption. `zkconsumer migrate status G` shows the phase. What is done in each phase:
-[how a plan is carried out](migrate.md#how-a-plan-is-carried-out).
+[how a plan is executed](migrate.md#how-a-plan-is-executed).
 
 Only two writes move the authority (the store whose offsets are valid):
 {moves}. With `copy` such a write is not *confirmed* (`"confirmed":false` in
