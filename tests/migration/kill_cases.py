@@ -1,10 +1,10 @@
 """A group of three partitions on deterministic fakes, whose migration run is killed; everything is recorded.
 
-    Ground        both stores, the group, the members before and after, the recorder of what the stores accepted
-    Way           one command, the state before it, and the required state after it
+    KillScenario  both stores, the group, the members before and after, the recorder of what the stores accepted
+    KillCase      one command, the state before it, and the required state after it
 
-A killed process writes nothing any more, and its session ends after ZooKeeper's time-out.  Every case has a ground of
-its own, on which the same happens each time.
+A killed process writes nothing any more, and its session ends after ZooKeeper's time-out.  Every case has a
+scenario of its own, in which the same happens each time.
 """
 
 from __future__ import annotations

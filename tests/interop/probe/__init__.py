@@ -1,8 +1,8 @@
 """A black-box probe of a group coordinator: what brokers of each release do with a group, observed from outside.
 
-    registry.check --> CHECKS: one small function for each fact, whose name is a sentence
-    target.Probe   --> the broker under test: its release, its supported requests, a group of its own
-    member.Member  --> one conversation with it, over a connection of its own
+    registry.check      --> CHECKS: one small function for each fact, whose name is a sentence
+    probed_broker.Probe --> the broker under test: its release, its supported requests, a group of its own
+    member.Member       --> one conversation with it, over a connection of its own
 
 The same checks run against real brokers and against ours that emulate the same releases, so ours must behave like the
 real ones.  Where releases differ, the check uses ``probe.since``; the ``since`` and ``until`` of a check exclude
