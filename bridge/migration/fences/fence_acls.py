@@ -1,12 +1,12 @@
 """Defines which access lists are a fence (K9), and takes over nodes that an earlier run fenced.
 
     the run has a login of its own    that login: everything     every entry from before: READ, if it had it (and
-                                      DELETE, under ``owners``, while members still leave)     the mark: no login's
+                                      DELETE, under ``owners``, while members still leave)     the fence entry: nothing
     it has none                       a generated login: everything     world: READ and ADMIN (and DELETE, ...)
 
-So with a login no entry has more permissions than before, and the world never has ADMIN.  The mark is a digest that no
-password has: it distinguishes a fence from a list that is similar, also where the members have the same login as the
-run.
+So with a login no entry has more permissions than before, and the world never has ADMIN.  The fence entry is a digest
+that no password has: it distinguishes a fence from a list that is similar, also where the members have the same login
+as the run.
 
 A run without a login of its own migrates only groups that give everything to the world.  There ``world`` keeps ADMIN,
 so that the next run, whose login is another one, can take the nodes over.  This blocks programs, not people: the Scala
@@ -39,7 +39,7 @@ READ_ONLY = Acl(PERM_READ | PERM_ADMIN, "world", "anyone")
 READ_AND_DELETE = Acl(PERM_READ | PERM_ADMIN | PERM_DELETE, "world", "anyone")
 
 FENCE_ACL_USER = "zkconsumer-fence"
-"""The user of the mark's digest; the migration id replaces the hash, which always ends with ``=``."""
+"""The user of the fence entry's digest; the migration id replaces the hash, which always ends with ``=``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ def fence_acl_entry(migration_id: str) -> Acl:
 
 
 def is_fence_acl_entry(entry: Acl) -> bool:
-    """Whether an entry is the mark of any migration; without ADMIN the server hides its second part."""
+    """Whether an entry is the fence entry of any migration; without ADMIN the server hides its second part."""
     return entry.scheme == "digest" and entry.id.partition(":")[0] == FENCE_ACL_USER
 
 
 def is_fence(acl: Sequence[Acl]) -> bool:
-    """Whether a list is a fence of any run: it has a mark, or it is the list that a run without a login sets."""
+    """Whether a list is a fence of any run: it has a fence entry, or a run without a login sets this list."""
     if any(map(is_fence_acl_entry, acl)):
         return True
     worlds = [entry for entry in acl if entry.scheme == "world"]
