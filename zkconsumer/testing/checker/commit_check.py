@@ -128,11 +128,11 @@ class CommitCheck:
             commit.position,
             "commit_ahead",
             f"{commit.offset} was committed while {name} read the partition, but {what}",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (name,) if committer else (),
-            spans,
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(name,) if committer else (),
+            spans=spans,
         )
 
     # --- commits of a smaller offset ----------------------------------------------------------------------------
@@ -157,10 +157,10 @@ class CommitCheck:
             "commit_rewound",
             f"the committed offset went back from {stored} to {commit.offset}; "
             f"{writer.name if writer else 'no member'} read the partition",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (writer.name,) if writer else (),
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(writer.name,) if writer else (),
         )
 
     def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
@@ -182,10 +182,10 @@ class CommitCheck:
             commit.position,
             reason,
             f"the committed offset went back from {stored} to {commit.offset}, {why}",
-            commit.t,
-            (self._bench.line_number(commit.position),),
-            commit.partition.name,
-            (member.name,) if member else (),
+            t=commit.t,
+            lines=(self._bench.line_number(commit.position),),
+            partition=commit.partition.name,
+            members=(member.name,) if member else (),
         )
         return True
 

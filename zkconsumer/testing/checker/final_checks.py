@@ -56,7 +56,7 @@ class AssignmentChecks:
     ) -> None:
         lines = (*((sight.line,) if sight else ()), self._bench.line_number(position))
         members = (sight.member,) if sight and sight.member else ()
-        self._bench.findings.add(position, "wrong_owner", problem, t, lines, name, members)
+        self._bench.findings.add(position, "wrong_owner", problem, t=t, lines=lines, partition=name, members=members)
 
 
 class LossCheck:
@@ -71,14 +71,14 @@ class LossCheck:
         partitions = self._bench.partitions.values()
         if not any(partition.log.is_known for partition in partitions):
             text = "the history has no log line: lost records cannot be found"
-            self._bench.findings.add((), "no_log", text, self._t_end, ())
+            self._bench.findings.add((), "no_log", text, t=self._t_end, lines=())
             return
         for partition in partitions:
             if partition.log.is_known:
                 self._judge(partition)
             elif partition.was_used:
                 text = "the history has no log line for it: lost records cannot be found"
-                self._bench.findings.add((), "no_log", text, self._t_end, (), partition.name)
+                self._bench.findings.add((), "no_log", text, t=self._t_end, lines=(), partition=partition.name)
 
     def _judge(self, partition: TrackedPartition) -> None:
         for low, high, reason in partition.skippable:
@@ -95,7 +95,9 @@ class LossCheck:
         if spans:
             text = f"never delivered: {reason}"
             label = reason.partition(" ")[0]
-            self._bench.allowances.add(low, label, text, self._t_end, (), partition.name, (), spans)
+            self._bench.allowances.add(
+                low, label, text, t=self._t_end, lines=(), partition=partition.name, members=(), spans=spans
+            )
 
     def _report(self, partition: TrackedPartition, lost: list[tuple[int, int]], stored: int | None) -> None:
         why = "everything had to be read" if partition.must_be_read else f"the committed offset ended at {stored}"
@@ -112,7 +114,9 @@ class LossCheck:
         spans = tuple((a, b - 1) for a, b in lost)
         around = tuple(dict.fromkeys(members))
         text = "; ".join(parts)
-        self._bench.findings.add((), "lost", text, self._t_end, tuple(lines), partition.name, around, spans)
+        self._bench.findings.add(
+            (), "lost", text, t=self._t_end, lines=tuple(lines), partition=partition.name, members=around, spans=spans
+        )
 
 
 def _undelivered(partition: TrackedPartition, low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -111,7 +111,7 @@ class MigrationCheck:
         if self._former_authority is not None and event.store == "zookeeper":
             whose = None if event.topic is None else TopicPartition(event.topic, event.partition or 0)
             text = "a fence in ZooKeeper was removed before the move of the authority was confirmed"
-            self._add_finding("authority_moved_unfenced", text, event, (self.last_control,), tp=whose)
+            self._add_finding("authority_moved_unfenced", text, event, positions=(self.last_control,), tp=whose)
 
     def _fences_of(self, event: h.Fenced | h.Unfenced) -> dict[h.HistoryStore, int]:
         if event.topic is None and event.partition is None:
@@ -150,7 +150,11 @@ class MigrationCheck:
                 due = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
                 text = f"{by.name} wrote {now.offset} to {STORE_NAMES[store]}, which has the authority; expected: {due}"
                 self._add_finding(
-                    "offset_overwritten", text, event, (self.last_control, _line_of(standing.expected_offset)), by
+                    "offset_overwritten",
+                    text,
+                    event,
+                    positions=(self.last_control, _line_of(standing.expected_offset)),
+                    member=by,
                 )
             return False
         self._check_writer(event, standing, by)
@@ -171,18 +175,18 @@ class MigrationCheck:
         if fence is not None:
             text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although it was fenced there"
             if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
-                self._add_finding("scala_zombie", text, event, (fence,), by)
+                self._add_finding("scala_zombie", text, event, positions=(fence,), member=by)
             else:
-                self._add_finding("commit_while_fenced", text, event, (fence,), by)
+                self._add_finding("commit_while_fenced", text, event, positions=(fence,), member=by)
         holder = standing.last_owner
         if holder is None or (name == holder.member) != holder.has_released:
             return  # Without an owner so far, or its own; after a release of another member any client may commit.
         whose = f"{holder.member} had released it" if holder.has_released else f"{holder.member} owned it"
         text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although {whose}"
         if is_scala:
-            self._add_finding("scala_zombie", text, event, (holder.position,), by)
+            self._add_finding("scala_zombie", text, event, positions=(holder.position,), member=by)
         else:
-            self._add_finding("commit_by_non_owner", text, event, (holder.position,), by)
+            self._add_finding("commit_by_non_owner", text, event, positions=(holder.position,), member=by)
 
     def _check_mirror(self, event: h.OffsetCommitted, by: TrackedMember | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
@@ -195,7 +199,7 @@ class MigrationCheck:
             f"{STORE_NAMES[event.store]} accepted {event.offset} of {name}, and {STORE_NAMES[self.authority]} has the "
             "authority"
         )
-        self._add_finding("commit_in_wrong_store", text, event, (self.last_control,), by)
+        self._add_finding("commit_in_wrong_store", text, event, positions=(self.last_control,), member=by)
 
     # --- owners -------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,13 @@ class MigrationCheck:
         due = standing.expected_offset
         if event.offset is not None and due is not None and event.offset != due.offset:
             text = f"{event.member} starts at {event.offset}, and the expected offset is {due.offset}"
-            self._add_finding("started_at_wrong_offset", text, event, (due.position,), self._bench.member(event.member))
+            self._add_finding(
+                "started_at_wrong_offset",
+                text,
+                event,
+                positions=(due.position,),
+                member=self._bench.member(event.member),
+            )
 
     def released(self, event: h.MemberReleasedPartition) -> None:
         standing = self._store_state(event)
@@ -223,7 +233,9 @@ class MigrationCheck:
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
             text = f"{event.member} received a record although it was fenced in {STORE_NAMES[self.authority]}"
-            self._add_finding("delivered_while_fenced", text, event, (fence,), self._bench.member(event.member))
+            self._add_finding(
+                "delivered_while_fenced", text, event, positions=(fence,), member=self._bench.member(event.member)
+            )
 
     # --- the control znode --------------------------------------------------------------------------------------
 
@@ -233,10 +245,10 @@ class MigrationCheck:
         if before is not None and before != event:
             if before.migration != event.migration and before.phase not in ENDED_PHASES:
                 text = f"migration {event.migration} began over {before.migration}, which is in phase {before.phase}"
-                self._add_finding("stale_epoch", text, event, lines)
+                self._add_finding("stale_epoch", text, event, positions=lines)
             elif event.epoch < before.epoch or (event.epoch == before.epoch and event.authority != authority):
                 text = f"epoch {event.epoch} in phase {event.phase} follows {before.epoch} in phase {before.phase}"
-                self._add_finding("stale_epoch", text, event, lines)
+                self._add_finding("stale_epoch", text, event, positions=lines)
         if event.authority != authority:
             self.authority_changes += 1
             self._former_authority = authority
@@ -269,7 +281,7 @@ class MigrationCheck:
             open_ = self._open(standing) if tp in self._open_at_move and event.strategy == "copy" else []
             if open_:
                 text = f"the authority moved to {STORE_NAMES[event.authority]} without a fence in {' and '.join(open_)}"
-                self._add_finding("authority_moved_unfenced", text, event, (), tp=tp)
+                self._add_finding("authority_moved_unfenced", text, event, positions=(), tp=tp)
             standing.late = None
             code = "authority_moved_stale" if event.authority == "kafka" else "commit_lost_on_return"
             self._check_has(event, tp, standing, standing.expected_offset, code)
@@ -281,7 +293,7 @@ class MigrationCheck:
                 fence = self._fence(standing, store)
                 if fence is not None:
                     text = f"the migration was undone, and it is still fenced in {STORE_NAMES[store]}"
-                    self._add_finding("fence_not_removed", text, event, (fence,), tp=tp)
+                    self._add_finding("fence_not_removed", text, event, positions=(fence,), tp=tp)
 
     def _check_has(
         self,
@@ -296,7 +308,7 @@ class MigrationCheck:
             return
         what = "nothing" if has is None else str(has.offset)
         text = f"{STORE_NAMES[event.authority]} has the authority and {what}, and the expected offset is {due.offset}"
-        self._add_finding(code, text, event, (due.position, _line_of(has)), tp=tp)
+        self._add_finding(code, text, event, positions=(due.position, _line_of(has)), tp=tp)
 
     # --- findings -----------------------------------------------------------------------------------------------
 
@@ -305,6 +317,7 @@ class MigrationCheck:
         code: str,
         text: str,
         event: h.HistoryEvent,
+        *,
         positions: tuple[int, ...],
         member: TrackedMember | None = None,
         tp: TopicPartition | None = None,
@@ -320,7 +333,16 @@ class MigrationCheck:
                 key, spans = positions, ((event.first, event.last),)
         members = (member.name,) if member is not None else ()
         book = bench.allowances if code in ALLOWANCE_REASONS else bench.findings
-        book.add((key, members), code, text, event.t, self._lines(positions), tp or _partition(event), members, spans)
+        book.add(
+            (key, members),
+            code,
+            text,
+            t=event.t,
+            lines=self._lines(positions),
+            partition=tp or _partition(event),
+            members=members,
+            spans=spans,
+        )
 
     def _lines(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self._bench.line_number(position) for position in (*positions, self._bench.position) if position)

@@ -150,23 +150,23 @@ class OwnershipCheck:
                 pass
             elif first > tenure.high:
                 if partition.log.has_any(tenure.high + 1, first):
-                    self._jump(member, partition, tenure, "skipped", first, tenure.high + 1, t)
+                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.high + 1, t=t)
             else:
                 if self._is_stale_chunk(member, partition, tenure, first):
                     tenure.stale_starts += 1
                     tenure.begin(first, t, position)
                 elif first <= tenure.last:
                     code = "reordered" if first < tenure.last else REDELIVERED
-                    self._jump(member, partition, tenure, code, first, first, t)
+                    self._jump(member, partition, tenure, code=code, to=first, low=first, t=t)
                 self._fill_skips(tenure, first, last)
         else:
             tenure.begin(first, t, position)
             if tenure.expected is not None:
                 tenure.last = tenure.expected - 1
                 if first < tenure.expected:
-                    self._jump(member, partition, tenure, "reordered", first, first, t)
+                    self._jump(member, partition, tenure, code="reordered", to=first, low=first, t=t)
                 elif partition.log.has_any(tenure.expected, first):
-                    self._jump(member, partition, tenure, "skipped", first, tenure.expected, t)
+                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.expected, t=t)
         tenure.last = last
         tenure.high = max(tenure.high, last)
         return tenure
@@ -202,6 +202,7 @@ class OwnershipCheck:
         member: TrackedMember,
         partition: TrackedPartition,
         tenure: OwnershipPeriod,
+        *,
         code: str,
         to: int,
         low: int,
@@ -246,11 +247,11 @@ class OwnershipCheck:
             (member, jump.position),
             jump.code,
             f"{member.name} {verb} from {jump.after} to {jump.to} within one ownership",
-            jump.t,
-            (self._bench.line_number(jump.position),),
-            partition.name,
-            (member.name,),
-            spans,
+            t=jump.t,
+            lines=(self._bench.line_number(jump.position),),
+            partition=partition.name,
+            members=(member.name,),
+            spans=spans,
         )
 
     # --- deliveries without ownership ---------------------------------------------------------------------------
@@ -260,6 +261,7 @@ class OwnershipCheck:
         member: TrackedMember,
         partition: TrackedPartition,
         tenure: OwnershipPeriod,
+        *,
         span: tuple[int, int],
         t: int,
         in_hand: bool,
@@ -304,7 +306,16 @@ class OwnershipCheck:
         text = f"{member.name} wrote after its pause the line of a record that it had received before"
         line = self._bench.line_number()
         key = (member, line)
-        self._bench.allowances.add(key, "in_hand_at_pause", text, t, (line,), partition.name, (member.name,), (span,))
+        self._bench.allowances.add(
+            key,
+            "in_hand_at_pause",
+            text,
+            t=t,
+            lines=(line,),
+            partition=partition.name,
+            members=(member.name,),
+            spans=(span,),
+        )
 
     def _two_owners(
         self,
@@ -321,11 +332,11 @@ class OwnershipCheck:
             (member, claim.line),
             "two_owners",
             f"{member.name} still delivered after {claim.member} had acquired the partition (line {claim.line})",
-            t,
-            (claim.line, self._bench.line_number(position)),
-            partition.name,
-            (member.name, claim.member),
-            (span,),
+            t=t,
+            lines=(claim.line, self._bench.line_number(position)),
+            partition=partition.name,
+            members=(member.name, claim.member),
+            spans=(span,),
         )
 
     def _released_before(
@@ -335,7 +346,14 @@ class OwnershipCheck:
         text = f"{member.name} delivered after it had released the partition"
         key = (member, "released")
         self._bench.findings.add(
-            key, "delivered_without_owner", text, t, (line,), partition.name, (member.name,), (span,)
+            key,
+            "delivered_without_owner",
+            text,
+            t=t,
+            lines=(line,),
+            partition=partition.name,
+            members=(member.name,),
+            spans=(span,),
         )
 
     def _without_owner(
@@ -354,11 +372,11 @@ class OwnershipCheck:
             (member, sight.line),
             "delivered_without_owner",
             f"{member.name} delivered although the partition was observed {seen} (line {sight.line})",
-            t,
-            (sight.line, self._bench.line_number(position)),
-            partition.name,
-            (member.name, *([sight.member] if sight.member else [])),
-            (span,),
+            t=t,
+            lines=(sight.line, self._bench.line_number(position)),
+            partition=partition.name,
+            members=(member.name, *([sight.member] if sight.member else [])),
+            spans=(span,),
         )
 
 
