@@ -87,7 +87,7 @@ def test_members_may_have_filters() -> None:
         ({"white_list": {"a": 1, "b": 1}}, "a filter is one pattern"),
         ({"white_list": {"a": 1}, "t": 1}, "a filter is one pattern"),
         ({"white_list": {"a": 0}}, "0 threads for 'a'"),
-        ({"black_list": {"*": 1}}, "'*' with nothing in front"),
+        ({"black_list": {"*": 1}}, "'*' without an expression before it"),
         ({"black_list": {"(a)\\1": 1}}, "at character 4"),
     ],
 )

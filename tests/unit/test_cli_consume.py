@@ -58,7 +58,7 @@ def test_a_wrong_number_of_threads_is_refused(text: str) -> None:
         (["--topic", "t", "--whitelist", "t"], "give --topic, or one"),
         (["--whitelist", "t", "--blacklist", "t"], "give --topic, or one"),
         (["--topic", "t", "--streams", "2"], "write --topic t:2"),
-        (["--whitelist", "*"], "'*' with nothing in front of it to repeat at character 1"),
+        (["--whitelist", "*"], "'*' without an expression before it to repeat at character 1"),
         (["--blacklist", r"(a)\1"], "at character 4"),
         (["--whitelist", ""], "the pattern is empty"),
         (["--blacklist", " "], "the pattern is empty"),

@@ -1,8 +1,8 @@
-r"""The character classes that Java has names for: ``\d``, ``\h``, ``\p{Alnum}``, ``\p{Lu}`` ...  Pure.
+r"""The predefined character classes of Java's regular expressions: ``\d``, ``\h``, ``\p{Alnum}``, ``\p{Lu}`` ...  Pure.
 
-A topic's name holds ASCII letters, digits, ``.``, ``_`` and ``-`` (every broker sees to that), so a class is exact
-here when it is exact for ASCII.  The classes of Unicode are given by their ASCII part alone: releases of Java differ
-in the rest of them, and no topic ever asks for it.
+Every broker limits topic names to ASCII letters, digits, ``.``, ``_`` and ``-``, so a class is exact here when it is
+exact for ASCII.  The Unicode classes contain only their ASCII part: releases of Java differ in the rest, and no topic
+name contains such a character.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zkconsumer.member.regex_tree import CodePointRanges, complement, merge_rang
 ASCII = range(0x80)
 
 LINE_TERMINATORS: CodePointRanges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x85, 0x85), (0x2028, 0x2029))
-"""What ``.`` does not take."""
+"""The characters that ``.`` does not match."""
 
 _DIGIT: CodePointRanges = ((0x30, 0x39),)
 _WORD: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SPACE: CodePointRanges = ((0x09, 0x0D), (0x20, 0x20))
-"""Java's ``\\s`` holds the vertical tab, RE2's does not: hence all classes are written out."""
+"""Java's ``\\s`` contains the vertical tab, RE2's does not.  So patterns for RE2 list the characters of each class."""
 _HORIZONTAL: CodePointRanges = (
     (0x09, 0x09), (0x20, 0x20), (0xA0, 0xA0), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200A),
     (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000),
@@ -31,8 +31,8 @@ ESCAPE_CLASSES: dict[str, CodePointRanges] = {
     "D": complement(_DIGIT), "W": complement(_WORD), "S": complement(_SPACE), "H": complement(_HORIZONTAL),
     "V": complement(_VERTICAL),
 }  # fmt: skip
-"""Letter behind the backslash -> what it stands for.  Up to Java 7 there was no ``\\h``, and ``\\v`` was one character;
-none of them is in a topic's name, so nothing differs."""
+"""Letter after the backslash -> the characters of its class.  Java 7 had no ``\\h``, and its ``\\v`` was one character.
+Topic names contain none of these characters, so the result is the same."""
 
 
 def _characters_of(is_in: str) -> CodePointRanges:
@@ -40,7 +40,7 @@ def _characters_of(is_in: str) -> CodePointRanges:
 
 
 def _of_categories(*categories: str) -> CodePointRanges:
-    """The ASCII characters whose general category begins so."""
+    """The ASCII characters whose Unicode general category starts with one of ``categories``."""
     return merge_ranges([(code, code) for code in ASCII if unicodedata.category(chr(code)).startswith(categories)])
 
 
@@ -91,9 +91,9 @@ _PROPERTIES: dict[str, CodePointRanges] = {
 NAMED_CLASSES: dict[str, CodePointRanges] = (
     _POSIX | _CATEGORIES | {f"Is{name}": ranges for name, ranges in _CATEGORIES.items()} | _PROPERTIES
 )
-"""What stands between the braces of ``\\p{...}`` -> the ASCII characters in it."""
+"""The name in ``\\p{...}`` -> the ASCII characters of this class."""
 
 SINGLE_CASE_CLASSES = frozenset(
     name for name, ranges in NAMED_CLASSES.items() if ranges in (_LOWER, _UPPER) or "Lt" in name
 )
-"""Releases of Java differ in what these mean where the case of letters is ignored."""
+"""Classes that contain letters of one case only.  With the flag ``i``, releases of Java differ in their meaning."""

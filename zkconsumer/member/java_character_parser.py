@@ -1,6 +1,6 @@
-r"""The characters of Java's regular expressions: literals, escapes and classes.  Pure.
+r"""Parses the characters of Java's regular expressions: literals, escapes and classes.  Pure.
 
-``java_regex`` reads the structure around them.
+``java_regex`` parses the structure: groups, repetitions and alternatives.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from zkconsumer.member.java_character_classes import ESCAPE_CLASSES, NAMED_CLASS
 from zkconsumer.member.regex_tree import CODE_POINT_MAX, CodePointRanges, complement, intersection, merge_ranges
 
 GROUP_DEPTH_MAX = 32
-"""Groups inside groups, and classes inside classes; deeper patterns are not evaluated."""
+"""The maximum depth of nested groups and classes; a deeper pattern raises ``UnsupportedJavaRegexError``."""
 
 _CONTROL_ESCAPES = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}
 
 _INVALID_ESCAPES = frozenset("CEFIJKLMOTUYgijlmoqy")
-"""A backslash in front of these is an error in every Java."""
+"""In every release of Java, a backslash before one of these letters is an error."""
 
 
 class InvalidJavaRegexError(ValueError):
-    """Every Java refuses to compile this; ``position`` counts characters from 0."""
+    """No release of Java compiles the pattern.
+
+    ``position``: the index of the character in the pattern, from 0.  ``what``: the invalid part, a noun phrase.
+    """
 
     def __init__(self, position: int, what: str) -> None:
         super().__init__(what)
@@ -29,7 +32,10 @@ class InvalidJavaRegexError(ValueError):
 
 
 class UnsupportedJavaRegexError(ValueError):
-    """Java may accept this, but its exact meaning is not known here; ``position`` counts characters from 0."""
+    """Java may accept the pattern, but this module does not evaluate it exactly as Java does.
+
+    ``position``: the index of the character in the pattern, from 0.  ``what``: the unsupported part, a noun phrase.
+    """
 
     def __init__(self, position: int, what: str) -> None:
         super().__init__(what)
@@ -39,7 +45,11 @@ class UnsupportedJavaRegexError(ValueError):
 
 @dataclass(slots=True)
 class JavaCharacterParser:
-    """Reads characters and classes from left to right, as Java's own parser does: one rule a method."""
+    """Parses characters and classes from left to right, as Java's parser does.  Each method parses one grammar rule.
+
+    ``position``: the index of the next character.  ``depth``: the current depth of groups and classes.  ``flags``: the
+    flags that apply at ``position``, as letters.
+    """
 
     pattern: str
     position: int = 0
@@ -47,11 +57,11 @@ class JavaCharacterParser:
     flags: frozenset[str] = frozenset()
 
     def _peek(self, ahead: int = 0) -> str:
-        """The character at the reading position, or an empty text at the end."""
+        """The character ``ahead`` characters after ``position``; "" after the end of the pattern."""
         return self.pattern[self.position + ahead : self.position + ahead + 1]
 
     def _accept(self, text: str) -> bool:
-        """Whether this comes next; then it is read."""
+        """Return whether ``text`` is next in the pattern; if so, move ``position`` after it."""
         found = self.pattern.startswith(text, self.position)
         if found:
             self.position += len(text)
@@ -67,14 +77,12 @@ class JavaCharacterParser:
 
     def _check_case(self, code: int) -> None:
         if code >= 0x80 and self.flags >= {"i", "u"}:
-            raise UnsupportedJavaRegexError(
-                self.position, "a character beyond ASCII whose case is ignored with the flag 'u'"
-            )
+            raise UnsupportedJavaRegexError(self.position, "a character outside ASCII, with the flags 'i' and 'u'")
 
     # --- escapes ------------------------------------------------------------------------------------------------
 
     def _escape(self) -> CodePointRanges:
-        """What a backslash and what follows stand for, in a class or outside."""
+        """The characters that an escape matches, in a class or outside of one."""
         start = self.position
         c = self._peek(1)
         if c == "":
@@ -89,7 +97,7 @@ class JavaCharacterParser:
         if c in _CONTROL_ESCAPES:
             return ((_CONTROL_ESCAPES[c], _CONTROL_ESCAPES[c]),)
         if c in _INVALID_ESCAPES:
-            raise InvalidJavaRegexError(start, f"the escape '\\{c}', which there is not")
+            raise InvalidJavaRegexError(start, f"the escape '\\{c}', which does not exist")
         if c.isascii() and c.isalnum():
             raise UnsupportedJavaRegexError(start, f"the escape '\\{c}'")
         self.position -= 1
@@ -103,7 +111,7 @@ class JavaCharacterParser:
         if end < 0 or name not in NAMED_CLASSES:
             raise UnsupportedJavaRegexError(start, f"the class '{self.pattern[start : max(end + 1, start + 3)][:40]}'")
         if "i" in self.flags and name in SINGLE_CASE_CLASSES:
-            raise UnsupportedJavaRegexError(start, f"the class of one case '{name}', where case is ignored")
+            raise UnsupportedJavaRegexError(start, f"the class '{name}', with the flag 'i'")
         self.position = end + 1 if self._peek() == "{" else end
         return complement(NAMED_CLASSES[name]) if negated else NAMED_CLASSES[name]
 
@@ -131,18 +139,18 @@ class JavaCharacterParser:
                 code = ord(self._peek()) ^ 64 if self._peek() and self._peek().isascii() else None
                 self.position += 1
         if code is None or code > CODE_POINT_MAX or 0xD800 <= code <= 0xDFFF:
-            raise UnsupportedJavaRegexError(start, f"the escape '\\{kind}' without a number that it can take")
+            raise UnsupportedJavaRegexError(start, f"the escape '\\{kind}' without a valid number")
         if code >= 0x80 and self.flags >= {"i", "u"}:
-            raise UnsupportedJavaRegexError(start, "a character beyond ASCII whose case is ignored with the flag 'u'")
+            raise UnsupportedJavaRegexError(start, "a character outside ASCII, with the flags 'i' and 'u'")
         return ((code, code),)
 
     # --- classes ------------------------------------------------------------------------------------------------
 
     def _class(self) -> CodePointRanges:
-        """A class from its opening bracket on; with one intersection at most."""
+        """Parse a class in brackets, which contains at most one intersection."""
         start = self.position
         if self.depth == GROUP_DEPTH_MAX:
-            raise UnsupportedJavaRegexError(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
+            raise UnsupportedJavaRegexError(start, f"more than {GROUP_DEPTH_MAX} nested groups")
         self.depth += 1
         self.position += 1
         negated = self._accept("^")
@@ -158,13 +166,13 @@ class JavaCharacterParser:
         return complement(found) if negated else found
 
     def _intersection_operand(self, start: int) -> CodePointRanges:
-        """Behind ``&&``: one class in brackets, or characters as they stand."""
+        """Parse the part after ``&&``: one class in brackets, or characters and ranges."""
         if self._peek() in ("]", "&"):
-            raise UnsupportedJavaRegexError(self.position - 2, "an intersection with nothing")
+            raise UnsupportedJavaRegexError(self.position - 2, "an intersection with an empty part")
         if self._peek() == "[":
             right = self._class()
             if self._peek() != "]":
-                raise UnsupportedJavaRegexError(self.position, "something behind the second class of an intersection")
+                raise UnsupportedJavaRegexError(self.position, "a character after the second class of an intersection")
             return right
         right = self._union(start, flat=True)
         if self._peek() != "]":
@@ -172,9 +180,9 @@ class JavaCharacterParser:
         return right
 
     def _union(self, start: int, flat: bool) -> CodePointRanges:
-        """Characters, ranges and, unless it must be ``flat``, classes, up to ``]`` or ``&&``.
+        """Parse characters, ranges and nested classes, up to ``]`` or ``&&``.  ``flat``: refuse nested classes.
 
-        A class inside one that begins with ``^`` meant one thing up to Java 8, and another from 9 on.
+        A class in a class that begins with ``^`` has one meaning up to Java 8, and another one since Java 9.
         """
         members: list[tuple[int, int]] = []
         while self._peek() != "]":
@@ -182,12 +190,12 @@ class JavaCharacterParser:
                 raise InvalidJavaRegexError(start, "a class that is never closed")
             if self._peek() == "&" and self._peek(1) == "&":
                 if not members:
-                    raise UnsupportedJavaRegexError(self.position, "an intersection with nothing")
+                    raise UnsupportedJavaRegexError(self.position, "an intersection with an empty part")
                 break
             if self._peek() == "[":
                 if flat:
                     raise UnsupportedJavaRegexError(
-                        self.position, "a class inside a class that begins with '^', or behind '&&'"
+                        self.position, "a class inside a class that begins with '^', or after '&&'"
                     )
                 members.extend(self._class())
             else:
@@ -195,10 +203,10 @@ class JavaCharacterParser:
         return merge_ranges(members)
 
     def _class_item(self, start: int) -> CodePointRanges:
-        """One character, range or escape of a class."""
+        """Parse one character, range or escape in a class."""
         at = self.position
         low = self._class_character()
-        # A '-' before the end of the class, and one behind \w, is itself; anywhere else it makes a range.
+        # A '-' at the end of the class, or after an escape such as \w, is a literal; elsewhere it makes a range.
         if self._is_class(at) or self._peek() != "-" or self._peek(1) == "]":
             return low
         self.position += 1
@@ -210,11 +218,11 @@ class JavaCharacterParser:
             raise UnsupportedJavaRegexError(self.position, "a range that ends in a class")
         high = self._class_character()
         if high[0][0] < low[0][0]:
-            raise InvalidJavaRegexError(at, f"the range '{self.pattern[at : self.position]}', which runs backwards")
+            raise InvalidJavaRegexError(at, f"the range '{self.pattern[at : self.position]}' in descending order")
         return ((low[0][0], high[0][0]),)
 
     def _is_class(self, at: int) -> bool:
-        """Whether what is written there is an escape for several characters."""
+        r"""Whether the escape of a class such as ``\w`` or ``\p{...}`` begins at this index."""
         return self.pattern[at : at + 1] == "\\" and self.pattern[at + 1 : at + 2] in ("p", "P", *ESCAPE_CLASSES)
 
     def _class_character(self) -> CodePointRanges:
@@ -225,7 +233,10 @@ class JavaCharacterParser:
         return self._escape()
 
     def _with_both_cases(self, ranges: CodePointRanges) -> CodePointRanges:
-        """With ``(?i)``: every ASCII letter in both cases.  Java's flag knows no other letters, RE2's does."""
+        """With the flag ``i``: add the other case of every ASCII letter.
+
+        Java's flag applies to ASCII letters only, RE2's flag to other letters, too.
+        """
         if "i" not in self.flags:
             return ranges
         added: list[tuple[int, int]] = list(ranges)
@@ -237,7 +248,7 @@ class JavaCharacterParser:
 
 
 def _number(digits: str, base: int, shortest: int, longest: int) -> int | None:
-    """The number that exactly so many digits make, or None."""
+    """The number, if ``digits`` are ``shortest`` to ``longest`` valid digits of ``base``; else None."""
     allowed = "0123456789abcdefABCDEF" if base == 16 else "01234567"
     if not shortest <= len(digits) <= longest or any(digit not in allowed for digit in digits):
         return None

@@ -1,22 +1,21 @@
-r"""Java's regular expressions, as far as their meaning is known exactly.  Pure.
+r"""Parses Java's regular expressions, as far as they can be evaluated exactly as Java does.  Pure.
 
-Every member of a group evaluates the filters of all the others, so a filter must mean here exactly what it means to
-``java.util.regex`` (``String.matches``: the whole name) for every name that a topic can have.  This module reads a
-pattern as Java does, and makes a tree of it (``regex_tree``) that is matched in bounded time.  What it knows and what
-it refuses is listed in ``migration_docs/reference/topic-filters.md``, which is held to this code by a test.
+Every member of a group evaluates the topic filters of all other members.  So, for every valid topic name, the result
+must be the same as the result of ``java.util.regex`` (``String.matches``: the whole name).  This module parses a
+pattern as Java does, and makes a tree (``regex_tree``) that is matched in bounded time.  A test compares it with
+``migration_docs/reference/topic-filters.md``, which lists what is supported and what is refused.
 
-It stops with ``UnsupportedJavaRegexError`` at what Java may well accept, and with ``InvalidJavaRegexError`` at what
-every Java refuses.  Where the two could be confused it says ``UnsupportedJavaRegexError``, because a member is left out
-of the group's reckoning for a pattern that Java refuses, and doing that to a valid one would set us against all the
-others.
+``InvalidJavaRegexError``: no release of Java compiles the pattern.  The members ignore the registration of a member
+with such a pattern.  ``UnsupportedJavaRegexError``: Java may compile it.  In doubt it is ``UnsupportedJavaRegexError``:
+if this member ignored a registration that the others accept, its assignment would contradict theirs.
 
-A whole match asks only *whether* a name is in the language of the pattern.  Hence greedy and lazy are the same, and
-groups need not be remembered.  A possessive repetition of something that always takes the same number of characters
-is the repetition, and behind it a place from which that does not match: ``x*+`` is ``x*(?!x)``.
+``String.matches`` only returns *whether* the name matches.  Hence greedy and lazy repetition have the same result, and
+the texts of groups are not recorded.  A possessive repetition, whose body always matches the same number of characters,
+is the repetition and a negative look-ahead: ``x*+`` is ``x*(?!x)``.
 
-So a possessive repetition refers to its body twice, and n of them inside one another would refer to the innermost body
-2**n times.  The reader counts nodes as the tree grows and refuses a pattern with more than ``NODES_MAX``; groups are at
-most ``GROUP_DEPTH_MAX`` deep, so reading visits at most the product of both.
+So a possessive repetition refers to its body twice, and n nested ones would refer to the innermost body 2**n times.
+The parser counts the nodes while it builds the tree and refuses a pattern with more than ``NODES_MAX``.  Groups are at
+most ``GROUP_DEPTH_MAX`` deep, so parsing visits at most the product of both.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from zkconsumer.member.regex_tree import (
 )
 
 REPEAT_MAX = 1000
-"""The largest ``{n}`` that RE2 knows."""
+"""The largest ``{n}`` that RE2 accepts."""
 
 _ANCHORS = {
     "b": AnchorKind.WORD_BOUNDARY,
@@ -57,18 +56,22 @@ _ANCHORS = {
     "Z": AnchorKind.END,
     "z": AnchorKind.END,
 }
-"""A topic's name has no line ends, so ``\\Z`` is ``\\z``; the end of the last match, ``\\G``, is the beginning here."""
+"""Topic names contain no line terminators, so ``\\Z`` equals ``\\z``.  ``\\G``, the end of the last match, is the
+beginning of the name, because there is no last match.
+"""
 
 _LOOKAROUNDS = {"(?=": (False, False), "(?!": (False, True), "(?<=": (True, False), "(?<!": (True, True)}
 _FLAGS = frozenset("idmsuU")
-"""``d``, ``m`` and ``s`` are about line ends, which no topic's name has; ``u`` and ``U`` about what is not ASCII."""
+"""``d``, ``m`` and ``s`` only affect line terminators, ``u`` and ``U`` only characters outside ASCII.  Topic names
+contain neither.
+"""
 
 
 def parse_java_regex(pattern: str) -> RegexTree:
-    """The language of a pattern, for names that topics can have.
+    """Parse a pattern; for valid topic names the tree matches the same names as Java.
 
-    Raises ``InvalidJavaRegexError`` or ``UnsupportedJavaRegexError`` with the place of the first character that stopped
-    the reading.
+    Raises ``InvalidJavaRegexError`` or ``UnsupportedJavaRegexError`` with the position of the first character that
+    cannot be parsed.
     """
     text, places = expand_regex_quotes(pattern)
     try:
@@ -79,11 +82,11 @@ def parse_java_regex(pattern: str) -> RegexTree:
 
 @dataclass(slots=True)
 class _PatternParser(JavaCharacterParser):
-    """The structure of a pattern: alternatives, repetition, groups, places."""
+    """Parses the structure of a pattern: alternatives, repetitions, groups and anchors.  Use one parser per pattern."""
 
     names: set[str] = field(default_factory=set)
     nodes: int = 0
-    """Nodes of everything that was read, each as often as the tree refers to it; never above ``NODES_MAX``."""
+    """The number of nodes parsed so far.  A node counts once for each reference to it; at most ``NODES_MAX``."""
 
     def parse(self) -> RegexTree:
         tree = self._alternatives()
@@ -102,7 +105,7 @@ class _PatternParser(JavaCharacterParser):
         items: list[RegexTree] = []
         while (c := self._peek()) not in ("", "|", ")"):
             if c in "*+?":
-                raise InvalidJavaRegexError(self.position, f"a '{c}' with nothing in front of it to repeat")
+                raise InvalidJavaRegexError(self.position, f"a '{c}' without an expression before it to repeat")
             start, nodes_before = self.position, self.nodes
             atom = self._atom()
             if atom is not None:
@@ -112,7 +115,7 @@ class _PatternParser(JavaCharacterParser):
         return items[0] if len(items) == 1 else Concatenation(tuple(items))
 
     def _add_nodes(self, more: int, position: int) -> None:
-        """Count nodes.  Without a possessive repetition no pattern of 1,024 characters has so many."""
+        """Count nodes.  Only possessive repetitions exceed ``NODES_MAX`` in a pattern of at most 1,024 characters."""
         self.nodes += more
         if self.nodes > NODES_MAX:
             raise UnsupportedJavaRegexError(
@@ -122,7 +125,7 @@ class _PatternParser(JavaCharacterParser):
     # --- one atom -----------------------------------------------------------------------------------------------
 
     def _atom(self) -> RegexTree | None:
-        """A character, a class, a group or a place; None for flags, which stand for nothing themselves."""
+        """Parse a character, a class, a group or an anchor; None for a group that only sets flags."""
         c = self._peek()
         match c:
             case "(":
@@ -137,7 +140,7 @@ class _PatternParser(JavaCharacterParser):
                 return Anchor(AnchorKind.START if c == "^" else AnchorKind.END)
             case "\\" if self._peek(1) in _ANCHORS and self._peek(1):
                 if self._peek(1) == "b" and self._peek(2) == "{":
-                    raise UnsupportedJavaRegexError(self.position, "the boundary of something else than a word, '\\b{'")
+                    raise UnsupportedJavaRegexError(self.position, "the boundary '\\b{'")
                 self.position += 2
                 return Anchor(_ANCHORS[self._peek(-1)])
             case "\\" if self._peek(1) == "R":
@@ -145,26 +148,26 @@ class _PatternParser(JavaCharacterParser):
             case "\\":
                 return CharacterSet(self._with_both_cases(self._escape()))
             case "{":
-                raise UnsupportedJavaRegexError(self.position, "a '{' with nothing in front of it to repeat")
+                raise UnsupportedJavaRegexError(self.position, "a '{' without an expression before it to repeat")
         return CharacterSet(self._with_both_cases(self._literal()))
 
     # --- repetition ---------------------------------------------------------------------------------------------
 
     def _repeated(self, atom: RegexTree, atom_nodes: int) -> RegexTree:
-        """``atom``, which has ``atom_nodes`` nodes, with the repetition that follows it, if one does."""
+        """Parse the repetition after ``atom``, if one follows; ``atom_nodes``: the number of nodes of ``atom``."""
         start = self.position
         c = self._peek()
         if c == "" or c not in "*+?{":
             return atom
         if isinstance(atom, Anchor | Lookaround):
-            raise UnsupportedJavaRegexError(start, "the repetition of something that takes no character")
+            raise UnsupportedJavaRegexError(start, "the repetition of an expression that matches no character")
         if c == "{":
             least: int = self._count()
             most: int | None = least
             if least > 1 and may_be_empty_at_anchor(atom):
-                # Java stops counting at an empty round, though a later one might take something.
+                # Java stops after an iteration that matches no character, although a later one may match some.
                 raise UnsupportedJavaRegexError(
-                    start, "a counted repetition of something that is empty in some places only"
+                    start, "a counted repetition of an expression that matches the empty text in some places only"
                 )
         else:
             least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[c]
@@ -178,10 +181,10 @@ class _PatternParser(JavaCharacterParser):
         return repeated
 
     def _possessive(self, repeated: Repetition, body_nodes: int, start: int) -> RegexTree:
-        """What takes all it can and gives nothing back; refers to its body of ``body_nodes`` nodes twice."""
+        """A possessive repetition as a repetition and a look-ahead; ``body_nodes``: the number of nodes of its body."""
         length = fixed_length(repeated.body)
         if length is None or length < 1:
-            raise UnsupportedJavaRegexError(start, "a possessive repetition of something that has no fixed length")
+            raise UnsupportedJavaRegexError(start, "a possessive repetition of an expression without a fixed length")
         if repeated.max_count == repeated.min_count:
             return repeated
         self._add_nodes(body_nodes + 2, start)
@@ -203,7 +206,7 @@ class _PatternParser(JavaCharacterParser):
             raise UnsupportedJavaRegexError(start, "a counted repetition with two numbers")
         raise InvalidJavaRegexError(
             start,
-            "a '{' that is not a counted repetition {n} (in a topic filter {n,m} cannot be written: commas become '|')",
+            "a '{' that is not a counted repetition {n} (topic filters do not support {n,m}, because ',' becomes '|')",
         )
 
     # --- groups -------------------------------------------------------------------------------------------------
@@ -211,7 +214,7 @@ class _PatternParser(JavaCharacterParser):
     def _group(self) -> RegexTree | None:
         start = self.position
         if self.depth == GROUP_DEPTH_MAX:
-            raise UnsupportedJavaRegexError(start, f"more than {GROUP_DEPTH_MAX} groups inside one another")
+            raise UnsupportedJavaRegexError(start, f"more than {GROUP_DEPTH_MAX} nested groups")
         look = next((kind for opening, kind in _LOOKAROUNDS.items() if self._accept(opening)), None)
         atomic = look is None and self._accept("(?>")
         flags = self.flags
@@ -231,7 +234,7 @@ class _PatternParser(JavaCharacterParser):
         return self._atomic(body, start) if atomic else body
 
     def _name(self, start: int) -> bool:
-        """The name of a group, if one comes next."""
+        """Parse the name of a group; False if the group has none."""
         if not self._accept("<"):
             return False
         end = self.pattern.find(">", self.position)
@@ -245,7 +248,7 @@ class _PatternParser(JavaCharacterParser):
         return True
 
     def _changes_flags(self, start: int) -> bool:
-        """``(?i-s)``, which holds to the end of the group around it: True; ``(?i-s:`` opens a group: False."""
+        """Parse flags.  True: ``(?i-s)``, for the rest of the enclosing group; False: ``(?i-s:``, a new group."""
         flags = set(self.flags)
         is_on = True
         while (c := self._peek()) not in ("", ")", ":"):
@@ -259,7 +262,7 @@ class _PatternParser(JavaCharacterParser):
             elif is_on:
                 flags |= {c, "u"} if c == "U" else {c}
             else:
-                flags -= {c}  # Releases of Java differ in whether ``-U`` takes ``u`` back.
+                flags -= {c}  # Releases of Java differ in whether ``-U`` also clears ``u``.
         if not self._peek():
             raise InvalidJavaRegexError(start, "a group that is never closed")
         self.flags = frozenset(flags)
@@ -268,18 +271,18 @@ class _PatternParser(JavaCharacterParser):
 
     def _lookaround(self, body: RegexTree, behind: bool, negated: bool, start: int) -> RegexTree:
         if behind and not _has_obvious_length(body):
-            raise UnsupportedJavaRegexError(start, "a look-behind with a repetition in it")
+            raise UnsupportedJavaRegexError(start, "a look-behind that contains a repetition")
         return Lookaround(body, behind, negated)
 
     def _atomic(self, body: RegexTree, start: int) -> RegexTree:
-        """``(?>X)`` gives nothing back: no difference where there is nothing to give."""
+        """``(?>X)`` does not backtrack; with a body of fixed length it matches the same names as ``(?:X)``."""
         if fixed_length(body) is None:
-            raise UnsupportedJavaRegexError(start, "an atomic group that has no fixed length")
+            raise UnsupportedJavaRegexError(start, "an atomic group without a fixed length")
         return body
 
 
 def _has_obvious_length(tree: RegexTree) -> bool:
-    """Whether every Java sees how long this can get: characters, places and alternatives, nothing repeated."""
+    """Whether every release of Java computes the maximum length: characters, anchors, alternatives, fixed counts."""
     match tree:
         case CharacterSet() | Anchor():
             return True

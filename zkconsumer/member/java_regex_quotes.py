@@ -1,16 +1,16 @@
-r"""``\Q...\E``: what stands between them is taken literally.  Pure.
+r"""Replaces the quotes ``\Q...\E`` of a Java pattern: the text between them is literal.  Pure.
 
-Java replaces such quotes before it reads the pattern, wherever they stand, in the middle of a class as well; so they
-are replaced here, too, character by character, and each character remembers its place.
+Java replaces quotes before it parses the pattern, also inside a class.  This module does the same, and it records the
+original position of each character for error messages.
 """
 
 from __future__ import annotations
 
 
 def expand_regex_quotes(pattern: str) -> tuple[str, list[int]]:
-    r"""The pattern without quotes, and for each of its characters, and its end, the place in ``pattern``.
+    r"""Return the pattern without quotes, and the positions in ``pattern`` of each of its characters and of its end.
 
-    In a quote everything but ASCII letters and digits gets a backslash.  A ``\Q`` without ``\E`` reaches to the end.
+    Each quoted character gets a backslash, except ASCII letters and digits.  A ``\Q`` without ``\E`` quotes the rest.
     """
     text: list[str] = []
     places: list[int] = []
@@ -26,7 +26,7 @@ def expand_regex_quotes(pattern: str) -> tuple[str, list[int]]:
             is_quoted = False
             at += 2
         elif is_quoted:
-            # A digit right behind the quote must not become part of an escape in front of it, as in \0\Q1\E.
+            # A digit at the start of a quote must not become a part of the escape before the quote: \0\Q1\E.
             is_digit = begins and c.isascii() and c.isdigit()
             put(f"\\x3{c}" if is_digit else c if c.isascii() and c.isalnum() else f"\\{c}", at)
             at, begins = at + 1, False

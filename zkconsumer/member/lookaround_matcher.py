@@ -1,14 +1,13 @@
-"""Matches trees with look-around against a whole name, in a number of steps that is known beforehand.  Pure.
+"""Matches trees with look-around against a whole name, in a bounded number of steps.  Pure.
 
-A set of positions in the name is one integer, bit i for the place in front of character i.  A tree maps the set of
-places where it may begin to the set of places where it may end (``match_forward``), and back (``match_backward``).
-What a look-around needs to know is one such set for the whole name: the places from which its body matches on are
-``match_backward`` of all places, those up to which it matches ``match_forward`` of all places.  Nothing is ever tried
-twice, so nothing can blow up: one step is a handful of operations on such integers, and ``steps_max`` counts them in
-the worst case.
+A set of positions in the name is one integer: bit i is the position before character i.  ``match_forward`` maps the set
+of positions where a match may begin to the set of positions where it may end; ``match_backward`` is the inverse.  A
+look-around is computed once for the whole name: a look-ahead matches at ``match_backward`` of all positions, a
+look-behind at ``match_forward`` of all positions.  The matcher never backtracks.  One step is a few operations on such
+integers, and ``steps_max`` computes the number of steps in the worst case.
 
-The repetition of a single character is a constant number of steps (places are doubled, see ``_repeat_character_set``).
-The repetition of a group goes on while it finds places that are new: at most once for each place of the name.
+The repetition of a single character takes a constant number of steps (see ``_repeat_character_set``).  The repetition
+of a group is repeated while it finds new positions, at most once for each position of the name.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from zkconsumer.member.regex_tree import (
 )
 
 NAME_CHARS_MAX = 249
-"""Characters of a topic's name; Kafka's own limit."""
+"""The maximum number of characters of a topic name, in Kafka."""
 
 STEPS_MAX = 4_000
-"""Steps for one name of that length, in the worst case; a tree that may need more is not evaluated.  A step takes
-about a microsecond, so this is some milliseconds."""
+"""The maximum number of steps for one name of ``NAME_CHARS_MAX`` characters; a tree that may need more is refused.
+A step takes about a microsecond, so a match takes a few milliseconds."""
 
 WORD_CHARACTERS: CodePointRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-"""The word characters of ``\\b`` among the valid characters of topic names."""
+"""Those valid characters of topic names that are word characters for ``\\b``."""
 
 
 def steps_max(tree: RegexTree) -> int:
-    """The steps that this tree takes at most, for a name of ``NAME_CHARS_MAX`` characters."""
+    """The maximum number of steps of this tree, for a name of ``NAME_CHARS_MAX`` characters."""
     match tree:
         case CharacterSet() | Anchor():
             return 1
@@ -57,13 +56,13 @@ def steps_max(tree: RegexTree) -> int:
 
 
 def full_match(tree: RegexTree, name: str) -> bool:
-    """Whether the whole name is in the tree's language."""
+    """Whether the tree matches the whole name."""
     return bool(_PositionSetMatcher(name).match_forward(tree, 1) >> len(name) & 1)
 
 
 @dataclass(slots=True)
 class _PositionSetMatcher:
-    """One tree and one name."""
+    """Matches trees against one name; the dictionaries cache the positions of character sets and look-arounds."""
 
     name: str
     _chars: dict[CodePointRanges, int] = field(default_factory=dict)
@@ -74,7 +73,7 @@ class _PositionSetMatcher:
         return (1 << (len(self.name) + 1)) - 1
 
     def match_forward(self, tree: RegexTree, begins: int) -> int:
-        """Where it may end, if it begins at one of these places."""
+        """The positions where a match may end that begins at one of ``begins``."""
         if not begins:
             return 0
         match tree:
@@ -99,7 +98,7 @@ class _PositionSetMatcher:
                 return self._repeated(body, least, most, begins, back=False)
 
     def match_backward(self, tree: RegexTree, ends: int) -> int:
-        """Where it may begin, if it ends at one of these places."""
+        """The positions where a match may begin that ends at one of ``ends``."""
         if not ends:
             return 0
         match tree:
@@ -137,7 +136,7 @@ class _PositionSetMatcher:
         return found
 
     def _repeat_character_set(self, places: int, held: int, *, back: bool) -> int:
-        """These places, and those that characters ``held`` lead to; twice as far in each round."""
+        """The positions reachable from ``places`` over characters at ``held``; each round doubles the distance."""
         found, through, far = places, held, 1
         while far <= len(self.name):
             if back:
@@ -150,7 +149,7 @@ class _PositionSetMatcher:
         return found
 
     def _positions_of_characters(self, ranges: CodePointRanges) -> int:
-        """In front of which characters of the name a character of these stands."""
+        """The positions of the name that are followed by a character of this set."""
         held = self._chars.get(ranges)
         if held is None:
             held = 0

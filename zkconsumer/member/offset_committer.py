@@ -281,7 +281,7 @@ class OffsetCommitter:
             return []
         first, written = next(iter(failed.items()))
         # While a coordinator group has members, the code is REBALANCE_IN_PROGRESS or, after SyncGroup, another one.
-        text = "a modern group" if written.is_coordinator_group_active else written.why
+        text = "a coordinator group with members" if written.is_coordinator_group_active else written.why
         reason = "".join(char for char in text if not char.isdigit())
         if reason == self._logged_kafka_failure:
             return []

@@ -1,11 +1,10 @@
-"""A regular expression as a tree, and its text for RE2.  Pure.
+"""The syntax tree of a regular expression, and its text for RE2.  Pure.
 
-``java_regex`` makes trees from Java's patterns.  A whole match asks only *whether* a name is in the language of the
-pattern, so a tree knows neither groups nor greed: greedy and lazy repetition are the same, and what is possessive was
-written down as repetition and look-ahead.
+``java_regex`` parses Java's patterns into trees.  Only *whether* the whole name matches is needed.  So a tree does not
+distinguish greedy from lazy repetition, it has no groups, and a possessive repetition is a repetition and a look-ahead.
 
-A tree without ``Lookaround`` goes to RE2, which needs time linear in the name; one with ``Lookaround`` to
-``lookaround_matcher``.
+RE2 matches a tree without ``Lookaround``, in time linear in the length of the name.  ``lookaround_matcher`` matches a
+tree with ``Lookaround``.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from enum import Enum
 from typing import TypeAlias
 
 CodePointRanges: TypeAlias = "tuple[tuple[int, int], ...]"
-"""Code points, first and last of each range, ascending, neither touching nor overlapping."""
+"""A set of code points: the first and the last one of each range; ascending, not adjacent, not overlapping."""
 
 CODE_POINT_MAX = 0x10FFFF
 
 NODES_MAX = 4_000
-"""Nodes of a tree that is evaluated.  A subtree that a tree refers to twice counts twice, because every function that
-walks a tree visits it twice.  ``lookaround_matcher.STEPS_MAX`` refuses larger trees with look-around in any case."""
+"""The maximum number of nodes of a tree.  A subtree with two references counts twice, because every function that
+traverses the tree visits it twice.  Larger trees with look-around exceed ``lookaround_matcher.STEPS_MAX``, too."""
 
 _RE2_EMPTY_SET = "[^\\x{0}-\\x{10ffff}]"
 
 
 class AnchorKind(Enum):
-    """A place that takes no character."""
+    """A condition on the position; it matches no character."""
 
     START = "\\A"
     END = "\\z"
@@ -37,28 +36,28 @@ class AnchorKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CharacterSet:
-    """One character of these."""
+    """Matches one character of a set."""
 
     ranges: CodePointRanges
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """A sequence; without parts it matches the empty text."""
+    """Matches its items in sequence; without items it matches the empty text."""
 
     items: tuple[RegexTree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of these."""
+    """Matches one of its branches."""
 
     branches: tuple[RegexTree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """``least`` times or more, at most ``most``; None: without limit."""
+    """Matches its body ``min_count`` to ``max_count`` times; None: without a limit."""
 
     body: RegexTree
     min_count: int
@@ -67,14 +66,17 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A place of this kind."""
+    """Matches the empty text at positions of this kind."""
 
     kind: AnchorKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookaround:
-    """A place from which the body matches on, or (``behind``) up to which it matches; or where it does not."""
+    """Matches the empty text at positions where a match of the body begins.
+
+    ``is_lookbehind``: where a match of it ends.  ``is_negative``: at all other positions.
+    """
 
     body: RegexTree
     is_lookbehind: bool
@@ -103,7 +105,7 @@ def has_lookaround(tree: RegexTree) -> bool:
 
 
 def fixed_length(tree: RegexTree) -> int | None:
-    """How many characters it takes wherever it matches; None when that differs, or is not obvious."""
+    """The number of characters that every match of the tree has; None if it differs, or is not computed."""
     match tree:
         case CharacterSet():
             return 1
@@ -121,7 +123,7 @@ def fixed_length(tree: RegexTree) -> int | None:
 
 
 def may_be_empty_at_anchor(tree: RegexTree) -> bool:
-    """Whether it can match without taking a character, but only in some places of a name."""
+    """Whether the tree can match the empty text, but perhaps only at some positions of a name."""
     return _may_be_empty(tree) and _has_anchor(tree)
 
 
@@ -157,7 +159,7 @@ def _has_anchor(tree: RegexTree) -> bool:
 
 
 def merge_ranges(ranges: list[tuple[int, int]]) -> CodePointRanges:
-    """The same set of characters in ascending ranges that neither touch nor overlap."""
+    """The same set of characters as ascending ranges that are not adjacent and do not overlap."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -185,13 +187,11 @@ def intersection(one: CodePointRanges, other: CodePointRanges) -> CodePointRange
     return complement(merge_ranges([*complement(one), *complement(other)]))
 
 
-# --- RE2's spelling ---------------------------------------------------------------------------------------------
+# --- the text for RE2 -------------------------------------------------------------------------------------------
 
 
 def to_re2(tree: RegexTree) -> str:
-    """The same language in RE2's spelling, to be matched against the whole name; the tree must be without
-    ``Lookaround``.
-    """
+    """The pattern for RE2 that matches the same whole names; the tree must not contain ``Lookaround``."""
     match tree:
         case CharacterSet(ranges):
             return _re2_character_set(ranges)
@@ -205,7 +205,7 @@ def to_re2(tree: RegexTree) -> str:
             written = to_re2(body) if isinstance(body, CharacterSet) else _grouped(body)
             return written + _RE2_QUANTIFIERS.get((least, most), f"{{{least}}}")
         case Lookaround():
-            raise AssertionError("RE2 knows no look-around")
+            raise AssertionError("RE2 has no look-around")
 
 
 _RE2_QUANTIFIERS: dict[tuple[int, int | None], str] = {(0, None): "*", (1, None): "+", (0, 1): "?"}
@@ -217,11 +217,11 @@ def _grouped(tree: RegexTree) -> str:
 
 def _re2_character_set(ranges: CodePointRanges) -> str:
     if not ranges:
-        return _RE2_EMPTY_SET  # RE2 would take "[]" for the beginning of a class that holds "]".
+        return _RE2_EMPTY_SET  # RE2 parses "[]" as the beginning of a class that contains "]".
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _re2_character(ranges[0][0])
     if len(ranges) == 2 and ranges[0][0] == ranges[0][1] and ranges[1] == (ranges[0][0] + 32,) * 2:
-        # RE2 takes [Kk] for "k in either case", and beside others of the kind it lets the Kelvin sign in as well.
+        # RE2 rewrites [Kk] to "k, ignoring case"; next to other such letters this also matches the Kelvin sign.
         return f"(?:{_re2_character(ranges[0][0])}|{_re2_character(ranges[1][0])})"
     inside = "".join(
         _re2_character(low) if low == high else f"{_re2_character(low)}-{_re2_character(high)}" for low, high in ranges
