@@ -287,8 +287,8 @@ class CommandWorld:
 
 
 LASTING = {
-    "no broker": ("none of 2 brokers answers", "2 partitions of its share"),
-    "one of two brokers away": ("does not answer", "1 partition of its share"),
+    "no broker": ("none of 2 brokers answers", "2 partitions of its assignment"),
+    "one of two brokers away": ("does not answer", "1 partition of its assignment"),
     "no such topic": ("does not exist",),
     "no right": ("not registered in its group: waiting",),
 }

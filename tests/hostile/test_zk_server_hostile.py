@@ -400,7 +400,7 @@ def test_a_server_older_than_3_4_is_named() -> None:
 
 def test_a_server_that_takes_the_connection_and_gives_no_session_is_named() -> None:
     server = Server(is_deaf=True)
-    with pytest.raises(ZkTimeoutException, match=rf"{server.address}.*took the connection"):
+    with pytest.raises(ZkTimeoutException, match=rf"{server.address}.*accepted the connection"):
         KazooStore(server.address, SESSION_MS).start(500)
     server.close()
 

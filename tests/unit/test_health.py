@@ -105,7 +105,12 @@ def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> Membe
             True,
             "no connection to ZooKeeper: suspended",
         ),
-        (judged(MemberHealthSnapshot("in", "connected", 1, 0, "held", 1, 1)), False, True, "nothing is handed out"),
+        (
+            judged(MemberHealthSnapshot("in", "connected", 1, 0, "held", 1, 1)),
+            False,
+            True,
+            "the member delivers no records",
+        ),
         (judged(None), False, False, "the control thread did not answer within 1000 ms"),
         (judged(failure="the disk is full"), False, False, "an error ended this member: the disk is full"),
     ],
@@ -123,9 +128,9 @@ def test_a_share_that_is_not_whole_is_a_note() -> None:
         "in", "connected", 1, 1, "short", 2, 1, {f"t/{n}": "another holds it" for n in range(9)}
     )
     notes = judged(look).notes
-    assert "9 partitions of its share are not read: t/0: another holds it; " in notes[0]
+    assert "9 partitions of its assignment are not read: t/0: another holds it; " in notes[0]
     assert "t/5" not in notes[0]
-    assert "1 partition of its share is not fetched yet" in notes[1]
+    assert "1 partition of its assignment is not fetched yet" in notes[1]
 
 
 def test_a_process_is_as_healthy_as_its_worst_member_and_shows_it_first() -> None:

@@ -95,7 +95,7 @@ def test_an_empty_line_in_the_middle_is_refused_because_the_original_stops_there
         ("/consumers/g1/offsets/../0:7", "topic '..' is not a name"),
         ("/consumers/../offsets/clicks/0:7", "group id '..' is not a name"),
         ("/consumers//offsets/clicks/0:7", "group id '' is not a name"),
-        ("/consumers/g1/offsets/cl\u0000cks/0:7", "may hold letters, digits"),
+        ("/consumers/g1/offsets/cl\u0000cks/0:7", "may contain only letters, digits"),
         ("/consumers/g1/offsets/clicks/3-0:285038193", "the format of Kafka 0.7"),
         ("/consumers/g1/offsets/clicks/00:7", "'00' is not a partition number"),
         ("/consumers/g1/offsets/clicks/-1:7", "'-1' is not a partition number"),
@@ -127,7 +127,7 @@ def test_a_line_of_the_originals_format_that_cannot_be_used_says_why(line: str, 
         ("clicks,zero,7", "'zero' is not a valid partition number"),
         ("clicks,-1,7", "partition -1 is not between"),
         ("clicks,0,-7", "offset -7 is negative"),
-        ("cl icks,0,7", "may hold letters, digits"),
+        ("cl icks,0,7", "may contain only letters, digits"),
         (",0,7", "topic '' is not a name"),
     ],
 )
@@ -153,7 +153,7 @@ def test_csv_with_another_number_of_columns_is_refused() -> None:
         ('{"group":"g","topic":"t","partition":0,"offset":NaN}', "NaN is not JSON"),
         ('{"group":"g","topic":"t","partition":0,"offset":"1"}', "offset is missing, or not an integer"),
         ('{"group":"g","topic":"t","partition":0}', "offset is missing, or not an integer"),
-        ('{"group":"../g","topic":"t","partition":0,"offset":1}', "group id '../g' may hold"),
+        ('{"group":"../g","topic":"t","partition":0,"offset":1}', "group id '../g' may contain"),
     ],
 )
 def test_a_line_of_json_that_cannot_be_used_says_why(line: str, problem: str) -> None:

@@ -262,7 +262,7 @@ def test_claims_that_kafka_cannot_keep_are_told_with_the_other_problems() -> Non
 
 
 def test_a_topic_that_cannot_be_is_told_by_its_name() -> None:
-    assert problem(subscribe="orders,a b").startswith("subscribe=orders,a b: topic 'a b' may hold letters")
+    assert problem(subscribe="orders,a b").startswith("subscribe=orders,a b: topic 'a b' may contain only letters")
     assert "topic '..' is not a name" in problem(subscribe="..")
 
 

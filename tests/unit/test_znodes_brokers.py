@@ -134,7 +134,7 @@ def test_what_later_brokers_add_to_a_topic_does_not_matter() -> None:
 
 
 def test_a_topic_without_partitions_has_none_and_says_so() -> None:
-    assert parse_topic(b'{"version":1}') == TopicZnode((), "no partitions in it")
+    assert parse_topic(b'{"version":1}') == TopicZnode((), "it contains no partitions")
 
 
 @pytest.mark.parametrize(

@@ -103,11 +103,11 @@ def test_a_missing_timestamp_and_unknown_keys_are_accepted_by_all() -> None:
 
 
 def test_a_count_with_a_fraction_is_accepted_by_none() -> None:
-    assert "no int32" in refusal('{"version":1,"subscription":{"t":1.0},"pattern":"static","timestamp":"1"}')
+    assert "not an int32" in refusal('{"version":1,"subscription":{"t":1.0},"pattern":"static","timestamp":"1"}')
 
 
 def test_a_count_in_quotes_is_accepted_by_none() -> None:
-    assert "no int32" in refusal('{"version":1,"subscription":{"t":"1"},"pattern":"static","timestamp":"1"}')
+    assert "not an int32" in refusal('{"version":1,"subscription":{"t":"1"},"pattern":"static","timestamp":"1"}')
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "-0", "null"])
@@ -240,5 +240,5 @@ def test_a_topic_that_is_no_name_is_kept_because_the_original_only_looks_it_up()
 def test_a_refusal_says_which_releases_refused_for_what() -> None:
     text = '{"version":1,"subscription":{"t":0},"pattern":"static","timestamp":1416246370000}'
     assert refusal(text) == (
-        "0 streams for 't': must be at least 1 (from 1.0 on); the number 1416246370000 is no int32 (up to 0.11)"
+        "0 streams for 't': must be at least 1 (from 1.0 on); the number 1416246370000 is not an int32 (up to 0.11)"
     )

@@ -65,7 +65,7 @@ def secret(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
 
 def test_nothing_set_is_open_and_plain() -> None:
     assert zk_security_of(config()) == NO_SECURITY
-    assert NO_SECURITY.user_description == "nobody in particular (no zookeeper.auth)"
+    assert NO_SECURITY.user_description == "an anonymous user (zookeeper.auth is not set)"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_login_that_is_none_is_refused(setting: str, says: str) -> None:
 )
 def test_a_file_that_holds_no_user_and_password_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     path = secret(tmp_path, content)
-    with pytest.raises(InvalidConfigException, match="must hold one line, user:password") as caught:
+    with pytest.raises(InvalidConfigException, match="must contain one line, user:password") as caught:
         zk_security_of(config(zookeeper_auth=f"digest:{path}"))
     assert "secret" not in str(caught.value).replace(str(path), "")
 
@@ -174,9 +174,9 @@ def test_hosts_are_checked_unless_it_is_said_otherwise() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"\xfe\xed\xfe\xed\x00", "a keystore of Java's .* convert it with: keytool"),
-        (b"\x30\x82\x01\x00", "a keystore of Java's .* convert it with: keytool"),
-        (b"hello", "holds no certificate"),
+        (b"\xfe\xed\xfe\xed\x00", "a Java keystore .* convert it with: keytool"),
+        (b"\x30\x82\x01\x00", "a Java keystore .* convert it with: keytool"),
+        (b"hello", "contains no certificate"),
         (None, "cannot be read: No such file"),
     ],
 )
@@ -241,22 +241,22 @@ def test_sasl_speaks_as_the_user_to_the_name_that_zookeeper_has_there() -> None:
 @pytest.mark.parametrize(
     ("login", "script", "error", "says"),
     [
-        (ALICE, [(AUTH_XID, -115, b"")], ZkLoginError, "does not take logins of the scheme digest"),
-        (ALICE, [(7, 0, b"")], ConnectionDropped, "an answer to 7"),
-        (SaslDigestMd5Login("a", "b"), [(1, 0, b"")], ZkLoginError, "it is not set up for SASL"),
+        (ALICE, [(AUTH_XID, -115, b"")], ZkLoginError, "rejects logins of the scheme digest"),
+        (ALICE, [(7, 0, b"")], ConnectionDropped, "an answer to request 7"),
+        (SaslDigestMd5Login("a", "b"), [(1, 0, b"")], ZkLoginError, "it is not configured for SASL"),
         (
             SaslDigestMd5Login("a", "b"),
             [ConnectionDropped("x")],
             ZkLoginError,
-            "ended the connection on our SASL login",
+            "closed the connection during the SASL login",
         ),
-        (SaslDigestMd5Login("a", "b"), [(9, 0, CHALLENGE)], ConnectionDropped, "an answer to 9 where 1 was due"),
-        (SaslDigestMd5Login("a", "b"), [(1, 0, b"\xff\0garbage")], ZkLoginError, "failed on our side"),
+        (SaslDigestMd5Login("a", "b"), [(9, 0, CHALLENGE)], ConnectionDropped, "an answer to request 9 instead of 1"),
+        (SaslDigestMd5Login("a", "b"), [(1, 0, b"\xff\0garbage")], ZkLoginError, "failed in this client"),
         (
             SaslDigestMd5Login("a", "b"),
             [(1, 0, CHALLENGE), (2, 0, b"rspauth=forged")],
             ZkLoginError,
-            "failed on our side",
+            "failed in this client",
         ),
     ],
 )
@@ -330,8 +330,8 @@ def test_a_password_beyond_ascii_is_hashed_as_java_does(
     [
         (b'realm="r",algorithm=md5-sess', "no nonce"),
         (b'nonce="n"', "another algorithm"),
-        (b'nonce="n",algorithm=md5-sess,qop="auth-int,auth-conf"', "demands a security layer"),
-        (b'nonce="n', "no list of fields"),
+        (b'nonce="n",algorithm=md5-sess,qop="auth-int,auth-conf"', "requires a security layer"),
+        (b'nonce="n', "not a list of fields"),
         (b"\xff", "not UTF-8"),
     ],
 )
@@ -343,7 +343,7 @@ def test_a_challenge_that_cannot_be_answered_is_refused(challenge: bytes, says: 
 def test_a_server_that_does_not_know_the_password_is_not_believed() -> None:
     login = ZkDigestMd5Mechanism("zookeeper", "h", "u", "p")
     login.process(b'nonce="n",algorithm=md5-sess')
-    with pytest.raises(ZkSaslError, match="does not prove"):
+    with pytest.raises(ZkSaslError, match="did not prove"):
         login.process(b"rspauth=" + b"0" * 32)
     assert not login.is_complete
 
@@ -361,11 +361,12 @@ def test_kerberos_takes_as_many_packets_as_it_needs(kerberos: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "says"), [({"ticket": False}, "is there a ticket"), ({"offer": b"\6\0\1\0"}, "demands a security layer")]
+    ("change", "says"),
+    [({"ticket": False}, "check the ticket with klist"), ({"offer": b"\6\0\1\0"}, "requires a security layer")],
 )
 def test_a_kerberos_login_that_fails_says_why(change: dict[str, Any], says: str, kerberos: dict[str, Any]) -> None:
     kerberos.update(change)
-    with pytest.raises(ZkLoginError, match=f"failed on our side: .*{says}"):
+    with pytest.raises(ZkLoginError, match=f"failed in this client: .*{says}"):
         Server((1, 0, b"AP-REP"), (2, 0, b"wrapped offer")).log_in(SaslGssapiLogin())
 
 
@@ -544,7 +545,7 @@ def test_a_group_of_one_user_works_and_who_may_nothing_leaves_at_once(
     wait_until(lambda: len(first.assignment) + len(second.assignment) == 4, "all of them are read again")
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not-authorized")]
     assert len(told) == 1
-    assert "path=/consumers/g/owners/clicks who='nobody in particular (no zookeeper.auth)'" in told[0]
+    assert "path=/consumers/g/owners/clicks who='an anonymous user (zookeeper.auth is not set)'" in told[0]
     assert "hush" not in caplog.text
 
 

@@ -128,7 +128,7 @@ def test_a_member_without_the_right_leaves_at_once_and_the_others_go_on(
     assert time.monotonic() - began_s < SAYS_WITHIN_S
     where = paths.owners_of_topic(topic, topic)
     assert f"only sasl:{USER} may make nodes below {where}" in str(caught.value)
-    assert "we are nobody in particular (no zookeeper.auth)" in str(caught.value)
+    assert "we are an anonymous user (zookeeper.auth is not set)" in str(caught.value)
     wait_until(lambda: secured.cluster.admin.members(topic) == [ours.consumer_id], "it has left", PATIENCE_MS)
     wait_until(lambda: len(ours.assignment) == PARTITIONS, "all of them are read again", PATIENCE_MS)
 

@@ -1,1 +1,1 @@
-"""The only makers of threads and the only readers of clocks."""
+"""Basic services: threads, clocks, delivery state, host names.  Only this package creates threads and reads clocks."""

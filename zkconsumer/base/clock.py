@@ -1,7 +1,8 @@
 """The clocks.  The only module of the package that imports ``time``.
 
-``now_ms`` counts while the machine sleeps (``CLOCK_BOOTTIME``) where the system has such a clock: the lease of
-``core.session`` must run out during a suspend, or a woken process would hand out what belongs to someone else.
+``now_ms`` also counts while the machine is suspended, if the system has such a clock (``CLOCK_BOOTTIME``).  So the
+lease of a member (``member.session_state_machine``) expires during a suspend; otherwise the resumed process would
+deliver records of partitions that another member owns.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ class Clock(Protocol):
     """The clock that ``runtime`` uses; ``zkconsumer.testing`` has one that tests advance."""
 
     def now_ms(self) -> int:
-        """Milliseconds that only grow, from an arbitrary start."""
+        """Milliseconds since an arbitrary start; they never decrease."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for what other programs read (registration timestamps)."""
+        """Milliseconds since 1970, for data that other programs read (registration timestamps)."""
 
 
 class SystemClock:

@@ -12,10 +12,10 @@ GC_THRESHOLD = 100_000
 
 @contextmanager
 def infrequent_gc() -> Iterator[None]:
-    """Collect less often, in a command on a large group: half of its CPU time was spent on collections without result.
+    """Collect less often: in a command on a large group, collections that freed nothing took half of the CPU time.
 
-    Each collection of the old generation visits all live objects; a hundred thousand offsets are a million objects,
-    none of which is in a cycle.  It changes the whole process, so it is for programs, not for libraries.
+    Each collection of the old generation visits all live objects; 100,000 offsets are a million objects without cycles.
+    The setting affects the whole process, so use it in programs, not in libraries.
     """
     before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *before[1:])

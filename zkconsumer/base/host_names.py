@@ -1,9 +1,8 @@
-"""Names that a person wrote: host names without an address, and names that are nearly right.
+"""Checks names that a user wrote: host names without an address, and misspelled names.
 
-``check_host_names`` checks, before anything is connected, that the host names of a setting have addresses.
-
-A connection that is retried cannot report a wrong name at once: a name may be missing for a moment.  At the start it is
-an error at once, as in Kafka's own clients ("No resolvable bootstrap urls").
+``check_host_names`` checks before the first connection that the host names of a setting have addresses.  Later, a
+connection that is retried cannot treat a missing address as an error, because it may be missing for a moment.  At the
+start it is an error, as in Kafka's clients ("No resolvable bootstrap urls").
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from zkconsumer.errors import UnknownHostException
 
 
 def check_host_names(setting: str, addresses: Iterable[tuple[str, int]]) -> None:
-    """Raise ``UnknownHostException`` if no host of these has an address; one that has is enough."""
+    """Raise ``UnknownHostException`` if none of these hosts has an address; one host with an address is enough."""
     failed: dict[str, str] = {}
     for host, port in addresses:
         try:
@@ -35,6 +34,6 @@ def check_host_names(setting: str, addresses: Iterable[tuple[str, int]]) -> None
 
 
 def near_name(name: str, known: Collection[str]) -> str:
-    """`` (did you mean NAME?)`` with the known name that is nearest to a wrong one; empty if none is near."""
+    """`` (did you mean NAME?)`` with the known name that is most similar to ``name``; empty if none is similar."""
     near = get_close_matches(name, known, 1)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -1,8 +1,8 @@
-"""The client's side of SASL's mechanism GSSAPI (RFC 4752) without a security layer, for brokers and ZooKeeper alike.
+"""The client side of the SASL mechanism GSSAPI (RFC 4752) without a security layer, for brokers and ZooKeeper.
 
-    first --> token ... token --> server's offer of layers --> our choice: none
+    first --> token ... token --> the server offers security layers --> the client selects none
 
-Needs the package ``gssapi`` and the Kerberos library of the system; the ticket is that of the environment.
+Requires the package ``gssapi`` and the Kerberos library of the system; uses the ticket of the environment.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ import importlib
 from typing import Any
 
 NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
-"""Our choice among the layers that the server offers: nothing is wrapped afterwards (TLS does that)."""
+"""The client's selection from the offered layers: later messages are not wrapped (TLS encrypts them)."""
 
 
 class KerberosError(Exception):
-    """The library refused a step: there is no ticket, or the server is not the service that it should be."""
+    """The library failed in a step: no ticket exists, or the server is not the expected service."""
 
 
 class SecurityLayerRequired(Exception):
-    """The server offers no exchange without a security layer."""
+    """The server requires a security layer."""
 
 
 def load_gssapi() -> Any:
-    """The package ``gssapi``.  ``ImportError``: it, or the Kerberos library of the system, is not installed."""
+    """Import the package ``gssapi``.  Raises ``ImportError`` without it, or without the system's Kerberos library."""
     return importlib.import_module("gssapi")
 
 
 class KerberosClient:
-    """One login at one server.  ``principal``: which of the tickets to use; None: the default one."""
+    """One login at one server.  ``principal``: the principal whose ticket is used; None: the default principal.
+
+    Raises ``KerberosError``.
+    """
 
     def __init__(self, service: str, host: str, principal: str | None = None) -> None:
         gssapi = load_gssapi()
         self._errors: type[Exception] = gssapi.exceptions.GSSError
         self.is_complete = False
-        """Whether our choice was given: the login is over, unless the server refuses it."""
+        """Whether the client's selection was returned: the login is complete if the server accepts it."""
         try:
             name = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
             options = {}
@@ -50,7 +53,10 @@ class KerberosClient:
         return self._step(None)
 
     def answer(self, challenge: bytes) -> bytes:
-        """The answer to a message of the server; not to be called once ``is_complete``."""
+        """The answer to a message of the server; do not call it when ``is_complete``.
+
+        Raises ``KerberosError``, ``SecurityLayerRequired``.
+        """
         if not self._context.complete:
             return self._step(challenge)
         try:

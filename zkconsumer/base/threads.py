@@ -27,7 +27,7 @@ class StopSignal:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Ask the thread to end."""
+        """Request that the thread ends."""
         self._event.set()
 
     def is_set(self) -> bool:
@@ -35,7 +35,7 @@ class StopSignal:
         return self._event.is_set()
 
     def wait(self, timeout_ms: int) -> bool:
-        """Pause, but not after the stop was asked for; True: end now."""
+        """Wait until the stop is requested, at most ``timeout_ms``; True if it is requested."""
         return self._event.wait(timeout_ms / 1000)
 
 
@@ -56,7 +56,7 @@ class WorkerThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Called once, by ``spawn``."""
+        """Start the thread; only ``spawn`` calls it, once."""
         self._thread.start()
 
     def request_stop(self) -> None:
@@ -72,7 +72,7 @@ class WorkerThread:
         return not self._thread.is_alive()
 
     def stop(self, timeout_ms: int) -> bool:
-        """``ask_to_stop``, then ``join``."""
+        """``request_stop``, then ``join``."""
         self.request_stop()
         return self.join(timeout_ms)
 
@@ -84,7 +84,7 @@ class WorkerThread:
 
 
 def _no_wake() -> None:
-    """For threads that block nowhere but on their stop signal."""
+    """For threads that wait only for their stop signal."""
 
 
 def spawn(
@@ -92,10 +92,9 @@ def spawn(
 ) -> WorkerThread:
     """Start a daemon thread that runs ``target(stop_signal)``.
 
-    ``on_thread_error(name, error)`` is called in the dying thread when ``target`` ends by an exception of any kind;
-    what it
-    raises itself goes to ``threading.excepthook``.  ``wake`` is called after the stop signal was set: it must end
-    whatever the thread may be blocked in (close its connection, notify its condition).
+    ``on_thread_error(name, error)`` is called in the ending thread when ``target`` raises any exception; its own
+    exceptions go to ``threading.excepthook``.  ``wake`` is called after the stop signal was set: it must end every wait
+    of the thread (close its connection, notify its condition).
     """
     worker = WorkerThread(name, target, on_error, wake)
     with _workers_lock:

@@ -1,1 +1,1 @@
-"""How the program is seen from outside: counters, metrics, health."""
+"""What a program reports about itself: counters, metrics, health."""

@@ -1,4 +1,4 @@
-"""Counters: how often what happened.  Names are lower case with underscores; values only grow."""
+"""Counters of events.  Names are lower case with underscores; values only grow."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import Counter
 
 
 class Counters:
-    """Counts by name; may be added to from any thread."""
+    """Counts by name.  Any thread may call the methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, by: int = 1) -> None:
-        """Count one more, or several."""
+        """Add ``by`` to the counter."""
         with self._lock:
             self._counts[name] += by
 
     def snapshot(self) -> dict[str, int]:
-        """All counts as they are now; a name that was never counted is missing."""
+        """All present counts; without names that were never counted."""
         with self._lock:
             return dict(self._counts)

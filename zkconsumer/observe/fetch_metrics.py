@@ -1,4 +1,4 @@
-"""The metrics of one fetcher thread: each answer of its broker, and the chunks that it queued."""
+"""The metrics of a fetcher thread: the responses of its broker, and the chunks that it queued."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 ROWS_PER_BROKER = (names.FETCHER_REQUESTS, names.FETCHER_BYTES, names.FETCH_TIME, names.FETCH_SIZE, names.THROTTLE)
-"""The rows that have an address among their labels."""
+"""The rows whose labels include a broker's address."""
 
 
 class FetchMetrics:
     """The metrics of one broker, and those of all brokers together.
 
-    All fetcher threads of an address have the same; they go with the last thread (``remove``).
+    The fetcher threads of one address have the same metrics; call ``remove`` when the last of these threads ends.
     """
 
     def __init__(self, registry: Registry, broker: BrokerAddress) -> None:
@@ -37,11 +37,11 @@ class FetchMetrics:
 
     @property
     def request_rate(self) -> float:
-        """Requests a second over the last minute."""
+        """Requests per second over the last minute."""
         return self.requests.values()["OneMinuteRate"]
 
     def remove(self) -> None:
-        """No thread reads from the broker any more: it is unavailable, or leads no partition of ours.  Totals stay."""
+        """Remove the broker's metrics: it is unavailable, or leads no assigned partition.  The totals stay."""
         for row in ROWS_PER_BROKER:
             self._registry.remove(row, *self.address)
 
@@ -56,11 +56,11 @@ class FetchMetrics:
             throttle.update(throttle_ms)
 
     def record_deferred(self) -> None:
-        """Nothing was asked for, because there is no room for an answer."""
+        """A fetch was deferred, because ``queued.max.bytes`` has no room for a response."""
         self._held_back.mark()
 
     def record_queued(self, complete_bytes: Mapping[str, int]) -> None:
-        """Chunks of one answer go to the streams: how many bytes of each topic."""
+        """Chunks of one response were queued; ``complete_bytes``: topic -> bytes of complete messages."""
         if not complete_bytes:
             return
         total = sum(complete_bytes.values())

@@ -91,8 +91,8 @@ class MemberHealth:
         if look.session != CONNECTED:
             found.append(f"no connection to {self.coordination_service}: {look.session}")
         if look.lease_ms_left <= 0:
-            silent = f"{self.coordination_service} has not answered for two thirds of the session time-out"
-            found.append(f"{silent}: nothing is handed out")
+            silent = f"{self.coordination_service} has not answered for two thirds of the session timeout"
+            found.append(f"{silent}: the member delivers no records")
         return found
 
     @property
@@ -116,10 +116,10 @@ class MemberHealth:
             named = "; ".join(
                 f"{tp}: {why}" for tp, why in sorted(self.snapshot.failed_partitions.items())[:PARTITIONS_SHOWN_MAX]
             )
-            found.append(f"{len(self.snapshot.failed_partitions)} partitions of its share are not read: {named}")
+            found.append(f"{len(self.snapshot.failed_partitions)} partitions of its assignment are not read: {named}")
         waiting = self.snapshot.partitions_owned - self.snapshot.partitions_fetching
         if waiting > 0:
-            some = "1 partition of its share is" if waiting == 1 else f"{waiting} partitions of its share are"
+            some = "1 partition of its assignment is" if waiting == 1 else f"{waiting} partitions of its assignment are"
             found.append(f"{some} not fetched yet, or without a leader that answers")
         return found
 

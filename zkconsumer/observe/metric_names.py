@@ -1,4 +1,4 @@
-"""The table of metrics: the original's MBean names, and what each is called here and in Prometheus.  Pure.
+"""The table of metrics: the MBean names of the Scala consumer, and the names in Prometheus.  Pure.
 
 ``migration_docs/reference/metrics.md`` is generated from it.
 """
@@ -13,7 +13,7 @@ FETCHES = "FetchRequestAndResponseMetrics"
 
 
 class MetricKind(Enum):
-    """What a metric can do; the words of Yammer's library."""
+    """The kinds of metrics of Yammer's library."""
 
     METER = "meter"
     TIMER = "timer"
@@ -23,7 +23,10 @@ class MetricKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One MBean pattern.  ``prometheus`` is empty where another row holds the same in parts: nobody must add twice."""
+    """One MBean pattern.
+
+    ``prometheus`` is empty if another row exports the parts of this sum, so that a query does not add values twice.
+    """
 
     domain: str
     type: str
@@ -51,7 +54,7 @@ KAFKA_COMMITS = _row(
     "clientId",
     MetricKind.METER,
     "zkconsumer_kafka_commits_total",
-    "Partitions in commits to Kafka, one a partition and attempt.",
+    "Partitions in commits to Kafka; each attempt counts.",
 )
 ZOOKEEPER_COMMITS = _row(
     CONNECTOR,
@@ -59,7 +62,7 @@ ZOOKEEPER_COMMITS = _row(
     "clientId",
     MetricKind.METER,
     "zkconsumer_zookeeper_commits_total",
-    "Offset nodes that were written, in commits and in releases.",
+    "Offset znodes written in commits and releases.",
 )
 REBALANCES = _row(
     CONNECTOR,
@@ -67,7 +70,7 @@ REBALANCES = _row(
     "clientId",
     MetricKind.TIMER,
     "zkconsumer_rebalance_seconds",
-    "From the reading of the group to the whole share, all attempts in between included.",
+    "Time from reading the group until the member owns its whole assignment, including all attempts.",
 )
 OWNED_ALL = _row(
     CONNECTOR,
@@ -75,7 +78,7 @@ OWNED_ALL = _row(
     "clientId groupId",
     MetricKind.GAUGE,
     "",
-    "Partitions that this member holds.",
+    "Partitions that this member owns.",
 )
 OWNED = _row(
     CONNECTOR,
@@ -83,7 +86,7 @@ OWNED = _row(
     "clientId groupId topic",
     MetricKind.GAUGE,
     "zkconsumer_owned_partitions",
-    "Partitions of a topic that this member holds; there is none when it holds none.",
+    "Partitions of a topic that this member owns; no metric exists for a topic without owned partitions.",
 )
 QUEUE_SIZE = _row(
     CONNECTOR,
@@ -91,8 +94,8 @@ QUEUE_SIZE = _row(
     "clientId topic threadId",
     MetricKind.GAUGE,
     "zkconsumer_fetch_queue_chunks",
-    "Chunks that wait for a stream. Full means that the program is slower than the brokers. The one queue of a "
-    "filter's thread has the topic `*`.",
+    "Chunks in the queue of a stream. If the queue is full, the program is slower than the brokers. A stream of a "
+    "topic filter has one queue, with the topic `*`.",
 )
 METRICS_COUNT = _row(
     CONNECTOR,
@@ -100,7 +103,7 @@ METRICS_COUNT = _row(
     "",
     MetricKind.GAUGE,
     "",
-    "How many metrics this connector has.",
+    "Number of metrics of this connector.",
 )
 MAX_LAG = _row(
     "ConsumerFetcherManager",
@@ -108,8 +111,8 @@ MAX_LAG = _row(
     "clientId",
     MetricKind.GAUGE,
     "zkconsumer_max_lag",
-    "The largest `ConsumerLag`; -1 when none is above 0 and one is not known, or when the share has not been whole for "
-    "30 s. So a member that stands still does not show 0.",
+    "The largest `ConsumerLag`; -1 when none is above 0 and one is unknown, or when the member has not owned its whole "
+    "assignment for 30 s. So a blocked member does not show 0.",
 )
 MIN_FETCH_RATE = _row(
     "ConsumerFetcherManager",
@@ -117,7 +120,7 @@ MIN_FETCH_RATE = _row(
     "clientId",
     MetricKind.GAUGE,
     "zkconsumer_min_fetch_rate",
-    "Requests a second of the slowest broker, over the last minute; 0 when nothing is fetched.",
+    "Requests per second to the slowest broker, over the last minute; 0 when nothing is fetched.",
 )
 QUEUED_BYTES = _row(
     "ConsumerFetcherManager",
@@ -125,7 +128,8 @@ QUEUED_BYTES = _row(
     "clientId",
     MetricKind.GAUGE,
     "zkconsumer_queued_bytes",
-    "Memory that fetched and decompressed bytes take now; `queued.max.bytes` bounds it. The original has none such.",
+    "Memory used by fetched and decompressed bytes; `queued.max.bytes` limits it. The Scala consumer has no such "
+    "metric.",
 )
 FETCHES_DEFERRED = _row(
     "ConsumerFetcherManager",
@@ -133,8 +137,8 @@ FETCHES_DEFERRED = _row(
     "clientId",
     MetricKind.METER,
     "zkconsumer_fetches_deferred_total",
-    "How often a fetcher found no room in `queued.max.bytes`, and asked for nothing. It grows while the program is "
-    "slower than the brokers. The original has none such.",
+    "How often a fetcher sent no request because `queued.max.bytes` had no room. It grows while the program is slower "
+    "than the brokers. The Scala consumer has no such metric.",
 )
 LAG = _row(
     "FetcherLagMetrics",
@@ -142,8 +146,8 @@ LAG = _row(
     "clientId topic partition",
     MetricKind.GAUGE,
     "zkconsumer_lag",
-    "High watermark less the offset that the program has consumed; -1 when nothing is known to be left, and no broker "
-    "has answered for this partition for 30 s.",
+    "High watermark minus the consumed offset; -1 when the known lag is 0 and no broker has answered for this "
+    "partition for 30 s.",
     "server",
 )
 FETCHER_REQUESTS = _row(
@@ -161,7 +165,7 @@ FETCHER_BYTES = _row(
     "clientId brokerHost brokerPort",
     MetricKind.METER,
     "zkconsumer_fetched_bytes_total",
-    "Bytes of complete messages in its answers.",
+    "Bytes of complete messages in the responses of a broker.",
     "server",
 )
 MESSAGES_ALL = _row(
@@ -170,7 +174,7 @@ MESSAGES_ALL = _row(
     "clientId",
     MetricKind.METER,
     "",
-    "Messages that streams have handed out, counted by the dozen.",
+    "Messages that streams delivered; the count is updated after some dozen messages.",
 )
 MESSAGES = _row(
     "ConsumerTopicMetrics",
@@ -178,7 +182,7 @@ MESSAGES = _row(
     "clientId topic",
     MetricKind.METER,
     "zkconsumer_messages_total",
-    "Messages of a topic that streams have handed out, counted by the dozen and at the end of each batch.",
+    "Messages of a topic that streams delivered; the count is updated after some dozen messages and after each batch.",
 )
 BYTES_ALL = _row(
     "ConsumerTopicMetrics",
@@ -186,7 +190,7 @@ BYTES_ALL = _row(
     "clientId",
     MetricKind.METER,
     "",
-    "Bytes of complete messages that were put in queues.",
+    "Bytes of complete messages that were queued.",
 )
 BYTES = _row(
     "ConsumerTopicMetrics",
@@ -194,7 +198,7 @@ BYTES = _row(
     "clientId topic",
     MetricKind.METER,
     "zkconsumer_bytes_total",
-    "Bytes of a topic's complete messages that were put in queues.",
+    "Bytes of complete messages of a topic that were queued.",
 )
 FETCH_TIME_ALL = _row(
     FETCHES,
@@ -202,7 +206,7 @@ FETCH_TIME_ALL = _row(
     "clientId",
     MetricKind.TIMER,
     "",
-    "How long fetch requests took, the waiting of the broker for data included.",
+    "Duration of fetch requests, including the time that the broker waits for data.",
 )
 FETCH_TIME = _row(
     FETCHES,
@@ -210,7 +214,7 @@ FETCH_TIME = _row(
     "clientId brokerHost brokerPort",
     MetricKind.TIMER,
     "zkconsumer_fetch_seconds",
-    "How long fetch requests to a broker took, its waiting for data included.",
+    "Duration of fetch requests to a broker, including the time that it waits for data.",
 )
 FETCH_SIZE_ALL = _row(
     FETCHES,
@@ -218,7 +222,7 @@ FETCH_SIZE_ALL = _row(
     "clientId",
     MetricKind.HISTOGRAM,
     "",
-    "Bytes of the record sets in an answer.",
+    "Bytes of the record sets in a response.",
 )
 FETCH_SIZE = _row(
     FETCHES,
@@ -226,7 +230,7 @@ FETCH_SIZE = _row(
     "clientId brokerHost brokerPort",
     MetricKind.HISTOGRAM,
     "zkconsumer_fetch_response_bytes",
-    "Bytes of the record sets in a broker's answer.",
+    "Bytes of the record sets in a response of a broker.",
 )
 THROTTLE_ALL = _row(
     FETCHES,
@@ -234,7 +238,7 @@ THROTTLE_ALL = _row(
     "clientId",
     MetricKind.TIMER,
     "",
-    "How long brokers held answers back because of a quota (Kafka 0.9 and later).",
+    "Time for which brokers delayed responses because of a quota (Kafka 0.9 and later).",
 )
 THROTTLE = _row(
     FETCHES,
@@ -242,7 +246,7 @@ THROTTLE = _row(
     "clientId brokerHost brokerPort",
     MetricKind.TIMER,
     "zkconsumer_fetch_throttle_seconds",
-    "How long a broker held answers back because of a quota (Kafka 0.9 and later).",
+    "Time for which a broker delayed responses because of a quota (Kafka 0.9 and later).",
 )
 
 ROWS: tuple[MetricRow, ...] = (

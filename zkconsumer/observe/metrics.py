@@ -2,8 +2,8 @@
 
     streams, fetchers, control thread --mark, update--> Registry --snapshot--> JSON (``mbeans``), Prometheus
 
-Attributes are called as Yammer's metrics call them over JMX, so that old dashboards find their words.  Nothing here is
-touched once a record: messages are counted by the batch (``wire.tally``), everything else by the request or the chunk.
+Attributes have the names of Yammer's metrics in JMX, so old dashboards need no new names.  No method is called for each
+record: messages are counted per batch (``RecordCounter``), everything else per request or chunk.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
 SAMPLES_MAX = 1_024
-"""Over how many of the last values percentiles are computed.  (Yammer weighs older ones as well.)"""
+"""Percentiles are computed from this many last values.  (Yammer also includes older values, with less weight.)"""
 
 TICK_MS = 5_000
-"""How often rates are brought up to date, as Yammer does."""
+"""The interval at which rates are updated, as in Yammer."""
 
 MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
 PERCENTILES = {
@@ -38,14 +38,14 @@ PERCENTILES = {
 }
 
 Values: TypeAlias = "dict[str, float]"
-"""Attribute, by Yammer's name -> value."""
+"""Attribute, with Yammer's name -> value."""
 
 Labels: TypeAlias = "tuple[str, ...]"
 """The values of a row's own labels, in its order."""
 
 
 class Rates:
-    """Events a second, averaged over the life and, weighed by age, over the last minutes."""
+    """Events per second: the mean since the start, and exponentially weighted means over the last minutes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class Rates:
         self._rates: dict[str, float] = {}
 
     def tick(self, count: int) -> None:
-        """Take in what was counted since the last tick; whatever the time between, it is weighed rightly."""
+        """Add the events since the last tick; the weight depends on the elapsed time, so ticks may be irregular."""
         now_ms = self._clock.now_ms()
         elapsed_ms = now_ms - self._ticked_ms
         if elapsed_ms <= 0:
@@ -67,14 +67,14 @@ class Rates:
         self._counted, self._ticked_ms = count, now_ms
 
     def values(self, count: int) -> Values:
-        """Rates as of the last tick; 0 before the first, as in Yammer."""
+        """The rates at the last tick; 0 before the first one, as in Yammer."""
         age_s = (self._clock.now_ms() - self._born_ms) / 1000
         recent = {name: self._rates.get(name, 0.0) for name in MINUTES}
         return {"Count": count, "MeanRate": count / age_s if age_s > 0 else 0.0, **recent}
 
 
 class Meter:
-    """How often, and how often a second."""
+    """A count of events and its rates."""
 
     def __init__(self, clock: Clock) -> None:
         self._lock = threading.Lock()
@@ -83,18 +83,18 @@ class Meter:
         self._rates = Rates(clock)
 
     def mark(self, by: int = 1) -> None:
-        """Count; from any thread."""
+        """Add ``by`` events; any thread may call it."""
         with self._lock:
             self._count += by
 
     def add_counter(self, tally: RecordCounter) -> None:
-        """Count this in as well: one thread raises it, without a lock."""
+        """Add this counter to the sum; only one thread increases it, without a lock."""
         with self._lock:
             self._counters.append(tally)
 
     @property
     def count(self) -> int:
-        """Everything so far."""
+        """The sum of all events."""
         with self._lock:
             return self._count + sum(tally.count for tally in self._counters)
 
@@ -106,7 +106,7 @@ class Meter:
 
 
 class Histogram:
-    """How large: extremes, mean and deviation of everything, percentiles of the last ``SAMPLES_MAX``."""
+    """Minimum, maximum, mean and deviation of all values, and percentiles of the last ``SAMPLES_MAX``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class Histogram:
         self._mean = self._squares = 0.0
 
     def update(self, value: float) -> None:
-        """Take a value in; from any thread."""
+        """Add a value; any thread may call it."""
         with self._lock:
             self._count += 1
             self._samples.append(value)
@@ -132,7 +132,7 @@ class Histogram:
             return self._count
 
     def tick(self) -> None:
-        """It has no rates."""
+        """Do nothing: a histogram has no rates."""
 
     def values(self) -> Values:
         with self._lock:
@@ -145,14 +145,14 @@ class Histogram:
 
 
 class TimerMetric:
-    """How long, in ms, and how often a second."""
+    """A histogram of durations in ms, and the rates of these events."""
 
     def __init__(self, clock: Clock) -> None:
         self._durations = Histogram()
         self._rates = Rates(clock)
 
     def update(self, elapsed_ms: float) -> None:
-        """Something took so long; from any thread."""
+        """Add a duration in ms; any thread may call it."""
         self._durations.update(elapsed_ms)
 
     @property
@@ -174,7 +174,7 @@ Gauges: TypeAlias = "Callable[[], Mapping[Labels, float]]"
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """One metric as it is now."""
+    """The present values of one metric."""
 
     row: MetricRow
     labels: Mapping[str, str]
@@ -182,15 +182,15 @@ class MetricSample:
 
     @property
     def mbean(self) -> str:
-        """The name under which JMX showed it."""
+        """The MBean name of the metric in JMX."""
         own = "".join(f",{label}={self.labels[label]}" for label in self.row.labels)
         return f"{self.row.domain}:type={self.row.type},name={self.row.name}{own}"
 
 
 class Registry:
-    """The metrics of one connector; no other connector's are touched by anything here.
+    """The metrics of one connector.
 
-    ``given`` are the values of the labels that all metrics of a connector share (``clientId``, ``groupId``).
+    ``given``: the values of the labels that all metrics of a connector have (``clientId``, ``groupId``).
     """
 
     def __init__(self, clock: Clock, given: Mapping[str, str]) -> None:
@@ -204,21 +204,21 @@ class Registry:
         """The meter of this row with these values of the row's own labels; created at the first call."""
         assert row.kind is MetricKind.METER, row.name
         made = self._measure(row, labels, lambda: Meter(self._clock))
-        assert isinstance(made, Meter), "one kind a row"
+        assert isinstance(made, Meter), "a row has one kind"
         return made
 
     def timer(self, row: MetricRow, *labels: str) -> TimerMetric:
         """As ``meter``."""
         assert row.kind is MetricKind.TIMER, row.name
         made = self._measure(row, labels, lambda: TimerMetric(self._clock))
-        assert isinstance(made, TimerMetric), "one kind a row"
+        assert isinstance(made, TimerMetric), "a row has one kind"
         return made
 
     def histogram(self, row: MetricRow, *labels: str) -> Histogram:
         """As ``meter``."""
         assert row.kind is MetricKind.HISTOGRAM, row.name
         made = self._measure(row, labels, Histogram)
-        assert isinstance(made, Histogram), "one kind a row"
+        assert isinstance(made, Histogram), "a row has one kind"
         return made
 
     def _measure(self, row: MetricRow, labels: Labels, make: Callable[[], AnyMetric]) -> AnyMetric:
@@ -229,9 +229,9 @@ class Registry:
             return found
 
     def remove(self, row: MetricRow, *labels: str) -> None:
-        """Forget the metric of this row with these values; who has it still may go on with it, and it is shown no more.
+        """Remove the metric of this row with these label values; updates of the removed object have no effect.
 
-        ``meter`` and the others make a new one, from 0 on.
+        ``meter`` and the other methods then create a new one that starts at 0.
         """
         with self._lock:
             self._measures.pop((row, labels), None)
@@ -242,12 +242,12 @@ class Registry:
         self._gauges[row] = read
 
     def tick(self) -> None:
-        """Bring the rates up to date; called every ``TICK_MS``."""
+        """Update the rates; called every ``TICK_MS``."""
         for measure in self._all_measures().values():
             measure.tick()
 
     def samples(self) -> Iterable[MetricSample]:
-        """Everything as it is now, in the order of the table."""
+        """The present values of all metrics, in the order of the table."""
         measures = self._all_measures()
         for row in ROWS:
             for (of, labels), measure in sorted(measures.items(), key=lambda item: item[0][1]):

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
-    """Write ``connector.metrics()`` beside ``path``, then put it in its place.  Raises ``OSError``."""
+    """Write ``connector.metrics()`` to a temporary file, then rename it to ``path``.  Raises ``OSError``."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

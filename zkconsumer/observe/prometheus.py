@@ -6,7 +6,7 @@
     REGISTRY.register(ConnectorCollector(connector))
     start_http_server(8000)
 
-Whatever a program has beside it in that registry goes its own way.  Nothing is computed before somebody scrapes.
+Other collectors in that registry are not affected.  Values are computed only when Prometheus scrapes them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OWN_LABELS = ("member", "group", "client_id")
 """The labels that distinguish connectors; the member id is unique, a client id may not be."""
 
 LABELS = {"topic": "topic", "partition": "partition", "threadId": "thread", "brokerHost": "host", "brokerPort": "port"}
-"""Label of an MBean -> label here; ``clientId`` and ``groupId`` are among ``OWN_LABELS``."""
+"""Label of an MBean -> label in Prometheus; ``OWN_LABELS`` contain ``clientId`` and ``groupId``."""
 
 MS_PER_S = 1000
 SUM_DIGITS = 3
-"""Digits of sums; they are computed from means, so further digits are rounding errors."""
+"""Decimal digits of sums.  Sums are computed from means, so more digits would be rounding errors."""
 
 
 COUNTERS_SHOWN_AS_ZERO = (
@@ -39,12 +39,12 @@ COUNTERS_SHOWN_AS_ZERO = (
     "kafka_release_timeouts", "listener_calls_skipped", "listener_failures", "listener_timeouts",
     "offsets_ignored", "offsets_rewritten", "offsets_reset", "registrations_ignored",
 )  # fmt: skip
-"""Counters that are shown as 0 until they count, since alerts watch them: ``increase`` of Prometheus finds nothing in a
-series that begins with its first event."""
+"""Counters that are exported as 0 before their first event, because alerts use them: ``increase`` of Prometheus ignores
+the first value of a series."""
 
 
 class MetricsProvider(Protocol):
-    """The methods that are used of a ``ZookeeperConsumerConnector``."""
+    """The methods of a ``ZookeeperConsumerConnector`` that the collector calls."""
 
     def metric_samples(self) -> Sequence[MetricSample]: ...
 
@@ -58,19 +58,19 @@ class ConnectorCollector:
         self._connectors: weakref.WeakSet[MetricsProvider] = weakref.WeakSet(connectors)
 
     def add(self, connector: MetricsProvider) -> None:
-        """Show this one, too."""
+        """Export this connector, too."""
         self._connectors.add(connector)
 
     def remove(self, connector: MetricsProvider) -> None:
-        """Show this one no more: call it after ``close``, unless the connector is forgotten anyway."""
+        """Stop exporting this connector: call it after ``close`` if the program keeps the connector object."""
         self._connectors.discard(connector)
 
     def describe(self) -> Iterable[Metric]:
-        """Which names there are, before there is any value; a registry asks so that no two collectors clash."""
+        """The names of the metrics, without values; a registry calls it to detect two collectors with one name."""
         return [_family(row) for row in ROWS if row.prometheus]
 
     def collect(self) -> Iterator[Metric]:
-        """Everything as it is now."""
+        """The present values of all metrics and counters."""
         families = {row: _family(row) for row in ROWS if row.prometheus}
         counted: dict[str, CounterMetricFamily] = {}
         for connector in list(self._connectors):
@@ -109,7 +109,7 @@ def _add(family: Metric, sample: MetricSample, own: list[str]) -> None:
         case GaugeMetricFamily():
             family.add_metric(labels, values["Value"])
         case SummaryMetricFamily():
-            # Times are in seconds there, as is the custom.
+            # By convention, times in Prometheus are in seconds.
             scale = MS_PER_S if sample.row.kind is MetricKind.TIMER else 1
             total = round(values["Count"] * values["Mean"] / scale, SUM_DIGITS)
             family.add_metric(labels, count_value=int(values["Count"]), sum_value=total)

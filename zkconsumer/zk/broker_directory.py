@@ -54,7 +54,7 @@ class BrokerDirectory:
             return []
         wanted = tuple(paths.broker(number) for number in numbers)
         [nodes] = submit_and_wait(self._store, [GetMany(wanted)], self._timeout_ms)
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         found = (
             self._address(number, node.data)
             for number, node in zip(numbers, nodes, strict=True)

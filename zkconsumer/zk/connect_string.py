@@ -1,4 +1,4 @@
-"""``zookeeper.connect``: ``h1:2181,h2:2181/kafka/x``.  Pure."""
+"""Parses ``zookeeper.connect``, for example ``h1:2181,h2:2181/kafka/x``.  Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%]+)\]|(?P<name>[^\s:/\[\]@]+))(?::
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """Servers, and the folder below which the whole group lives (empty: the root)."""
+    """The servers (host, port), and the chroot: the path that prefixes every path of this client ("": none)."""
 
     hosts: tuple[tuple[str, int], ...]
     chroot: str = ""
 
     @property
     def addresses(self) -> str:
-        """``h1:2181,h2:2181``, every port spelt out."""
+        """The servers as text, each with its port: ``h1:2181,h2:2181``."""
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class ConnectString:
 
 
 def parse_connect(text: str) -> ConnectString:
-    """Read the setting; a port left out is 2181.  Raises ``InvalidConfigException`` that says what is wrong."""
+    """Parse the setting; the default port is 2181.  Raises ``InvalidConfigException`` that names the invalid part."""
     servers, slash, rest = text.partition("/")
     chroot = slash + rest if rest else ""
     try:

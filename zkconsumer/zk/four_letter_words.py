@@ -1,7 +1,7 @@
-"""ZooKeeper's four-letter words: questions outside any session, which a server may refuse.
+"""Sends ZooKeeper's four-letter words: commands outside any session, which a server may reject.
 
-From 3.5 on a server answers only the words of its ``4lw.commands.whitelist`` (``srvr`` alone, unless somebody changed
-it), so whatever is asked here is good to know and never needed.
+Since 3.5 a server only answers the words of its ``4lw.commands.whitelist`` (default: ``srvr``).  So no function of this
+project depends on the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLIENT = re.compile(rb"/(?P<host>[^\s\[\]]+?):\d+\[[^\n]*?\bsid=0x(?P<sid>[0-9a
 def send_four_letter_word(
     address: tuple[str, int], word: str, timeout_ms: int, tls: ssl.SSLContext | None = None
 ) -> bytes:
-    """The answer of one server, empty without one; raises ``OSError``."""
+    """Return the answer of one server; empty if it does not answer.  Raises ``OSError``."""
     timeout_s = timeout_ms / 1000
     heard = bytearray()
     plain = socket.create_connection(address, timeout_s)
@@ -38,7 +38,7 @@ def send_four_letter_word(
 def host_of_session(
     addresses: Iterable[tuple[str, int]], session_id: int, timeout_ms: int, tls: ssl.SSLContext | None = None
 ) -> str | None:
-    """The host of a session (``cons``); None when no server reports it; ``timeout_ms`` for each server."""
+    """The host of a session, by the word ``cons``; None when no server reports it.  ``timeout_ms``: for each server."""
     for address in addresses:
         with suppress(OSError):
             for client in _CLIENT.finditer(send_four_letter_word(address, "cons", timeout_ms, tls)):

@@ -18,15 +18,15 @@ class FrameBuffer:
         self._at = 0
 
     def add(self, received: bytes) -> None:
-        """Bytes that came."""
+        """Add received bytes."""
         del self._data[: self._at]
         self._at = 0
         self._data += received
 
     def next(self) -> bytes | None:
-        """The next packet without its length; None when it is not there as a whole.
+        """Return the next packet without its length; None when it is not complete yet.
 
-        Raises ``MalformedResponseError`` for a length that no packet has.
+        Raises ``MalformedResponseError`` for a length that is negative or too large.
         """
         start = self._at + _LENGTH.size
         if start > len(self._data):

@@ -178,7 +178,7 @@ class GroupReader:
         if owners_max is not None:
             owned = owned[:: -(-len(owned) // owners_max)]
         [nodes] = yield [GetMany(tuple(paths.owner(self._group, tp) for tp in owned))]
-        assert isinstance(nodes, list), "reading many gives a list"
+        assert isinstance(nodes, list), "GetMany returns a list"
         return {tp: owner_text(node) for tp, node in zip(owned, nodes, strict=True) if isinstance(node, ZnodeData)}
 
 

@@ -1,15 +1,15 @@
-r"""JSON as the releases of the original read it.  Pure.
+r"""Parses JSON as the releases of the Scala consumer do.  Pure.
 
-Two parsers in three uses.  A text that one of them takes and another refuses is a text that some member of the
-group takes, so a caller tries them in this order until one gives what it can use:
+Releases use two parsers in three ways.  If one of them accepts a text and another rejects it, some members of the group
+accept it.  So ``read_object`` tries them in this order until the result is valid:
 
-    strict    Jackson, from 1.0 on: proper JSON, any numbers; what follows the first value is not looked at
-    old       Scala's parser combinators, up to 0.11: a backslash that escapes nothing stays in the string, control
-              characters are allowed in strings and between tokens, digits of any script are digits; but *every*
-              number, also one that nobody reads, must be an int32
-    doubled   Jackson again, as 1.0.1 and later do when the first reading failed: every backslash doubled
+    strict    Jackson, from 1.0 on: standard JSON, any numbers; text after the first value is ignored
+    old       Scala's parser combinators, up to 0.11: a backslash that escapes nothing stays in the string; control
+              characters are allowed in strings and between tokens; digits of any script are digits; but *every*
+              number, also an unused one, must be an int32
+    doubled   Jackson again, with every backslash doubled: 1.0.1 and later do this when the first attempt failed
 
-Where two of them read the same text differently (only where *strict* refused), *old* goes first.
+If *old* and *doubled* have different results for a text (only if *strict* rejected it), the result of *old* is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class UnparsedNumber:
-    """A number that is no integer, or has more than 19 digits; the text is kept."""
+    """A number that is not an integer, or that has more than 20 characters, as text."""
 
     text: str
 
@@ -52,8 +52,9 @@ class JavaJsonError(Exception):
 
 
 def read_object(data: bytes, decode: Callable[[dict[str, Json], JsonReaderKind], T]) -> T:
-    """The first reading that ``decode`` accepts; it is told whose reading it is, and raises ``JavaJsonError`` if not.
+    """Parse a JSON object and return the result of ``decode``, with the first parser for which ``decode`` accepts it.
 
+    ``decode`` receives the object and the kind of the parser; it raises ``JavaJsonError`` to reject the object.
     Raises ``MalformedZnode`` with the reasons of all releases.
     """
     if len(data) > BYTES_MAX:
@@ -100,14 +101,14 @@ def _integer(digits: str) -> int | UnparsedNumber:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise JavaJsonError(f"{name} is no JSON number")
+    raise JavaJsonError(f"{name} is not a JSON number")
 
 
 _JACKSON = json.JSONDecoder(parse_int=_integer, parse_float=UnparsedNumber, parse_constant=_no_constant)
 
 
 def read_jackson_json(text: str) -> Json:
-    """As Jackson reads it.  Raises ``JavaJsonError``."""
+    """Parse as Jackson does (1.0 and later).  Raises ``JavaJsonError``."""
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
         raise JavaJsonError("empty")
@@ -119,7 +120,7 @@ def read_jackson_json(text: str) -> Json:
 
 
 def read_double_escaped_json(text: str) -> Json:
-    """As 1.0.1 and later read what they could not read.  Raises ``JavaJsonError``."""
+    """Parse with every backslash doubled, as 1.0.1 and later do in their second attempt.  Raises ``JavaJsonError``."""
     return read_jackson_json(text.replace("\\", "\\\\"))
 
 
@@ -127,7 +128,7 @@ def read_double_escaped_json(text: str) -> Json:
 
 _END_OF_INPUT = "\x1a"
 _BLANK = re.compile(r"[\x00-\x19\x1b-\x20]*")
-# Possessive, because the parser combinators do not go back: an escaped quote at the end leaves the string open.
+# Possessive, because the parser combinators do not backtrack: a string that ends with an escaped quote is not closed.
 _STRING = re.compile(r'"((?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|[^"\n\x1a])*+)"')
 _ESCAPE = re.compile(r'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4}))')
 _NUMBER = re.compile(r"(-?)[\x00-\x19\x1b-\x20]*((?:0|(?!0)\d+)(\.\d*)?([eE][+-]?\d+)?)")
@@ -136,7 +137,7 @@ _LITERALS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
 def read_scala_json(text: str) -> Json:
-    """As the releases up to 0.11 read it.  Raises ``JavaJsonError``."""
+    """Parse as the releases up to 0.11 do.  Raises ``JavaJsonError``."""
     reader = _ScalaJsonParser(text)
     reader.skip_blanks()
     if reader.peek() not in ("{", "["):
@@ -158,9 +159,9 @@ class _ScalaJsonParser:
 
     def skip_blanks(self) -> None:
         if self.peek() > " ":
-            return  # nearly always; a mebibyte has a million places to look at
+            return  # the usual case, without the cost of a regular expression: a text may have a million characters
         blank = _BLANK.match(self.text, self.position)
-        assert blank is not None, "matches nothing at least"
+        assert blank is not None, "the pattern also matches the empty text"
         self.position = blank.end()
 
     def invalid(self, wanted: str) -> JavaJsonError:
@@ -231,15 +232,15 @@ class _ScalaJsonParser:
         sign, digits, fraction, exponent = found.groups()
         if self._letters():
             raise self.invalid("the end of a number")
-        # Integer.parseInt, whatever the number is for.  Digits beyond the basic plane are two chars to Java.
+        # Those releases call Integer.parseInt for every number.  For Java, a digit above U+FFFF is two chars.
         is_digits = fraction is None and exponent is None and digits <= "\uffff"
         number = int(sign + digits) if is_digits and len(digits) <= 19 else None
         if number is None or not is_int32(number):
-            raise JavaJsonError(f"the number {(sign + digits)[:40]} is no int32")
+            raise JavaJsonError(f"the number {(sign + digits)[:40]} is not an int32")
         return number
 
     def _letters(self) -> str:
-        """The letters that come next: as many as are needed to see that they are no word of JSON."""
+        """The next letters: at most one more than the longest JSON literal has."""
         if not self.peek().isalpha():
             return ""
         ahead = self.text[self.position : self.position + len("false") + 1]
@@ -252,7 +253,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    r"""Two escaped halves (``\ud83d\ude00``) are one character, as in any UTF-16 string."""
+    r"""Replace escaped surrogate pairs (``\ud83d\ude00``) by the character, as in UTF-16."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,7 +1,7 @@
-"""What brokers write: who they are, which partitions a topic has, who leads one.  Pure.
+"""Parses the znodes that brokers write: broker registrations, topics, partition states.  Pure.
 
-None of these is ours to repair, and one bad topic must not stop the others: a topic that cannot be read is a topic
-without partitions that says why; a broker that cannot be spoken to is a broker without an address that says why.
+This project never repairs these znodes, and one invalid topic must not stop the others.  So an invalid topic has no
+partitions and an error text, and a broker without a usable address has a text that explains it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zkconsumer.types import BrokerAddress
 from zkconsumer.zk.java_json import JavaJsonError, Json, JsonReaderKind, is_int32, read_object
 from zkconsumer.zk.paths import PARTITION_MAX
 
-# As 0.10.2 and later; the earlier ones know fewer characters of a host name.
+# The pattern of 0.10.2 and later; earlier releases accept fewer characters in a host name.
 _ENDPOINT = re.compile(r"(?P<listener>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)", re.ASCII)
 _INT = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 PORT_MAX = 65_535
@@ -28,8 +28,9 @@ PROTOCOLS = frozenset({PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 class BrokerRegistration:
     """A broker's registration.
 
-    ``addresses``: security protocol -> the first address that speaks it.  The original speaks PLAINTEXT only, and one
-    broker without it fails *all* of them there.  ``registered`` is what stands in the node, for error texts.
+    ``addresses``: security protocol -> the first address with this protocol.  (The Scala consumer supports only
+    PLAINTEXT, and fails for *all* brokers when one has no such address.)  ``endpoints_text``: the addresses in the
+    znode, as text for error messages.
     """
 
     broker_id: int
@@ -39,7 +40,7 @@ class BrokerRegistration:
     rack: str | None = None
 
     def address(self, protocol: str) -> BrokerAddress | None:
-        """Where the broker speaks this protocol; None: nowhere."""
+        """The broker's address for this security protocol; None without one."""
         return self.addresses.get(protocol)
 
     def missing_endpoint_message(self, protocol: str) -> str:
@@ -49,7 +50,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class TopicZnode:
-    """A topic's partition numbers, ascending.  ``problem`` is not empty when the node could not be read."""
+    """A topic's partition numbers, ascending.  ``error``: why the znode could not be parsed, or ""."""
 
     partitions: tuple[int, ...]
     error: str = ""
@@ -66,7 +67,7 @@ class LeaderIsrAndControllerEpoch:
 
 
 def parse_broker(broker_id: int, data: bytes) -> BrokerRegistration:
-    """Read ``/brokers/ids/N``, written by any release.  Raises ``MalformedZnode`` when it is not even an object."""
+    """Parse ``/brokers/ids/N`` of any release.  Raises ``MalformedZnode`` when it is not a JSON object."""
 
     def decode(members: dict[str, Json], reader: JsonReaderKind) -> BrokerRegistration:
         version, rack = members.get("version"), members.get("rack")
@@ -83,7 +84,7 @@ def parse_broker(broker_id: int, data: bytes) -> BrokerRegistration:
 
 
 def parse_topic(data: bytes) -> TopicZnode:
-    """Read ``/brokers/topics/T``.  Raises nothing: what cannot be read has no partitions and a problem."""
+    """Parse ``/brokers/topics/T``.  Raises nothing: the result for an invalid znode has no partitions and an error."""
     try:
         return read_object(data, _topic)
     except MalformedZnode as exc:
@@ -91,7 +92,7 @@ def parse_topic(data: bytes) -> TopicZnode:
 
 
 def parse_partition_state(data: bytes) -> LeaderIsrAndControllerEpoch:
-    """Read ``/brokers/topics/T/partitions/P/state``.  Raises ``MalformedZnode``."""
+    """Parse ``/brokers/topics/T/partitions/P/state``.  Raises ``MalformedZnode``."""
     return read_object(data, _partition_state)
 
 
@@ -99,7 +100,7 @@ def parse_partition_state(data: bytes) -> LeaderIsrAndControllerEpoch:
 
 
 def _addresses(broker_id: int, members: dict[str, Json], version: int) -> dict[str, BrokerAddress]:
-    """The first address of each protocol.  Version 1 has host and port; 0.8.x reads those of later ones too."""
+    """The first address of each protocol.  Version 1 has only host and port, which 0.8.x reads in all versions."""
     endpoints = members.get("endpoints")
     found: dict[str, BrokerAddress] = {}
     if version >= 2 and isinstance(endpoints, list):
@@ -122,7 +123,7 @@ def _of_endpoints(broker_id: int, endpoints: list[Json], protocols: Json) -> dic
         if parts is None:
             continue
         listener = parts["listener"].upper()
-        # Without a map the listener's name is the protocol; in a map that is there, every listener must be found.
+        # Without a map the listener's name is the protocol; a listener that the map does not contain is ignored.
         protocol = by_listener.get(listener, "") if isinstance(protocols, dict) else listener
         port = int(parts["port"]) if len(parts["port"]) <= 5 else 0
         if protocol in PROTOCOLS and parts["host"] and 0 < port <= PORT_MAX:
@@ -147,13 +148,13 @@ def _registered(members: dict[str, Json], version: int) -> str:
 def _topic(members: dict[str, Json], reader: JsonReaderKind) -> TopicZnode:
     partitions = members.get("partitions")
     if partitions is None:
-        return TopicZnode((), "no partitions in it")
+        return TopicZnode((), "it contains no partitions")
     if not isinstance(partitions, dict):
-        raise JavaJsonError("partitions is no JSON object")
+        raise JavaJsonError("partitions is not a JSON object")
     numbers = set()
     for name in partitions:
         if _INT.fullmatch(name) is None or not 0 <= int(name) <= PARTITION_MAX:
-            raise JavaJsonError(f"{name[:40]!r} is no partition number")
+            raise JavaJsonError(f"{name[:40]!r} is not a partition number")
         numbers.add(int(name))
     return TopicZnode(tuple(sorted(numbers)))
 
@@ -161,7 +162,7 @@ def _topic(members: dict[str, Json], reader: JsonReaderKind) -> TopicZnode:
 def _partition_state(members: dict[str, Json], reader: JsonReaderKind) -> LeaderIsrAndControllerEpoch:
     isr = members.get("isr")
     if not isinstance(isr, list):
-        raise JavaJsonError("isr is no JSON array")
+        raise JavaJsonError("isr is not a JSON array")
     return LeaderIsrAndControllerEpoch(
         _int(members, "leader"),
         _int(members, "leader_epoch"),
@@ -177,4 +178,4 @@ def _int(members: dict[str, Json], key: str) -> int:
 def _as_int(key: str, value: Json) -> int:
     if isinstance(value, int) and is_int32(value):
         return value
-    raise JavaJsonError(f"{key} is no int32")
+    raise JavaJsonError(f"{key} is not an int32")

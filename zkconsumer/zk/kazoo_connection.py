@@ -1,18 +1,21 @@
-"""What of kazoo is used, and what is put in its place.  The only importer of kazoo.
+"""The connection to ZooKeeper: kazoo's session handling, with our own sending and receiving; the only user of kazoo.
 
-kazoo keeps the session: hosts, handshake, pings, reconnects.  Its own ways to answer are not used: it delivers answers
-and watch events by two threads, so an event may overtake an answer; it blocks whoever queues some 250 requests behind
-a broken connection; it would execute in a new session what was queued for the old one; and as long as requests are
-sent often enough it sends no ping, and then never notices a server that went silent.  And it takes two system calls and
-more for each packet, sent or received: a tenth of a millisecond, where many at a time take a tenth of that.
+kazoo maintains the session: it selects servers, makes the handshake, sends pings and reconnects.  Its delivery of
+answers is not used, for these reasons:
 
-So all of it runs on one thread of ours.  Its loop waits in ``_KazooHandler.select``, which asks its owner for packets,
-and ends a connection that owes an answer for two thirds of the session time-out (as the Java client does).
-``_KazooConnection`` sends what waits in one piece, and reads answers and watch events from whatever has come; it hands
-them on as bytes.
+- Two threads deliver answers and watch events, so an event may overtake an answer.
+- It blocks a caller that queues about 250 requests while the connection is broken.
+- It would execute requests of the old session in a new session.
+- It sends no ping while requests are sent often enough, and then never detects a server that does not answer.
+- It needs two or more system calls for each packet, about 0.1 ms; many packets in one call take a tenth of that each.
 
-What this relies on, and no release of kazoo promises (``setup.py`` therefore sets an upper bound, the nightly run
-``tox -e newest`` goes beyond it, and ``tests/unit/test_dependencies.py`` looks for each of these names):
+So everything runs on one thread of this module.  Its loop waits in ``_KazooHandler.select``, which gets packets from
+the owner, and breaks a connection whose oldest request has no answer after two thirds of the session timeout (as the
+Java client does).  ``_KazooConnection`` sends all waiting packets in one call, reads all available bytes in one call,
+and passes answers and watch events on as bytes.
+
+This module depends on names that kazoo does not document as stable.  So ``setup.py`` sets an upper bound for kazoo's
+version, the nightly run ``tox -e newest`` uses newer releases, and ``tests/unit/test_dependencies.py`` checks each:
 
     overridden    ``ConnectionHandler``: ``_connect``, ``_invoke``, ``_read``, ``_send_request``, ``_read_socket``
                   ``SequentialThreadingHandler``: ``start``, ``stop``, ``dispatch_callback``, ``spawn``, ``select``,
@@ -59,7 +62,7 @@ log = logging.getLogger(__name__)
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 1.0
 RECONNECT_JITTER = 0.5
-"""The pauses between two rounds through the servers: growing, and half of each is chance."""
+"""The pauses after all servers were tried: they grow, and up to half of each is random."""
 
 CONNECT_TIMEOUT_MIN_MS = 500
 HANDSHAKES_PER_SESSION = 4
@@ -67,12 +70,12 @@ PROBE_TIMEOUT_MS = 500
 PROBE_BYTES_MAX = 16_384
 SEND_BYTES = 64 * 1024
 RECEIVE_BYTES = 64 * 1024
-"""About as much is written, and read, in one piece."""
+"""About how many bytes one call writes, and at most how many it reads."""
 
 GATHER_FROM_PACKETS = 100
 GATHER_MS = 1
-"""With so many answers to come, those of the next millisecond are read in one piece.  A server works on for longer than
-that on what it has; answers that are read one by one take a core from it where the two share a machine."""
+"""While at least so many answers are pending, the thread waits ``GATHER_MS`` before it reads, to read many in one call.
+The server needs longer than that for these requests; reading answers one by one would use a core that it may need."""
 
 RESTART_PAUSE_MS = 500
 LOGIN_RETRY_PAUSE_MS = 5_000
@@ -106,11 +109,11 @@ class OutgoingPacket(Protocol):
 
 
 class ZooKeeperConnection:
-    """One session after the other, at the servers ``addresses``.
+    """A connection to the servers ``addresses``, with one session after the other.
 
-    All callbacks are called on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST, ``send_queued``
-    to hand over what may be sent now (by ``call``; after CONNECTED not before we are logged in), ``on_watch`` with the
-    bytes of a watch event, ``on_login_failed`` with the reason.
+    All callbacks run on the connection's thread: ``on_state`` with CONNECTED, SUSPENDED or LOST; ``send_queued``, which
+    calls ``send`` for the packets that may be sent now (after CONNECTED only when the login is complete); ``on_watch``
+    with the bytes of a watch event; ``on_login_failed`` with the reason.
     """
 
     def __init__(
@@ -135,12 +138,12 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int:
-        """Of the connection that there is; call it when CONNECTED."""
+        """The session id of the present connection; call it when CONNECTED."""
         return int(self._client._session_id)
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """Granted by the server; 0 before the first session."""
+        """The session timeout that the server granted, in ms; 0 before the first session."""
         return self._connection.negotiated_timeout_ms
 
     @property
@@ -155,7 +158,7 @@ class ZooKeeperConnection:
 
     @property
     def has_multi_read(self) -> bool:
-        """Whether that server has multiRead; by its ``srvr`` version, as an old server closes the connection on it."""
+        """Whether the server supports multiRead, by its ``srvr`` version; an old one closes the connection for it."""
         version = self._handler.server_version
         return version is not None and version >= MULTI_READ_VERSION
 
@@ -165,27 +168,30 @@ class ZooKeeperConnection:
         return self._handler.last_error
 
     def start(self) -> None:
-        """Begin to connect; once."""
+        """Start connecting; call it once."""
         self._client.start_async()
 
     def send(self, outgoing: OutgoingPacket) -> None:
         """Append a packet to the queue; on the connection's thread, while connected."""
         packet = _KazooRequest(outgoing)
         if self._client._queue:
-            self._client._queue.append((packet, packet))  # whose bell has been rung already
+            self._client._queue.append((packet, packet))  # the first packet of the queue has woken the loop
         else:
             self._client._call(packet, packet)
 
     def wake(self) -> None:
-        """Have ``send_queued`` called soon; any thread, never blocks."""
+        """Request a call of ``send_queued``; from any thread; never blocks."""
         self._handler.wake()
 
     def forget_version(self) -> None:
-        """Ask the server again what it is, at the next connection."""
+        """Forget the server's version; the next connection asks for it again."""
         self._handler.forget_version()
 
     def stop(self, timeout_ms: int) -> bool:
-        """Connect no more, and wait for the loop to end: the owner feeds the packet that ends the session."""
+        """Do not connect again, and wait until the loop has ended; the owner sends the packet that closes the session.
+
+        Returns False if the loop still runs after ``timeout_ms``.
+        """
         self._client._stopped.set()
         self._handler.wake()
         return self._handler.join(timeout_ms)
@@ -196,30 +202,30 @@ class ZooKeeperConnection:
         return self._handler.join(timeout_ms)
 
     def close_descriptors(self) -> None:
-        """Give the descriptors back, once the loop has ended."""
+        """Close the file descriptors; call it after the loop has ended."""
         self._handler.close_descriptors()
 
     def break_and_reconnect(self) -> None:
-        """For fault tests: break the connection, and let the loop make another."""
+        """For fault tests: break the connection; the loop connects again."""
         self._handler.break_connection()
 
     def expire(self, timeout_ms: int) -> None:
-        """For fault tests: have the servers end the session now, as if it had timed out.
+        """For fault tests: end the session at the servers, as if it had timed out.
 
-        Raises ``ZkTimeoutException`` when no server could be asked.
+        Raises ``ZkTimeoutException`` when no server answered.
         """
         identity = (self._client._session_id, self._client._session_passwd)
         second = KazooClient(self._addresses, client_id=identity, logger=_quiet_logger())
         try:
             second.start(timeout_ms / 1000)
         except KazooTimeoutError as exc:
-            raise ZkTimeoutException(f"no server to end session {identity[0]:#x} at") from exc
+            raise ZkTimeoutException(f"no server answered the request to end session {identity[0]:#x}") from exc
         second.stop()
         second.close()
 
 
 class _KazooRequest:
-    """As kazoo wants it: its request, and the receiver of its result, in one."""
+    """A packet in the form that kazoo expects; it is kazoo's request object and its result object."""
 
     __slots__ = ("outgoing", "type")
 
@@ -235,7 +241,7 @@ class _KazooRequest:
 
 
 class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection loop, with packets sent, and answers and events read, by us."""
+    """kazoo's connection loop, with our own sending of packets and reading of answers and events."""
 
     _xid: int
 
@@ -275,7 +281,8 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
-            # A server that is just starting may take the handshake and lose it: ask again while the session lives.
+            # A starting server may accept the handshake and never answer: a short timeout, to retry while the session
+            # lives.
             timeout = min(timeout, self.client._session_timeout / 1000 / HANDSHAKES_PER_SESSION)
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect) and answer[0].time_out > 0:
@@ -289,7 +296,7 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
         return data
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        """Everything that waits, in one piece, or in more of about ``SEND_BYTES``."""
+        """Send the waiting packets in one call, up to about ``SEND_BYTES``."""
         client = self.client
         frames = bytearray()
         while client._queue and len(frames) < SEND_BYTES:
@@ -298,23 +305,23 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
             body = packet.serialize()
             frames += _REQUEST_HEADER.pack(_REQUEST_HEADER.size - 4 + len(body), self._xid, packet.type)
             frames += body
-            # Before it is sent: it is unknown whether the server executes a partly sent packet.
+            # Before sending: the server may execute a packet although sending it failed.
             client._pending.append((packet, packet, self._xid))
         if not client._queue:
             with suppress(OSError):
-                self._read_sock.recv(1)  # the bell: rung by the first that waits, until none does
+                self._read_sock.recv(1)  # the byte that the first packet of the queue wrote to wake the loop
         if frames:
             self._write(frames, connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
-        """Whatever has come; the rest of a packet is waited for where everything is waited for."""
+        """Read the available bytes and process the complete packets; ``select`` waits for the rest of another one."""
         if len(self.client._pending) >= GATHER_FROM_PACKETS:
             select.poll().poll(GATHER_MS)
         with self._socket_error_handling():
             try:
                 received = self._socket.recv(RECEIVE_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return None  # TLS spoke of itself
+                return None  # a TLS record without application data
         if not received:
             raise ConnectionDropped("socket connection broken")
         self._frames.add(received)
@@ -323,7 +330,7 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
                 if self._read_frame(frame) == CLOSE_RESPONSE:
                     return CLOSE_RESPONSE
         except (MalformedResponseError, struct.error) as exc:
-            raise ConnectionDropped(f"bytes that are no packet: {exc}") from exc
+            raise ConnectionDropped(f"malformed packet: {exc}") from exc
         return None
 
     def _read_frame(self, frame: bytes) -> Any:
@@ -336,10 +343,10 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
             return None
         client = self.client
         if not client._pending:
-            raise ConnectionDropped("an answer to nothing")
+            raise ConnectionDropped("an answer without a request")
         _, packet, due = client._pending[0]
         if xid != due:
-            raise ConnectionDropped(f"an answer to {xid} where {due} was due")
+            raise ConnectionDropped(f"an answer to request {xid} instead of {due}")
         client._pending.popleft()
         if zxid > 0:
             client.last_zxid = zxid
@@ -348,7 +355,7 @@ class _KazooConnection(ConnectionHandler):  # type: ignore[misc]
 
 
 class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's environment on one thread: what it waits for, how it connects, where it runs."""
+    """Implements kazoo's handler interface on one thread: waiting, connecting, and running the loop."""
 
     def __init__(self, clock: Clock, servers: int, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -373,50 +380,50 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self._send_queued = send_queued
 
     def forget_version(self) -> None:
-        """Ask the server again what it is, at the next connection."""
+        """Forget the server's version; the next connection asks for it again."""
         if self._address is not None:
             self._versions.pop(self._address, None)
 
     def wake(self) -> None:
-        """Let the connection's thread look at the pipeline; any thread, never blocks."""
+        """Wake the connection's thread, so that it calls ``send_queued``; from any thread; never blocks."""
         try:
             self._wake_out.send(b"\0")
         except OSError:
-            return  # full: it is being woken already; closed: there is nobody to wake
+            return  # the buffer is full: the thread wakes up anyway; or closed: the thread has ended
 
     def break_connection(self) -> None:
         """Break the connection from another thread."""
         broken = self._connection._socket
         try:
             if broken is not None:
-                # Not TLS's own: its connection is another thread's.
+                # Not SSLSocket.shutdown: the TLS state belongs to the connection's thread.
                 socket.socket.shutdown(broken, socket.SHUT_RDWR)
         except OSError:
             return
 
     def join(self, timeout_ms: int) -> bool:
-        """Wait for the end of the loop; False: it still runs."""
+        """Wait until the loop has ended; False if it still runs."""
         if self.worker is not None:
             return self.worker.join(timeout_ms)
         # No loop was started, or a signal handler raised in ``spawn`` after the thread had started.
         return self._loop_ended is None or self._loop_ended.wait(timeout_ms / 1000)
 
     def close_descriptors(self) -> None:
-        """Give the descriptors back; the thread has ended."""
+        """Close the file descriptors; call it after the thread has ended."""
         self._connection.close()
         self._wake_in.close()
         self._wake_out.close()
 
-    # --- what kazoo calls
+    # --- methods that kazoo calls
 
     def start(self) -> None:
-        """No workers: answers and events are delivered where they are read."""
+        """Start no worker threads: the connection's thread delivers answers and events."""
 
     def stop(self) -> None:
-        """See ``start``."""
+        """Do nothing, because ``start`` starts nothing."""
 
     def dispatch_callback(self, callback: Any) -> None:
-        """kazoo's own watchers; we leave none."""
+        """Do nothing: this module uses none of kazoo's watchers."""
 
     def spawn(self, func: Callable[[], None]) -> WorkerThread:
         ended = self._loop_ended = threading.Event()
@@ -463,7 +470,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
             self._versions[address] = version
         self._address, self.server_version = address, version
         hint = "" if self._tls else "; if it is a port for TLS, set zookeeper.ssl.client.enable=true"
-        self.last_error = f"{address[0]}:{address[1]} took the connection and gave no session{hint}"
+        self.last_error = f"{address[0]}:{address[1]} accepted the connection and created no session{hint}"
         return connected
 
     # --- parts
@@ -474,7 +481,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         while True:
             self._send_queued()
             now_ms = self._clock.now_ms()
-            # What TLS has decrypted already makes no socket readable.
+            # The socket is not readable when TLS has already decrypted the data.
             is_read_ahead = isinstance(rlist[0], ssl.SSLSocket) and rlist[0].pending() > 0
             wait_ms = 0 if is_read_ahead else max(0, min(end_ms, self._response_deadline_ms(now_ms)) - now_ms)
             ready = _ready([*rlist, self._wake_in], [], wait_ms / 1000)[0]
@@ -486,14 +493,14 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
             now_ms = self._clock.now_ms()
             if rlist[0] not in ready and now_ms >= self._response_deadline_ms(now_ms):
                 self._oldest_pending = None
-                raise self.timeout_exception("the server owes an answer for two thirds of the session time-out")
+                raise self.timeout_exception("the server did not answer for two thirds of the session timeout")
             if ready or now_ms >= end_ms:
                 return list(ready)
 
     def _response_deadline_ms(self, now_ms: int) -> int:
-        """When the oldest packet without an answer has waited too long; far away when there is none.
+        """When the connection must be broken because the oldest request has no answer; later than now without one.
 
-        Answers to pings do not count, as they do not for the lease.
+        Answers to pings do not count: they do not extend the lease either.
         """
         oldest = self._client._pending[0] if self._client._pending else None
         if oldest is not self._oldest_pending:
@@ -509,7 +516,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
             return
 
     def _connect(self, address: tuple[str, int], host: str, timeout_ms: int) -> socket.socket:
-        """A connected socket, after the handshake of TLS; ends early when the store is closed.  Raises ``OSError``."""
+        """Connect a socket and make the TLS handshake.  Raises ``OSError``, also when the store is closed meanwhile."""
         made = self._connect_plain(address, timeout_ms)
         return made if self._tls is None else self._tls_handshake(self._tls, made, host, timeout_ms)
 
@@ -556,7 +563,7 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 self._wait_for([asked], [], PROBE_TIMEOUT_MS)
                 try:
                     more = asked.recv(4096)
-                except ssl.SSLWantReadError:  # TLS spoke of itself
+                except ssl.SSLWantReadError:  # a TLS record without application data
                     continue
                 received += more
                 if not more or _VERSION.search(received):
@@ -569,12 +576,12 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return tuple(int(number) for number in found.groups(default=b"0")) if found else None
 
     def _wait_for(self, rlist: list[Any], wlist: list[Any], timeout_ms: int) -> None:
-        """Raises ``OSError`` when none is ready in time, or the store is closed meanwhile."""
+        """Wait until a socket is ready.  Raises ``OSError`` after ``timeout_ms``, or when the store is closed."""
         end_ms = self._clock.now_ms() + timeout_ms
         while not self._client._stopped.is_set():
             left_ms = end_ms - self._clock.now_ms()
             if left_ms <= 0:
-                raise TimeoutError(errno.ETIMEDOUT, "no answer in time")
+                raise TimeoutError(errno.ETIMEDOUT, "the server did not answer in time")
             ready = _ready([*rlist, self._wake_in], wlist, left_ms / 1000)
             self._drain()
             if ready[1] or any(each is not self._wake_in for each in ready[0]):
@@ -583,9 +590,9 @@ class _KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def _ready(readers: list[socket.socket], writers: list[socket.socket], timeout_s: float) -> tuple[list[Any], list[Any]]:
-    """Which of them need not be waited for; a socket that broke is ready for what was asked of it.
+    """The sockets that are readable, and those that are writable, after at most ``timeout_s``; broken sockets count.
 
-    kazoo's own asks the system five times for it, which is most of what a packet costs.
+    kazoo's own function makes five system calls for this, which is most of the cost of a packet.
     """
     waiting = select.poll()
     for one in readers:
@@ -597,16 +604,16 @@ def _ready(readers: list[socket.socket], writers: list[socket.socket], timeout_s
 
 
 def _connect_error_message(error: OSError) -> str:
-    """The text of why a connection failed, for the user who configured it."""
+    """Why a connection failed, as a text for the user that configured it."""
     match error:
         case ssl.SSLCertVerificationError():
             return (
                 f"its certificate is not accepted ({error.verify_message}); zookeeper.ssl.truststore.location must "
-                "hold its authority, and the certificate the name in zookeeper.connect"
+                "contain its authority, and the certificate must contain the host name in zookeeper.connect"
             )
         case ssl.SSLError():
             reason = error.reason or error.strerror or "the connection ended"
-            return f"no TLS there ({reason}); is it a secure client port? does it want a certificate of ours?"
+            return f"the TLS handshake failed ({reason}): is it a TLS port, and does it require a client certificate?"
         case _:
             return error.strerror or str(error)
 
@@ -631,7 +638,7 @@ def _new_client(addresses: str, session_timeout_ms: int, handler: _KazooHandler)
 
 
 def _quiet_logger() -> logging.Logger:
-    """A silent logger for kazoo: its lines repeat our events for every connection attempt."""
+    """A disabled logger for kazoo, because kazoo logs every connection attempt, and this module logs the failures."""
     quiet = logging.getLogger("zkconsumer.zk.kazoo")
     if quiet.level == logging.NOTSET:
         quiet.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""``ZkStore`` on real servers: a ``Pipeline`` of requests in front of a ``ZooKeeperConnection`` to them.
+"""Implements ``ZkStore`` with real servers: a ``Pipeline`` of requests and a ``ZooKeeperConnection``.
 
 any thread                    the connection's thread
-submit --> Pipeline --wake--> feed --> Link --> answers, in the order of the requests --> Pipeline --> done
-                                            `-> watch events and session states, in between --> listener
+submit --> Pipeline --wake--> send_queued --> connection --> answers, in the order of the requests --> Pipeline --> done
+                                                         `-> watch events and session states, in between --> listener
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class KazooStore:
     def _on_state(self, state: str) -> None:
         self._is_opening = state == "CONNECTED"
         if self._is_opening:
-            return  # not before we are logged in: see ``_send_queued``
+            return  # the login comes first: see ``_send_queued``
         if state == "SUSPENDED":
             self._suspend()
         else:
@@ -216,12 +216,10 @@ class KazooStore:
         elif reason != self._logged_login_error and not self._is_closing.is_set():
             self._logged_login_error = reason
             who = self._security.user_description
-            log.error(
-                "zookeeper-authentication-failed who=%r reason=%r: no session until that is set right", who, reason
-            )
+            log.error("zookeeper-authentication-failed who=%r reason=%r: no session until it is corrected", who, reason)
 
     def _on_chroot(self, error: int) -> None:
-        if error in (CODE_OK, CODE_NO_AUTH):  # what one may not look at is there
+        if error in (CODE_OK, CODE_NO_AUTH):  # NoAuth: the node exists
             self._has_chroot = True
             self._open()
             return
@@ -231,7 +229,7 @@ class KazooStore:
             )
         else:
             self._start_error = UnavailableError(
-                f"ZooKeeper refused to look at the chroot: {store_error_of(error, '/')}"
+                f"ZooKeeper rejected the check of the chroot: {store_error_of(error, '/')}"
             )
         self._settled.set()
 
@@ -254,7 +252,7 @@ class KazooStore:
             self._notify(ZkSessionSuspended())
 
     def _session_lost(self) -> None:
-        if self._is_usable:  # without a word about a broken connection: kazoo's loop failed
+        if self._is_usable:  # kazoo's loop failed, and there was no SUSPENDED before
             self._suspend()
         lost, self._announced_session_id = self._announced_session_id, None
         if lost is not None:
@@ -279,7 +277,7 @@ class KazooStore:
 
 
 def kazoo_store_factory(config: ConsumerConfig) -> Callable[[str, int], KazooStore]:
-    """Makes stores that log in, and speak TLS, as the configuration says.  Raises ``InvalidConfigException``."""
+    """A factory of stores with the login and TLS of the configuration.  Raises ``InvalidConfigException``."""
     return partial(KazooStore, security=zk_security_of(config))
 
 
@@ -299,4 +297,4 @@ class _InternalPacket:
 
 
 def _ignore_event(event: StoreEvent) -> None:
-    """For tools that only read."""
+    """The listener of tools that need no events."""

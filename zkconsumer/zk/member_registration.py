@@ -148,11 +148,11 @@ def _registration(members: dict[str, Json], reader: JsonReaderKind) -> Registrat
     pattern = _pattern(members, reader)
     subscription = members.get("subscription")
     if not isinstance(subscription, dict):
-        raise JavaJsonError("subscription is missing, or no JSON object")
+        raise JavaJsonError("subscription is missing, or not a JSON object")
     is_list = pattern != "static" and bool(subscription)
     if is_list and len(subscription) > 1:
         if reader != "old" and not all(is_int32(count) for count in subscription.values()):
-            raise JavaJsonError("a number of streams is no int32")
+            raise JavaJsonError("a number of streams is not an int32")
         first = immutable_map_order(subscription)[0]  # the head of Scala's map: up to four keys, the first written
         subscription = {first: subscription[first]}
     return Registration(pattern if is_list else "static", _counts(subscription), _timestamp(members), _version(members))
@@ -165,17 +165,17 @@ def _pattern(members: dict[str, Json], reader: JsonReaderKind) -> SubscriptionPa
             return pattern
         case str():
             return "static"
-    # A cast of null to String is a String up to 0.11, and not one of the two lists.
+    # Up to 0.11 the cast of null to String succeeds, and the result is none of the two list kinds.
     if pattern is None and "pattern" in members and reader == "old":
         return "static"
-    raise JavaJsonError("pattern is missing, or no JSON string")
+    raise JavaJsonError("pattern is missing, or not a JSON string")
 
 
 def _counts(subscription: dict[str, Json]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for topic, count in subscription.items():
         if not isinstance(count, int) or not is_int32(count):
-            raise JavaJsonError(f"the number of streams for {topic[:200]!r} is no int32")
+            raise JavaJsonError(f"the number of streams for {topic[:200]!r} is not an int32")
         if count < 1:
             raise JavaJsonError(f"{count} streams for {topic[:200]!r}: must be at least 1")
         counts[topic] = count

@@ -1,11 +1,11 @@
-"""ZooKeeper's packets: requests to bytes, bytes to results.  Pure.
+"""Encodes requests to ZooKeeper as packets, and decodes the answers.  Pure.
 
-Why not the client library's own: it lacks multiRead, knows only exceptions, ends on an error code that it has not
-heard of, and prints what it sends.  The layout is ZooKeeper's "jute": big-endian integers, strings and buffers with
-a length in front (-1: null), a stat of eleven numbers.
+kazoo's own code is not used: it has no multiRead, reports errors only as exceptions, fails for unknown error codes, and
+logs what it sends.  The layout is ZooKeeper's "jute": big-endian integers; strings and buffers after their length (-1:
+null); a stat of eleven numbers.
 
-    encode(request, chroot)             opcode, and the bytes behind it on the wire
-    decode(request, error, answer, at)  the result, from what stands behind the reply header
+    encode(request, chroot)             the opcode, and the bytes after it
+    decode(request, error, answer, at)  the result, from the bytes after the reply header
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from zkconsumer.zk.requests import (
 
 
 class MalformedResponseError(ValueError):
-    """A server's bytes are not the answer to what was asked."""
+    """The bytes from the server are not a valid answer to the request."""
 
 
 class Opcode(IntEnum):
-    """The request types that we send (ZooDefs.OpCode)."""
+    """The types of the requests that are sent (``ZooDefs.OpCode``)."""
 
     CREATE = 1
     DELETE = 2
@@ -77,7 +77,7 @@ class Opcode(IntEnum):
     CHECK = 13
     MULTI = 14
     MULTI_READ = 22
-    """Since ZooKeeper 3.6.  An older server ends the connection on it."""
+    """Since ZooKeeper 3.6.  An older server closes the connection for it."""
 
 
 CODE_OK = 0
@@ -124,22 +124,22 @@ _PATH_TAIL = struct.Struct("!?")
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _MULTI_HEADER = struct.Struct("!i?i")
 _RESULT_HEADER = struct.Struct("!i?ii")
-"""Of a result of a multiRead: that of a multi, and the length of the data or the error code behind it."""
+"""The header of one result of a multiRead: the header of a multi, then the length of the data or the error code."""
 
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _EVENT = struct.Struct("!ii")
 
 GET_MANY_BYTES_EACH = _MULTI_HEADER.size + _INT.size + _PATH_TAIL.size
-"""Bytes of one path's read in a multiRead, besides the path."""
+"""The bytes of one read in a multiRead, in addition to its path."""
 
 CACHED_ACLS_MAX = 1_024
-"""How many different access control lists are kept: a hundred thousand nodes have a handful of them."""
+"""How many different ACLs are cached; even 100,000 nodes have only a few different ones."""
 
 EncodedRequest: TypeAlias = "tuple[Opcode, bytes]"
 
 
 def store_error_of(code: int, path: str) -> StoreError:
-    """The value for an error code of a server."""
+    """The ``StoreError`` for an error code of the server."""
     plain = _PLAIN_ERRORS.get(code)
     return plain(path) if plain else OtherError(path, _OTHER_ERRORS.get(code, "Unknown"), code)
 
@@ -148,9 +148,9 @@ def store_error_of(code: int, path: str) -> StoreError:
 
 
 def encode(request: Request, chroot: str) -> EncodedRequest:
-    """Opcode and body of one packet.  ``GetMany`` becomes a multiRead: the caller knows whether that may be sent.
+    """The opcode and body of one packet.  ``GetMany`` becomes a multiRead: call it only if the server supports that.
 
-    A ``GetManyAcls`` must have one path: the caller cuts it.
+    A ``GetManyAcls`` must have one path: the caller splits it.
     """
     match request:
         case Get(path, watch):
@@ -162,7 +162,7 @@ def encode(request: Request, chroot: str) -> EncodedRequest:
         case GetAcl(path) | GetManyAcls((path,)):
             return Opcode.GET_ACL, _path(chroot, path)
         case GetManyAcls(paths):
-            raise ValueError(f"one packet cannot ask for {len(paths)} access control lists")
+            raise ValueError(f"one packet cannot request {len(paths)} access control lists")
         case SetAcl(path, acl, version):
             return Opcode.SET_ACL, _path(chroot, path) + _acl(acl) + _INT.pack(version)
         case GetMany(paths):
@@ -216,7 +216,11 @@ def _acl(acl: tuple[Acl, ...]) -> bytes:
 
 
 def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
-    """The result of a request.  ``error`` is the reply header's.  Raises ``MalformedResponseError``."""
+    """The result of a request.
+
+    ``error``: the error code of the reply header.  ``answer``: the packet; ``at``: the index after the reply header.
+    Raises ``MalformedResponseError``.
+    """
     if error == CODE_NO_NODE and isinstance(request, Exists):
         return None
     if error != CODE_OK:
@@ -247,7 +251,7 @@ def decode(request: Request, error: int, answer: bytes, at: int) -> Result:
 
 
 def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
-    """A watch event; None for one that is about the session, or of a kind that did not exist in 3.8."""
+    """Decode a watch event; None for an event of the session, or of a type that 3.8 does not have."""
     reader = _PacketReader(answer, at)
     kind = _WATCH_KINDS.get(reader.read_int())
     reader.read_int()
@@ -258,7 +262,7 @@ def decode_event(chroot: str, answer: bytes, at: int) -> WatchFired | None:
 
 
 def _multi(reader: _PacketReader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
-    """What failed stands at its place; before it stand zeroes, behind it ``RuntimeInconsistency``."""
+    """In a failed multi, the results before the failed operation have code 0, later ones ``RuntimeInconsistency``."""
     results: list[str | Stat | None] = []
     for index, op in enumerate(ops):
         if reader.read_member() == _ERROR_TYPE:
@@ -275,7 +279,7 @@ def _multi(reader: _PacketReader, ops: tuple[Op, ...]) -> MultiOk | MultiFailed:
             case DeleteOp() | CheckOp():
                 results.append(None)
     if len(results) != len(ops):
-        raise MalformedResponseError("a multi that failed nowhere and was not done")
+        raise MalformedResponseError("a failed multi without a failed operation")
     return MultiOk(tuple(results))
 
 
@@ -285,16 +289,16 @@ def _stat(values: tuple[int, ...]) -> Stat:
 
 
 def _node_acl(answer: bytes, at: int) -> ZnodeAcl:
-    """The whole rest of an answer: a list, and a stat behind it."""
+    """Decode the rest of an answer: an ACL, then a stat."""
     end = len(answer) - _STAT.size
     if end < at:
-        raise MalformedResponseError("an access control list without a stat behind it")
+        raise MalformedResponseError("an access control list without a stat")
     return ZnodeAcl(_acls_of(answer[at:end]), _stat(_STAT.unpack_from(answer, end)))
 
 
 @lru_cache(CACHED_ACLS_MAX)
 def _acls_of(data: bytes) -> tuple[Acl, ...]:
-    """A list from its bytes; the same object again for the same bytes.  Raises ``MalformedResponseError``."""
+    """Decode an ACL; equal bytes have the same result object.  Raises ``MalformedResponseError``."""
     reader = _PacketReader(data, 0)
     found = reader.read_acls()
     reader.check_ended()
@@ -302,7 +306,7 @@ def _acls_of(data: bytes) -> tuple[Acl, ...]:
 
 
 class _PacketReader:
-    """Reads on from ``at``; never beyond the end."""
+    """Reads values from ``at`` on.  Raises ``MalformedResponseError`` at the end of the answer."""
 
     def __init__(self, answer: bytes, at: int) -> None:
         self._answer = answer
@@ -318,11 +322,11 @@ class _PacketReader:
         return self._answer[start : self._at]
 
     def _end_of(self, start: int, length: int) -> int:
-        """Where so many bytes end (-1: null, as none)."""
+        """The index after ``length`` bytes; a length of -1 (null) counts as 0."""
         if length <= 0:
             return start
         if start + length > len(self._answer):
-            raise MalformedResponseError(f"{length} bytes announced, {len(self._answer) - start} there")
+            raise MalformedResponseError(f"{length} bytes announced, {len(self._answer) - start} left")
         return start + length
 
     def read_text(self) -> str:
@@ -338,7 +342,7 @@ class _PacketReader:
         return max(0, count)
 
     def read_texts(self) -> list[str]:
-        """As ``read_text``, so many times as the count in front says: five hundred names at once, so in one loop."""
+        """Read a count and that many texts; in one loop, because an answer may contain 500 names."""
         count = self.read_count()
         answer, at = self._answer, self._at
         found: list[str] = []
@@ -351,12 +355,12 @@ class _PacketReader:
         except UnicodeDecodeError as exc:
             raise MalformedResponseError("a name that is not UTF-8") from exc
         except struct.error as exc:
-            raise MalformedResponseError(f"an answer of {len(answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(answer)} bytes is too short") from exc
         self._at = at
         return found
 
     def read_results(self, paths: tuple[str, ...]) -> list[ZnodeResult]:
-        """The results of a multiRead: up to a thousand nodes, so in one loop too."""
+        """Read the results of a multiRead; in one loop, because it may contain 1,000 nodes."""
         answer, at = self._answer, self._at
         results: list[ZnodeResult] = []
         try:
@@ -372,7 +376,7 @@ class _PacketReader:
                 results.append(ZnodeData(answer[at:end], _stat(_STAT.unpack_from(answer, end))))
                 at = end + _STAT.size
         except struct.error as exc:
-            raise MalformedResponseError(f"an answer of {len(answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(answer)} bytes is too short") from exc
         self._at = at
         return results
 
@@ -393,7 +397,7 @@ class _PacketReader:
         return ZnodeData(self.read_bytes(), self.read_stat())
 
     def read_member(self) -> int:
-        """The type of the next result of a multi."""
+        """Read the type of the next result of a multi."""
         kind, is_end, _ = self._unpack(_MULTI_HEADER)
         if is_end:
             raise MalformedResponseError("fewer results than operations")
@@ -403,6 +407,6 @@ class _PacketReader:
         try:
             values = layout.unpack_from(self._answer, self._at)
         except struct.error as exc:
-            raise MalformedResponseError(f"an answer of {len(self._answer)} bytes ends too soon") from exc
+            raise MalformedResponseError(f"an answer of {len(self._answer)} bytes is too short") from exc
         self._at += layout.size
         return values

@@ -7,7 +7,7 @@
     /brokers/ids/N                     the brokers
     /brokers/topics/T                  a topic's partitions
     /brokers/topics/T/partitions/P/state
-    /zkconsumer/groups/G               where the group's authority is, once it began to move
+    /zkconsumer/groups/G               the control znode: the authority of a migrating group
     /zkconsumer/groups/G/N             data of the migration: the plan, the journal, the members that acknowledged
     /zkconsumer/spark/G/Q/T/P          the claims of a Spark query's batches for a partition
 
@@ -28,12 +28,12 @@ BROKER_TOPICS = "/brokers/topics"
 CLUSTER_ID = "/cluster/id"
 CONTROL_GROUPS = "/zkconsumer/groups"
 CONTROL_MEMBERS = "members"
-"""The child of a control znode below which the members of a group that moves with them (``dual``) acknowledge."""
+"""The child of a control znode below which the participants of a ``dual`` migration acknowledge its phases."""
 
 SPARK_CLAIMS = "/zkconsumer/spark"
 
 TOPIC_CHARS_MAX = 249
-"""Kafka's own limit."""
+"""Maximum length of a topic name, in Kafka."""
 
 NAME_CHARS_MAX = 1_000
 """Maximum length of a group, client or consumer id; the Scala consumer has no limit except ZooKeeper's packet."""
@@ -51,8 +51,8 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]{0,9}")
 _DOTS = (".", "..")
 
 NAMES_KEPT_MAX = 1_024
-"""Groups, topics and numbers that were found to be right and are not looked at again: a member checks its own group and
-its topics for each partition in each rebalance."""
+"""How many valid names and numbers are cached: in each rebalance, a member checks its group and its topics for each
+partition."""
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -66,14 +66,14 @@ def check_group(group: str) -> str:
 
 
 def check_topic(name: str) -> str:
-    """Give the topic back, or raise ``InvalidNameError``: as a group id, 1 to 249 characters."""
+    """Return the topic, or raise ``InvalidNameError``: like a group id, 1 to 249 characters."""
     if not name or name in _DOTS:
         raise InvalidNameError(f"topic {name!r} is not a name")
     return _check_charset("topic", name, TOPIC_CHARS_MAX)
 
 
 def check_query(query: str) -> str:
-    """Give the id of a Spark query back, or raise ``InvalidNameError``: as a group id, 1 to 100 characters."""
+    """Return the id of a Spark query, or raise ``InvalidNameError``: like a group id, 1 to 100 characters."""
     if not query or query in _DOTS:
         raise InvalidNameError(f"query id {query!r} is not a name")
     return _check_charset("query id", query, QUERY_CHARS_MAX)
@@ -85,10 +85,9 @@ def check_client_id(client_id: str) -> str:
 
 
 def check_consumer_id(consumer_id: str) -> str:
-    """Give the consumer id back, or raise ``InvalidNameError``.
+    """Return the consumer id, or raise ``InvalidNameError``: any text that is valid as one path component.
 
-    The original does not look at ``consumer.id``, so another member's may hold anything that one path component
-    can; that much is asked here.
+    The Scala consumer does not check ``consumer.id``, so the ids of other members may contain such characters.
     """
     is_one = _COMPONENT.fullmatch(consumer_id) is not None and consumer_id not in _DOTS
     if not is_one or len(consumer_id) > NAME_CHARS_MAX:
@@ -101,7 +100,7 @@ def _check_charset(what: str, name: str, chars_max: int) -> str:
     if len(name) > chars_max:
         raise InvalidNameError(f"{what} {name[:50]!r}… has {len(name)} characters, at most {chars_max} are allowed")
     if _KAFKA_NAME.fullmatch(name) is None:
-        raise InvalidNameError(f"{what} {name!r} may hold letters, digits, '.', '_' and '-' only")
+        raise InvalidNameError(f"{what} {name!r} may contain only letters, digits, '.', '_' and '-'")
     return name
 
 
@@ -120,12 +119,12 @@ def group_root(group: str) -> str:
 
 
 def ids(group: str) -> str:
-    """Whose children are the members."""
+    """The parent of the registrations of the members."""
     return f"{CONSUMERS}/{check_group(group)}/ids"
 
 
 def registration(group: str, consumer_id: str) -> str:
-    """One member's registration."""
+    """The registration of a member."""
     return f"{ids(group)}/{check_consumer_id(consumer_id)}"
 
 
@@ -150,29 +149,29 @@ def fence_child(group: str, tp: TopicPartition) -> str:
 
 
 def offsets(group: str) -> str:
-    """Whose children are the topics with offsets."""
+    """The parent of the topics with offsets."""
     return f"{CONSUMERS}/{check_group(group)}/offsets"
 
 
 def offsets_of_topic(group: str, topic: str) -> str:
-    """Whose children are the partitions of a topic that have an offset."""
+    """The parent of the offset znodes of a topic."""
     return f"{offsets(group)}/{check_topic(topic)}"
 
 
 def offset(group: str, tp: TopicPartition) -> str:
-    """One partition's stored offset."""
+    """The offset znode of a partition."""
     return f"{offsets(group)}/{check_topic(tp.topic)}/{_check_partition(tp.partition)}"
 
 
 def control(group: str) -> str:
-    """Where the group's authority is written down; not under ``/consumers``, where old tools delete."""
+    """The control znode of a group; not below ``/consumers``, because old tools delete nodes there."""
     return f"{CONTROL_GROUPS}/{check_group(group)}"
 
 
 def control_child(group: str, name: str) -> str:
-    """Something that belongs to the control znode; ``name`` is ours: lower case, digits, ``-``."""
+    """A child of the control znode; ``name``: lower-case letters, digits, ``-``."""
     if _CONTROL_CHILD.fullmatch(name) is None:
-        raise InvalidNameError(f"{name[:200]!r} is no child of a control znode")
+        raise InvalidNameError(f"{name[:200]!r} is not a name of a child of a control znode")
     return f"{control(group)}/{name}"
 
 
@@ -197,38 +196,38 @@ def claims_of_partition(group: str, query: str, tp: TopicPartition) -> str:
 
 
 def broker(broker_id: int) -> str:
-    """Where a broker is registered."""
+    """The registration of a broker."""
     if not 0 <= broker_id <= PARTITION_MAX:
         raise InvalidNameError(f"broker id {broker_id} is not between 0 and {PARTITION_MAX}")
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """Where a topic's partitions are written down."""
+    """The znode with the partitions of a topic."""
     return f"{BROKER_TOPICS}/{check_topic(name)}"
 
 
 def partition_state(tp: TopicPartition) -> str:
-    """Where a partition's leader is written down; for tools, the consumer never reads it."""
+    """The znode with the leader of a partition; for tools: the consumer never reads it."""
     return f"{topic(tp.topic)}/partitions/{_check_partition(tp.partition)}/state"
 
 
 def parents(path: str) -> list[str]:
-    """The ancestors of a path that may have to be created first, topmost first, without ``/``."""
+    """The ancestors of a path that may not exist yet; the topmost first, without ``/``."""
     return [path[:tp] for tp in range(1, len(path)) if path[tp] == "/"]
 
 
-# --- and back ---------------------------------------------------------------------------------------------------
+# --- from paths to names ----------------------------------------------------------------------------------------
 
 
 def topic_of(path: str) -> str | None:
-    """The topic of ``/brokers/topics/T``, None for any other path."""
+    """The topic of ``/brokers/topics/T``; None for any other path."""
     head, _, name = path.rpartition("/")
     return name if head == BROKER_TOPICS and _is_topic(name) else None
 
 
 def partition_of(path: str) -> TopicPartition | None:
-    """The partition of an owner, offset or partition state node, None for any other path."""
+    """The partition of an owner, offset or partition state node; None for any other path."""
     match path.split("/"):
         case ["", "consumers", _, "owners" | "offsets", name, number]:
             pass

@@ -1,4 +1,4 @@
-"""The requests of a store: waiting, sent to the connection, settled.  No sockets, no kazoo, no thread.
+"""The queue of a store's requests to ZooKeeper, and the delivery of their results.  No sockets, no kazoo, no thread.
 
     submit --> waiting --> (window) --> in flight --> settled --> done(results), when the whole batch is settled
 
@@ -42,26 +42,26 @@ from zkconsumer.zk.requests import (
 log = logging.getLogger(__name__)
 
 WINDOW_PACKETS = 300
-"""Packets that the connection holds at once, sent or not: enough that many are sent, and answered, in one piece."""
+"""The maximum number of packets in flight.  It is large so that one system call sends or receives many of them."""
 
 REFILL_PACKETS = WINDOW_PACKETS // 2
-"""A full window is filled again when so few packets are left in it: one at a time would cost a system call each."""
+"""A full window is filled again when this many packets are left; one by one would cost a system call for each."""
 
 GET_MANY_PATHS_MAX = 1_000
-"""Paths in one multiRead; fewer when the answers turn out long."""
+"""The maximum number of paths in one multiRead; fewer if the last answers were long."""
 
 MULTI_READ_FAILURES_MAX = 2
-"""Connections in a row that ended over a multiRead, after which none is tried again: behind one address there may be
-servers of several ages."""
+"""If this many connections in a row end during a multiRead, multiRead is not used again: one address may lead to
+servers of different versions."""
 
 
 _UNSETTLED_RESULT = ConnectionLost("/")
-"""In the place of a path of a ``GetMany`` or ``GetManyAcls`` whose packet has not settled."""
+"""The result of a path of a ``GetMany`` or ``GetManyAcls`` until its packet has settled."""
 
 
 @dataclass(slots=True, eq=False)
 class _RequestBatch:
-    """One ``submit``."""
+    """The requests of one call of ``submit``; ``missing``: how many results are not known yet."""
 
     session_id: int | None
     results: list[Result]
@@ -71,7 +71,7 @@ class _RequestBatch:
 
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
-    """One request of a batch; ``parts`` is the number of packets that it still waits for."""
+    """One request of a batch; ``parts``: how many of its packets have not settled."""
 
     batch: _RequestBatch
     index: int
@@ -81,7 +81,7 @@ class _PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class PacketSlot:
-    """One packet.  ``at``: which of the paths of a ``GetMany`` or ``GetManyAcls`` it begins with."""
+    """One packet.  ``first_path_index``: for a part of ``GetMany`` or ``GetManyAcls``, the index of its first path."""
 
     pipeline: Pipeline
     pending: _PendingRequest
@@ -91,16 +91,16 @@ class PacketSlot:
     body: bytes = b""
 
     def on_response(self, error: int, answer: bytes, at: int) -> None:
-        """An answer came: the reply header's error, and the bytes behind the header."""
+        """An answer arrived: the error code of the reply header, the packet, and the index after the header."""
         self.pipeline.on_response(self, error, answer, at)
 
     def on_failure(self, *, is_session_over: bool) -> None:
-        """No answer will come."""
+        """No answer will arrive."""
         self.pipeline.on_failure(self, is_session_over=is_session_over)
 
 
 class Pipeline:
-    """What one store has been asked and has not answered yet."""
+    """The requests of one store that have no result yet."""
 
     def __init__(self, chroot: str) -> None:
         self.packets_sent = 0
@@ -118,13 +118,13 @@ class Pipeline:
 
     @property
     def session_id(self) -> int | None:
-        """The session that requests are executed in, None between two."""
+        """The session in which requests are executed; None between two sessions."""
         return self._session_id
 
     # --- any thread
 
     def submit(self, session_id: int | None, requests: Sequence[Request], done: Callable[[list[Result]], None]) -> None:
-        """Put a batch behind the others; what is for another session than the current is refused at once."""
+        """Append a batch to the queue; a batch for any other session than the present one gets ``SessionEnded``."""
         batch = _RequestBatch(session_id, [None] * len(requests), len(requests), done)
         pending = [_PendingRequest(batch, index, request) for index, request in enumerate(requests)]
         with self._lock:
@@ -137,25 +137,25 @@ class Pipeline:
             self._call_done([batch])
 
     def close(self) -> None:
-        """Refuse what has not been handed over, and everything that is still to come."""
+        """Settle the waiting and all future requests with ``SessionEnded``; those in flight can still be answered."""
         with self._lock:
             self._is_open = False
             self._session_id = None
         self._fail_all(SessionEnded, in_flight=False)
 
     def fail_in_flight(self) -> None:
-        """Refuse what is in flight too: the connection is gone for good."""
+        """Settle all requests with ``SessionEnded``, those in flight, too: the connection is closed permanently."""
         self._fail_all(SessionEnded)
 
     # --- the connection's thread
 
     def begin_session(self, session_id: int) -> None:
-        """What is submitted from now on is executed in this session."""
+        """A session exists; requests are executed in it from now on."""
         with self._lock:
             self._session_id = session_id if self._is_open else None
 
     def end_session(self) -> None:
-        """Refuse what waits for the session that has ended; what may run in any session waits on."""
+        """The session ended: settle its waiting requests; those that may run in any session continue to wait."""
         with self._lock:
             gone = [pending for pending in self._queued if pending.batch.session_id is not None]
             self._queued = deque(pending for pending in self._queued if pending.batch.session_id is None)
@@ -163,10 +163,11 @@ class Pipeline:
         self._settle_all(gone, SessionEnded)
 
     def on_connection_lost(self) -> bool:
-        """The connection broke: whatever was submitted before has an unknown outcome.
+        """The connection broke: all requests submitted before get an unknown outcome.
 
-        Also what was not sent yet: behind something unknown in its batch, it must not be done alone.  True when the
-        oldest packet without an answer was a multiRead: what answers at that address may not be what it seemed.
+        Also those that were not sent yet: they must not be executed when an earlier request of their batch has an
+        unknown outcome.  Returns True if the oldest packet without an answer was a multiRead: the server at that
+        address may not support it.
         """
         self._fail_all(ConnectionLost if self._is_open else SessionEnded)
         is_doubtful, self._is_multi_read_doubtful = self._is_multi_read_doubtful, False
@@ -174,7 +175,7 @@ class Pipeline:
         return is_doubtful
 
     def next_slot(self, *, has_multi_read: bool) -> PacketSlot | None:
-        """The packet to be sent next; None when there is none, or enough of them are under way."""
+        """The next packet to send; None if no packet waits, or the window is full."""
         has_multi_read = has_multi_read and self._multi_read_failures < MULTI_READ_FAILURES_MAX
         empty: list[_PendingRequest] = []
         with self._lock:
@@ -196,7 +197,7 @@ class Pipeline:
         return slot
 
     def on_response(self, slot: PacketSlot, error: int, answer: bytes, at: int) -> None:
-        """See ``PacketSlot.answer``."""
+        """See ``PacketSlot.on_response``."""
         if isinstance(slot.request, GetMany):
             if error not in (CODE_OK, CODE_CONNECTION_LOSS, CODE_SESSION_EXPIRED):
                 self._split_multi_read(slot)
@@ -212,7 +213,7 @@ class Pipeline:
         self._settle(slot, result)
 
     def on_failure(self, slot: PacketSlot, *, is_session_over: bool) -> None:
-        """See ``PacketSlot.fail``."""
+        """See ``PacketSlot.on_failure``."""
         with self._lock:
             is_oldest = next(iter(self._in_flight), None) is slot
         self._is_multi_read_doubtful |= is_oldest and isinstance(slot.request, GetMany)
@@ -241,7 +242,7 @@ class Pipeline:
         return slots
 
     def _split_points(self, paths: Sequence[str]) -> list[int]:
-        """Where to cut, so that neither the paths nor (by what was seen so far) the answers are too many."""
+        """The end index of each packet, so that neither its paths nor (as far as known) its answer are too long."""
         ends: list[int] = []
         size = count = 0
         for index, path in enumerate(paths):
@@ -254,8 +255,8 @@ class Pipeline:
         return [*ends, len(paths)] if paths else []
 
     def _split_multi_read(self, slot: PacketSlot) -> None:
-        """A server refused a multiRead as a whole: each path alone, before anything else."""
-        assert isinstance(slot.request, GetMany), "only these are cut"
+        """The server rejected a whole multiRead: send one packet for each path, before all other packets."""
+        assert isinstance(slot.request, GetMany), "only a GetMany is split"
         start = slot.first_path_index or 0
         parts = [
             PacketSlot(self, slot.pending, Get(path), start + index) for index, path in enumerate(slot.request.paths)
@@ -277,7 +278,7 @@ class Pipeline:
             self._call_done([slot.pending.batch])
 
     def _take(self, slot: PacketSlot) -> bool:
-        """Out of flight, by whoever comes first; under the lock."""
+        """Remove the packet from those in flight; False if it was removed before.  Call it under the lock."""
         if slot not in self._in_flight:
             return False
         del self._in_flight[slot]
@@ -289,33 +290,33 @@ class Pipeline:
         return [slot.pending.batch] if is_last else []
 
     def _put(self, pending: _PendingRequest, result: Result) -> list[_RequestBatch]:
-        """Note a result; gives the batch when it was the last one missing."""
+        """Store a result; return the batch if it was the last missing one."""
         with self._lock:
             is_last = self._store_result(pending, result)
         return [pending.batch] if is_last else []
 
     def _store_part(self, slot: PacketSlot, result: Result) -> bool:
-        """See ``_store_result``; under the lock."""
+        """Like ``_store_result``, for one packet; call it under the lock."""
         at, pending = slot.first_path_index, slot.pending
         if at is None:
             return self._store_result(pending, result)
         whole = pending.batch.results[pending.index]
         if isinstance(whole, ManyAclsResult):
-            assert isinstance(result, ManyAclsResult), "a GetManyAcls gives what it read"
+            assert isinstance(result, ManyAclsResult), "the result of GetManyAcls is ManyAclsResult"
             whole.found[at] = result.found[0]
         elif isinstance(slot.request, GetMany):
             assert isinstance(whole, list), "a part belongs to a GetMany"
-            assert isinstance(result, list), "a GetMany gives a list"
+            assert isinstance(result, list), "the result of GetMany is a list"
             whole[at : at + len(result)] = result
         else:
             assert isinstance(whole, list), "a part belongs to a GetMany"
-            assert isinstance(result, ZnodeData | StoreError), "a Get gives a node or an error"
+            assert isinstance(result, ZnodeData | StoreError), "the result of Get is a node or an error"
             whole[at] = result
         return self._store_result(pending, whole)
 
     @staticmethod
     def _store_result(pending: _PendingRequest, result: Result) -> bool:
-        """Keep a result; True when it was the last one that its batch waited for.  Under the lock."""
+        """Store a result; True if it was the last missing one of its batch.  Call it under the lock."""
         batch = pending.batch
         batch.results[pending.index] = result
         pending.parts -= 1

@@ -1,19 +1,18 @@
-"""What can be asked of ZooKeeper, and what comes back.  Pure values.
+"""The requests to ZooKeeper, their results, and the events of a session.  Pure values.
 
-A request is one packet (``GetMany``: one where the server can read many nodes at once, else one a path;
-``GetManyAcls``: one a path).  Its result is a *value*: what was asked for, or an instance of a ``StoreError``, returned
-and never
-raised, because each request of a batch has an outcome of its own, and the caller decides about each.
+A request is one packet (``GetMany``: one if the server supports multiRead, else one for each path; ``GetManyAcls``: one
+for each path).  Its result is a *value*: the requested value, or a ``StoreError``, which is returned and never raised,
+because each request of a batch has its own outcome.
 
-    Get(path)            Node                         Create(path, data)   str (the path)
+    Get(path)            ZnodeData                    Create(path, data)   str (the path)
     Exists(path)         Stat, or None when missing   SetData(path, data)  Stat
     Children(path)       ChildNames                   Delete(path)         None
-    GetMany(paths)       a list, Node or error each   Multi(ops)           MultiOk, or the error MultiFailed
+    GetMany(paths)       a list of ZnodeData or error Multi(ops)           MultiOk, or the error MultiFailed
     GetAcl(path)         a tuple of Acl               SetAcl(path, acl)    Stat
-    GetManyAcls(paths)       ManyAclsResult
+    GetManyAcls(paths)   ManyAclsResult
 
-Paths are below the chroot: the store adds it, and takes it off again.  Versions are ZooKeeper's data versions; -1
-means any.
+Paths are relative to the chroot: the store adds it to requests and removes it from results.  Versions are ZooKeeper's
+data versions; -1 matches any version.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from zkconsumer.errors import InvalidNameError
 
 ANY_VERSION = -1
 IMPOSSIBLE_VERSION = 2**31 - 1
-"""No znode and no access list has this version.  The server looks at the permissions before it looks at the version, so
-``BadVersion`` as the answer says that we have them; and nothing is changed."""
+"""No znode and no ACL has this version.  A server checks the permission before the version, so the result
+``BadVersion`` means that this client has the permission; and nothing is changed."""
 
 MULTI_OPS_MAX = 2_500
-"""Operations in one ``Multi``; the caller cuts, the store does not.  A server counts only the bytes (see below): this
-is how long one packet may keep it busy."""
+"""The maximum number of operations in one ``Multi``; the caller splits more.  A server only limits the bytes (see
+below); this number limits how long one packet occupies it."""
 
 PACKET_BYTES_MAX = 900_000
-"""Bytes that we put into one packet: a server's limit, less some room."""
+"""The maximum number of bytes in one packet: the server's default limit, with a reserve."""
 
 SERVER_PACKET_BYTES_MAX = 0xFFFFF
-"""``jute.maxbuffer`` unless somebody changed it.  A server ends the connection on a longer packet."""
+"""The default of ``jute.maxbuffer``.  A server closes the connection for a longer packet."""
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node besides its data.  ``ephemeral_owner`` is 0 for a persistent node.
+    """ZooKeeper's metadata of a node.  ``ephemeral_owner``: the session of an ephemeral node; 0 for a persistent one.
 
-    ``aversion`` counts the changes of the node's access control list.
+    ``aversion`` counts the changes of the node's ACL.
     """
 
     czxid: int
@@ -60,7 +59,7 @@ class Stat(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """One entry of an access control list: ``perms`` is a sum of the constants below."""
+    """One entry of an ACL; ``perms`` is a sum of the constants below."""
 
     perms: int
     scheme: str
@@ -76,7 +75,7 @@ OPEN_ACL = (Acl(PERM_ALL, "world", "anyone"),)
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Data and stat of one node -> ``ZnodeData``.  A watch is left only when the node exists."""
+    """Data and stat of one node -> ``ZnodeData``.  The watch is set only if the node exists."""
 
     path: str
     watch: bool = False
@@ -84,9 +83,9 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Stat of one node -> ``Stat``, or None when it is missing.  A watch is left either way.
+    """Stat of one node -> ``Stat``, or None when it does not exist.  The watch is set in both cases.
 
-    Recent servers want the right to read (``NoAuth``), the old ones tell everybody.
+    Recent servers require the permission to read (else ``NoAuth``); old servers answer every client.
     """
 
     path: str
@@ -95,7 +94,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Names of the children -> ``ChildNames``, in the server's order (which is no order)."""
+    """Names of the children -> ``ChildNames``, in the server's order, which is not sorted."""
 
     path: str
     watch: bool = False
@@ -103,9 +102,9 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class GetMany:
-    """Many ``Get`` without watches -> a list with one ``ZnodeData`` or ``StoreError`` a path, in the given order.
+    """Many ``Get`` without watches -> a list with one ``ZnodeData`` or ``StoreError`` for each path, in their order.
 
-    Not a snapshot: on a server without multiRead, and beyond one packet, other writes fall in between.
+    It is not a snapshot: without multiRead, or with several packets, other writes may be executed in between.
     """
 
     paths: tuple[str, ...]
@@ -113,7 +112,7 @@ class GetMany:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new node -> its path.  ``acl`` None means open to the world, as the original creates everything."""
+    """Create a node -> its path.  ``acl`` None: every client has all permissions, as for the Scala consumer's nodes."""
 
     path: str
     data: bytes = b""
@@ -123,7 +122,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class GetAcl:
-    """Who may do what with a node -> a tuple of ``Acl``.  Recent servers want the right to read (``NoAuth``)."""
+    """The ACL of a node -> a tuple of ``Acl``.  Recent servers require the permission to read (else ``NoAuth``)."""
 
     path: str
 
@@ -132,8 +131,8 @@ class GetAcl:
 class GetManyAcls:
     """Many ``GetAcl`` -> ``ManyAclsResult``.
 
-    No server has a packet that reads the lists of many nodes: multiRead takes reads of data and of children, and
-    answers ``MarshallingError`` to anything else (seen with 3.8.4).  So each path is a packet; all are pipelined.
+    No server can read the ACLs of many nodes in one packet: multiRead only accepts reads of data and of children; for
+    other operations it answers ``MarshallingError`` (seen with 3.8.4).  So each path is one packet; all are pipelined.
     """
 
     paths: tuple[str, ...]
@@ -141,10 +140,11 @@ class GetManyAcls:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
-    """Another access control list for a node that exists -> its ``Stat``.  Wants the right to administer (``NoAuth``).
+    """Replace the ACL of an existing node -> its ``Stat``.  Requires the permission to administer (else ``NoAuth``).
 
-    ``version`` is that of the *list* (``Stat.aversion``); the right is looked at before it, so one that cannot be
-    tells, by ``BadVersion``, that we have the right, and changes nothing.  Servers have no such member of a ``Multi``.
+    ``version`` is the version of the *ACL* (``Stat.aversion``).  The server checks the permission first, so with an
+    impossible version the result ``BadVersion`` means that this client has the permission, and nothing is changed.
+    A ``Multi`` cannot contain this operation.
     """
 
     path: str
@@ -154,7 +154,7 @@ class SetAcl:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """New data for a node that exists -> its ``Stat`` after the write."""
+    """Replace the data of an existing node -> its ``Stat`` after the write."""
 
     path: str
     data: bytes
@@ -163,7 +163,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node without children -> None."""
+    """Delete a node without children -> None."""
 
     path: str
     version: int = ANY_VERSION
@@ -171,7 +171,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class CreateOp:
-    """``Create`` as a member of a ``Multi``; its result there is the path."""
+    """``Create`` in a ``Multi``; its result is the path."""
 
     path: str
     data: bytes = b""
@@ -181,7 +181,7 @@ class CreateOp:
 
 @dataclass(frozen=True, slots=True)
 class SetOp:
-    """``SetData`` as a member of a ``Multi``; its result there is the ``Stat`` after the write."""
+    """``SetData`` in a ``Multi``; its result is the ``Stat`` after the write."""
 
     path: str
     data: bytes
@@ -190,7 +190,7 @@ class SetOp:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOp:
-    """``Delete`` as a member of a ``Multi``; its result there is None."""
+    """``Delete`` in a ``Multi``; its result is None."""
 
     path: str
     version: int = ANY_VERSION
@@ -198,7 +198,7 @@ class DeleteOp:
 
 @dataclass(frozen=True, slots=True)
 class CheckOp:
-    """The node exists and has this version; its result there is None."""
+    """Check that the node exists and has this version; its result in a ``Multi`` is None."""
 
     path: str
     version: int = ANY_VERSION
@@ -209,7 +209,7 @@ Op: TypeAlias = CreateOp | SetOp | DeleteOp | CheckOp
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """All of these operations in their order, or none of them -> ``MultiOk`` or ``MultiFailed``."""
+    """Execute all of these operations in order, or none of them -> ``MultiOk`` or ``MultiFailed``."""
 
     ops: tuple[Op, ...]
 
@@ -223,14 +223,14 @@ Request: TypeAlias = (
 
 
 class ZnodeData(NamedTuple):
-    """A node as it was read.  A node with null data (zkclient makes such parents) reads as ``b""``."""
+    """Data and stat of a node.  Null data (zkclient creates such parents) is ``b""``."""
 
     data: bytes
     stat: Stat
 
 
 class ZnodeAcl(NamedTuple):
-    """The access control list of a node, with the node's stat."""
+    """The ACL and the stat of a node."""
 
     acl: tuple[Acl, ...]
     stat: Stat
@@ -238,7 +238,7 @@ class ZnodeAcl(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ManyAclsResult:
-    """What ``GetManyAcls`` found, a value a path, in the order of the paths."""
+    """The results of ``GetManyAcls``: one value for each path, in the order of the paths."""
 
     found: list[ZnodeAcl | StoreError]
 
@@ -253,36 +253,36 @@ class ChildNames:
 
 @dataclass(frozen=True, slots=True)
 class MultiOk:
-    """Every operation was done; ``results`` has one value an operation (path, ``Stat``, None, None)."""
+    """Every operation was executed; ``results`` has one value for each (path, ``Stat``, None, None)."""
 
     results: tuple[str | Stat | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreError:
-    """Why a request has no value; ``path`` is the node it was about."""
+    """Why a request has no value; ``path``: the node of the request."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoNode(StoreError):
-    """The node is missing; for a create: its parent is."""
+    """The node does not exist; for a create, its parent does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExists(StoreError):
-    """The node is there already."""
+    """The node exists already."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadVersion(StoreError):
-    """The node has another data version than the request named."""
+    """The node has another version than the request requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAuth(StoreError):
-    """The node's access control list does not let us."""
+    """The ACL of the node, or of its parent, denies the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,24 +292,24 @@ class NotEmpty(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost(StoreError):
-    """The connection ended before the answer came: whether it was done is unknown, so read again.
+    """The connection broke before the answer arrived; it is unknown whether the request was executed, so read again.
 
-    The session may still be alive: ``ZkSessionConnected(is_new=False)`` or ``ZkSessionLost`` says so later.
+    The session may still live: a later ``ZkSessionConnected(is_new=False)`` or ``ZkSessionLost`` shows this.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded(StoreError):
-    """The session that this was meant for has ended, or the store is closed.
+    """The session of the request has ended, or the store is closed.
 
-    It was not sent, or it was sent and the session ended before its answer (whatever ephemeral it made is gone,
-    whatever else it did may stand).  It is never executed in a later session.
+    The request was not sent; or it was sent, and the session ended before the answer arrived (then ephemeral nodes that
+    it created are deleted, other changes may exist).  It is never executed in a later session.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class OtherError(StoreError):
-    """ZooKeeper's own error, by name and code, that nobody here has a plan for."""
+    """Any other error of ZooKeeper, with its name and code."""
 
     name: str
     code: int
@@ -317,9 +317,9 @@ class OtherError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class MultiFailed(StoreError):
-    """No operation was done.  ``failed`` is the index of the first that could not be, ``error`` says why.
+    """No operation was executed.  ``failed``: the index of the first operation that failed; ``error``: its error.
 
-    ZooKeeper stops at that one: of the operations behind it nothing is known, those before it would have passed.
+    ZooKeeper stops at this operation: the operations before it would have succeeded; those after it were not checked.
     """
 
     failed: int
@@ -346,9 +346,10 @@ Result: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ZkSessionConnected:
-    """A session is usable.  ``is_new`` False: the one of before a disconnect, its ephemerals kept, its watches not.
+    """A session is usable.
 
-    ``timeout_ms`` is the *negotiated* time-out: the server may give less or more than was asked for.
+    ``is_new`` False: it is the session from before a disconnect; its ephemeral nodes still exist, its watches do not.
+    ``timeout_ms``: the *negotiated* timeout, which may be smaller or larger than the requested one.
     """
 
     session_id: int
@@ -358,15 +359,15 @@ class ZkSessionConnected:
 
 @dataclass(frozen=True, slots=True)
 class ZkSessionSuspended:
-    """The connection broke; the session lives on at the servers for an unknown time.
+    """The connection broke; the session still exists at the servers for an unknown time.
 
-    Every watch is dropped: whoever needs one reads again, with a watch, after the next ``ZkSessionConnected``.
+    All watches are lost: read again, with a watch, after the next ``ZkSessionConnected``.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ZkSessionLost:
-    """The session has ended, and with it every ephemeral node that it made."""
+    """The session has ended; all ephemeral nodes that it created are deleted."""
 
     session_id: int
 
@@ -376,7 +377,7 @@ WatchKind: TypeAlias = Literal["created", "deleted", "data", "children"]
 
 @dataclass(frozen=True, slots=True)
 class WatchFired:
-    """Something happened to a node that was read with a watch, once: the watch is used up."""
+    """A node changed that was read with a watch.  A watch fires only once."""
 
     path: str
     kind: WatchKind
@@ -387,20 +388,20 @@ StoreEvent: TypeAlias = ZkSessionConnected | ZkSessionSuspended | ZkSessionLost 
 
 # --- helpers ----------------------------------------------------------------------------------------------------
 
-# What ZooKeeper's own PathUtils refuses: empty, "." and ".." components, control characters, surrogates, private
-# use, and the last sixteen of the plane.
+# What ZooKeeper's PathUtils rejects: empty, "." and ".." components, control characters, surrogates, private-use
+# characters, and U+FFF0 to U+FFFF.
 _PATH = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+")
 
 
 def check_path(path: str) -> str:
-    """Give the path back, or raise ``InvalidNameError`` when ZooKeeper could not mean one node by it."""
+    """Return the path, or raise ``InvalidNameError`` if it is not a valid path of a znode."""
     if _PATH.fullmatch(path) is None:
         raise InvalidNameError(f"not a path of a znode: {path[:200]!r}")
     return path
 
 
 def paths_of(request: Request) -> tuple[str, ...]:
-    """Every path that a request names, in its order."""
+    """All paths of a request, in its order."""
     match request:
         case GetMany(paths) | GetManyAcls(paths):
             return paths
@@ -411,7 +412,7 @@ def paths_of(request: Request) -> tuple[str, ...]:
 
 
 def lost_request_result(request: Request, kind: type[ConnectionLost] | type[SessionEnded]) -> Result:
-    """The result of a request that the connection or the session took with it."""
+    """The result of a request whose answer is lost with the connection or the session."""
     if isinstance(request, GetMany):
         return [kind(path) for path in request.paths]
     if isinstance(request, GetManyAcls):

@@ -37,7 +37,7 @@ class TopicSource(Protocol):
         """
 
     def invalidate(self, path: str) -> None:
-        """The watch of this node fired; the node may be any other than a topic, too."""
+        """The watch of this node fired; it may be a node that is not a topic."""
 
     def clear(self) -> None:
         """All watches are lost."""

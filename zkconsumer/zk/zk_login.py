@@ -1,10 +1,9 @@
-"""Logging in at a ZooKeeper server, on a connection whose session was just granted.  No packet of a member goes before.
+"""Logs in at a ZooKeeper server, immediately after the server created the session and before any other packet.
 
-    digest      one packet with user and password; the server takes any, and hashes it to an identity
-    SASL        a few packets of the mechanism's own; a server that does not know us ends the connection
+    digest      one packet with user and password; the server accepts any, and computes the identity from their hash
+    SASL        a few packets of the mechanism; the server closes the connection of an unknown user
 
-Our own packets and loop in the place of kazoo's: kazoo prints what it sends, and goes on for ever with a server that
-has no SASL.
+kazoo's login is not used: it logs the packets that it sends, and it never ends with a server without SASL.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ AUTH_OPCODE, SASL_OPCODE = 100, 102
 AUTH_XID = -4
 SASL_SERVICE = "zookeeper"
 DIGEST_MD5_HOST = "zk-sasl-md5"
-"""ZooKeeper's servers have this name under DIGEST-MD5, whatever they are called."""
+"""The host name of every ZooKeeper server in DIGEST-MD5, regardless of its real name."""
 
 SASL_ROUNDS_MAX = 10
 _INT = struct.Struct("!i")
 
 
 class ZkLoginError(AuthFailedError):  # type: ignore[misc]
-    """The server does not take us; kazoo ends its loop on it."""
+    """The server rejected the login.  kazoo's connection loop ends for this error."""
 
 
 class LoginPacket:
-    """Of the login; its text is never that of its content."""
+    """A packet of the login; its ``repr`` does not contain its body, which may be a secret."""
 
     def __init__(self, opcode: int, body: bytes) -> None:
         self.type = opcode
@@ -69,7 +68,11 @@ def log_in(
     submit: Callable[[LoginPacket, int], None],
     read_answer: Callable[[], tuple[Any, bytes, int]],
 ) -> None:
-    """Log in, or raise ``ZkLoginError``; ``submit`` sends a packet under an xid, ``read_answer`` gives the next."""
+    """Log in, or raise ``ZkLoginError``.
+
+    ``submit(packet, xid)`` sends a packet; ``read_answer()`` waits for the next one and returns its reply header, its
+    bytes and the index after the header.
+    """
     match login:
         case DigestLogin(user, password):
             _digest(f"{user}:{password}".encode(), submit, read_answer)
@@ -86,9 +89,9 @@ def _digest(
     submit(LoginPacket(AUTH_OPCODE, body), AUTH_XID)
     header, _, _ = read_answer()
     if header.xid != AUTH_XID:
-        raise ConnectionDropped(f"an answer to {header.xid} where that to the login was due")
+        raise ConnectionDropped(f"an answer to request {header.xid} instead of the login")
     if header.err != CODE_OK:
-        raise ZkLoginError(f"the server does not take logins of the scheme digest (error {header.err})")
+        raise ZkLoginError(f"the server rejects logins of the scheme digest (error {header.err})")
 
 
 def _sasl(
@@ -108,9 +111,9 @@ def _sasl(
             if mechanism.is_complete:
                 return
             if not challenge:
-                raise ZkLoginError("the server says nothing to our SASL login: it is not set up for SASL")
+                raise ZkLoginError("the server does not answer the SASL login: it is not configured for SASL")
     except ZkSaslError as error:
-        raise ZkLoginError(f"the SASL login failed on our side: {error}") from error
+        raise ZkLoginError(f"the SASL login failed in this client: {error}") from error
     raise ZkLoginError(f"the SASL login did not end within {SASL_ROUNDS_MAX} packets")
 
 
@@ -118,11 +121,12 @@ def _challenge(xid: int, read_answer: Callable[[], tuple[Any, bytes, int]]) -> b
     try:
         header, buffer, at = read_answer()
     except ConnectionDropped as error:
-        raise ZkLoginError("the server ended the connection on our SASL login: user or password are wrong") from error
+        why = "the server closed the connection during the SASL login: user or password is wrong"
+        raise ZkLoginError(why) from error
     if header.err != CODE_OK:
-        raise ZkLoginError(f"the server refused our SASL login (error {header.err}): user or password are wrong")
+        raise ZkLoginError(f"the server rejected the SASL login (error {header.err}): user or password is wrong")
     if header.xid != xid:
-        raise ConnectionDropped(f"an answer to {header.xid} where {xid} was due")
+        raise ConnectionDropped(f"an answer to request {header.xid} instead of {xid}")
     length = _INT.unpack_from(buffer, at)[0] if len(buffer) >= at + _INT.size else 0
     return bytes(buffer[at + _INT.size : at + _INT.size + max(0, length)])
 

@@ -1,8 +1,8 @@
-"""The SASL mechanisms that ZooKeeper's servers have: DIGEST-MD5 (RFC 2831) and GSSAPI.
+"""The SASL mechanisms of ZooKeeper servers: DIGEST-MD5 (RFC 2831) and GSSAPI.
 
-Each takes the server's challenges and gives our messages; ``login`` carries them.  A mechanism is made anew for every
-login.  They are our own because pure-sasl, which kazoo uses, has had no release since 2019, and kerberos, which it
-needs for GSSAPI, none since 2021.
+A mechanism computes the client's answers to the server's challenges; ``zk_login`` sends them.  Each login uses a new
+instance.  They are implemented here because pure-sasl, which kazoo uses, has had no release since 2019, and kerberos,
+which pure-sasl needs for GSSAPI, none since 2021.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NONCE_COUNT = "00000001"
 
 
 class ZkSaslError(Exception):
-    """The login cannot go on; the text says why."""
+    """The login failed in the client; the text contains the reason."""
 
 
 class ZkSaslMechanism(Protocol):
@@ -28,16 +28,17 @@ class ZkSaslMechanism(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether we expect nothing any more that we would answer."""
+        """Whether the client needs no further message of the server."""
 
     def process(self, challenge: bytes | None) -> bytes:
         """The answer to a challenge, None before the first one.  Raises ``ZkSaslError``."""
 
 
 class ZkDigestMd5Mechanism:
-    """Proves that we know the password without sending it, and that the server knows it.
+    """Proves to the server that the client knows the password, without sending it, and checks the same of the server.
 
-    MD5 is what ZooKeeper has: whoever records a login can try passwords against it, so use TLS as well.
+    ZooKeeper supports no stronger hash than MD5: an attacker that records a login can test passwords with it.  So use
+    TLS, too.
     """
 
     def __init__(self, service: str, host: str, user: str, password: str) -> None:
@@ -46,16 +47,16 @@ class ZkDigestMd5Mechanism:
         self._user = user
         self._password = password
         self._expected_server_proof: str | None = None
-        """What the server's last message must hold; None until our own proof is sent."""
+        """The proof that the server's last message must contain; None until the client's proof was sent."""
 
     def process(self, challenge: bytes | None) -> bytes:
         if challenge is None:
-            return b""  # in this mechanism the server speaks first
+            return b""  # in this mechanism the server sends the first message
         fields = _pairs(challenge)
         if self._expected_server_proof is None:
             return self._proof(fields)
         if not hmac.compare_digest(fields.get("rspauth", "").encode(), self._expected_server_proof.encode()):
-            raise ZkSaslError("the server does not prove that it knows the password")
+            raise ZkSaslError("the server did not prove that it knows the password")
         self.is_complete = True
         return b""
 
@@ -63,7 +64,7 @@ class ZkDigestMd5Mechanism:
         if "nonce" not in said or said.get("algorithm", "").lower() != "md5-sess":
             raise ZkSaslError("the server's challenge has no nonce, or another algorithm than md5-sess")
         if "auth" not in re.split(r"[\s,]+", said.get("qop", "auth").lower()):
-            raise ZkSaslError("the server demands a security layer of DIGEST-MD5, which ZooKeeper does not have")
+            raise ZkSaslError("the server requires a security layer of DIGEST-MD5, which ZooKeeper does not have")
         realm, nonce, own_nonce = said.get("realm", ""), said["nonce"], secrets.token_hex(16)
         secret = _md5(b":".join(map(_latin_1_or_utf_8, (self._user, realm, self._password))))
         session = _md5(secret + f":{nonce}:{own_nonce}".encode()).hex()
@@ -89,7 +90,7 @@ class ZkDigestMd5Mechanism:
 
 
 class ZkGssapiMechanism:
-    """Kerberos; ``principal``: which of the tickets to use, None the default one."""
+    """Kerberos; ``principal``: the principal whose ticket is used; None: the default principal."""
 
     def __init__(self, service: str, host: str, principal: str | None) -> None:
         self._where = f"{service}@{host}"
@@ -110,15 +111,15 @@ class ZkGssapiMechanism:
         except KerberosError as error:
             raise self._failed(error) from error
         except SecurityLayerRequired as error:
-            what = "the server demands a security layer of Kerberos, which ZooKeeper does not have"
+            what = "the server requires a security layer of Kerberos, which ZooKeeper does not have"
             raise ZkSaslError(what) from error
 
     def _failed(self, error: KerberosError) -> ZkSaslError:
-        return ZkSaslError(f"no Kerberos login as a client of {self._where}: {error}; is there a ticket (klist)?")
+        return ZkSaslError(f"the Kerberos login at {self._where} failed: {error}; check the ticket with klist")
 
 
 def _pairs(challenge: bytes) -> dict[str, str]:
-    """The fields of a challenge; the first of a name counts.  Raises ``ZkSaslError``."""
+    """The fields of a challenge; of several with one name, the first is used.  Raises ``ZkSaslError``."""
     try:
         text = challenge.decode()
     except UnicodeDecodeError as error:
@@ -128,7 +129,7 @@ def _pairs(challenge: bytes) -> dict[str, str]:
     while position < len(text):
         pair = _PAIR.match(text, position)
         if pair is None:
-            raise ZkSaslError("the server's challenge is no list of fields")
+            raise ZkSaslError("the server's challenge is not a list of fields")
         name, in_quotes, plain = pair.groups()
         found.setdefault(name.lower(), plain if in_quotes is None else re.sub(r"\\(.)", r"\1", in_quotes, flags=re.S))
         position = pair.end()
@@ -136,7 +137,7 @@ def _pairs(challenge: bytes) -> dict[str, str]:
 
 
 def _latin_1_or_utf_8(text: str) -> bytes:
-    """As RFC 2831 (2.1.2.1) and Java have it: UTF-8 only for what ISO 8859-1 cannot say."""
+    """ISO 8859-1 if it can encode the text, else UTF-8, as in RFC 2831 (2.1.2.1) and in Java."""
     try:
         return text.encode("iso-8859-1")
     except UnicodeEncodeError:

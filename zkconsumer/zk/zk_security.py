@@ -1,7 +1,7 @@
-"""Who we are for ZooKeeper, whom we believe, and who may write what we make; read from the configuration's files.
+"""The security settings for ZooKeeper, read from the configured files: login, TLS, and the ACL of created nodes.
 
-Secrets are read here and handed to ``zkconsumer.zk.zk_login`` and to OpenSSL; no text that is made of these values
-holds one.
+This module reads secrets and passes them to ``zkconsumer.zk.zk_login`` and to OpenSSL.  No text that is made of these
+values contains a secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 SECURE_ACL = (Acl(PERM_ALL, "auth", ""), Acl(PERM_READ, "world", "anyone"))
-"""Everything for whoever makes the node, reading for all: what original members with JAAS set from 0.9 on."""
+"""The creator has all permissions, every client may read: the ACL of Scala consumers with JAAS since 0.9."""
 
 SECRET_BYTES_MAX = 4_096
 
@@ -34,7 +34,7 @@ log = logging.getLogger("zkconsumer.zk.zk_security")
 
 @dataclass(frozen=True, slots=True)
 class DigestLogin:
-    """ZooKeeper's own scheme: the server hashes what it is told and refuses nobody; only lists tell who is wrong."""
+    """ZooKeeper's scheme ``digest``: the server accepts every user and password; only ACLs reject a wrong password."""
 
     user: str
     password: str = field(repr=False)
@@ -42,7 +42,7 @@ class DigestLogin:
 
 @dataclass(frozen=True, slots=True)
 class SaslDigestMd5Login:
-    """As a JAAS section with ``DigestLoginModule``: the server knows the password."""
+    """Like a JAAS section with ``DigestLoginModule``; the server checks the password."""
 
     user: str
     password: str = field(repr=False)
@@ -50,7 +50,7 @@ class SaslDigestMd5Login:
 
 @dataclass(frozen=True, slots=True)
 class SaslGssapiLogin:
-    """Kerberos, with the tickets of this process; None: its default principal."""
+    """Kerberos, with the tickets of this process; ``principal`` None: the default principal."""
 
     principal: str | None = None
 
@@ -60,16 +60,16 @@ ZkLogin: TypeAlias = DigestLogin | SaslDigestMd5Login | SaslGssapiLogin
 
 @dataclass(frozen=True, slots=True)
 class ZkSecurity:
-    """Nothing set: no login, no TLS, everything open."""
+    """The security of a connection; the default is no login, no TLS, and an open ACL."""
 
     login: ZkLogin | None = None
     tls: ssl.SSLContext | None = None
     acl: tuple[Acl, ...] | None = None
-    """For owner and offset nodes and their parents; None is open to the world."""
+    """The ACL of created owner and offset nodes and their parents; None: every client has all permissions."""
 
     @property
     def user_description(self) -> str:
-        """As whom we write, in words."""
+        """The user of this client, for log and error texts."""
         match self.login:
             case DigestLogin(user):
                 return f"digest user {user!r}"
@@ -77,14 +77,14 @@ class ZkSecurity:
                 return f"sasl:{user}"
             case SaslGssapiLogin(principal):
                 return f"sasl:{principal}" if principal else "sasl (Kerberos)"
-        return "nobody in particular (no zookeeper.auth)"
+        return "an anonymous user (zookeeper.auth is not set)"
 
 
 NO_SECURITY = ZkSecurity()
 
 
 def zk_security_of(config: ConsumerConfig) -> ZkSecurity:
-    """What the configuration says.  Raises ``InvalidConfigException`` for files that cannot be used."""
+    """The security that the configuration describes.  Raises ``InvalidConfigException`` for unusable files."""
     return ZkSecurity(
         login=zk_login_of(config),
         tls=_tls(config) if config.zookeeper_ssl_client_enable else None,
@@ -93,14 +93,14 @@ def zk_security_of(config: ConsumerConfig) -> ZkSecurity:
 
 
 def zk_login_of(config: ConsumerConfig) -> ZkLogin | None:
-    """As whom we log in.  Raises ``InvalidConfigException`` for a file that cannot be used."""
+    """The login of ``zookeeper.auth``; None without one.  Raises ``InvalidConfigException`` for an unusable file."""
     return _login(config.zookeeper_auth)
 
 
 def identities(login: ZkLogin | None) -> frozenset[tuple[str, str]]:
-    """How access control lists name whoever is logged in so: schemes and ids; of a Kerberos ticket only what was set.
+    """The scheme and id of this login in ACL entries; empty for Kerberos with the default principal.
 
-    A digest's id holds a hash of the password, so it is for comparing and not for showing.
+    A digest's id contains a hash of the password: compare it, and do not show it.
     """
     match login:
         case DigestLogin(user, password):
@@ -139,9 +139,9 @@ def _user_and_password(path: Path) -> tuple[str, str]:
         text = ""
     user, colon, password = text.partition(":")
     if not (user and colon and password) or "\n" in text or len(content) > SECRET_BYTES_MAX:
-        raise InvalidConfigException(f"zookeeper.auth: {path} must hold one line, user:password")
+        raise InvalidConfigException(f"zookeeper.auth: {path} must contain one line, user:password")
     if mode & 0o077:
-        log.warning("password-file-readable path=%s mode=%o: others may read it; chmod 600 it", path, mode)
+        log.warning("password-file-readable path=%s mode=%o: other users may read it; chmod 600 it", path, mode)
     return user, password
 
 
@@ -165,15 +165,15 @@ def _tls(config: ConsumerConfig) -> ssl.SSLContext:
     else:
         where = f"zookeeper.ssl.truststore.location={trust}"
         _check_is_pem(trust, where, _TRUST_ADVICE)
-        _load(lambda: context.load_verify_locations(trust), f"{where}: holds no certificate in PEM")
+        _load(lambda: context.load_verify_locations(trust), f"{where}: contains no certificate in PEM format")
     if key is not None:
         where = f"zookeeper.ssl.keystore.location={key}"
         _check_is_pem(key, where, _KEY_ADVICE)
-        # Never None: OpenSSL would ask for the password on the terminal.
+        # Not None: then OpenSSL asks for the password on the terminal.
         password = config.zookeeper_ssl_keystore_password or ""
         _load(
             lambda: context.load_cert_chain(key, password=password),
-            f"{where}: holds no certificate and key in PEM that zookeeper.ssl.keystore.password opens",
+            f"{where}: contains no certificate and key in PEM format that zookeeper.ssl.keystore.password opens",
         )
     return context
 
@@ -187,7 +187,7 @@ def _check_is_pem(file: str, where: str, advice: str) -> None:
     if start in _JKS_MAGICS or start.startswith(_DER_SEQUENCE):
         command = advice.format(file=shlex.quote(file))
         raise InvalidConfigException(
-            f"{where}: is a keystore of Java's (JKS or PKCS #12), and only PEM is read here; convert it with: {command}"
+            f"{where}: is a Java keystore (JKS or PKCS #12), and only PEM is supported; convert it with: {command}"
         )
 
 

@@ -1,10 +1,10 @@
-"""Bytes of every znode, from and to values.  Pure.  The front door: import from here.
+"""The formats of all znodes: bytes from and to values.  Pure.  Import all format functions from this module.
 
-    registration.py   /consumers/G/ids/C, the hard one
-    brokers.py        /brokers/ids/N, /brokers/topics/T, …/partitions/P/state
-    here              owners, offsets, and the control znode of a group on the move
+    member_registration.py   /consumers/G/ids/C
+    kafka_znodes.py          /brokers/ids/N, /brokers/topics/T, …/partitions/P/state
+    this module              owner nodes, offset znodes, and the control znode of a migrating group
 
-Any bytes give a value or ``MalformedZnode`` (a topic: always a value), and nothing else.
+For any bytes, the result is a value or ``MalformedZnode`` (for a topic always a value), and no other error.
 """
 
 from __future__ import annotations
@@ -60,26 +60,29 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 OWNER_CHARS_MAX = 10_000
 
 FENCE_OWNER_PREFIX = "zkconsumer-migrate:"
-"""How the text of an owner node begins that is a migration's fence."""
+"""The beginning of the text in an owner node that is a fence of a migration."""
 
 
 # --- owners -----------------------------------------------------------------------------------------------------
 
 
 def format_owner(thread_id: str) -> bytes:
-    """The bytes of a claim: the thread id and nothing else."""
+    """The bytes of an owner node: only the thread id."""
     return encode_strict(thread_id)
 
 
 def parse_owner(data: bytes) -> str:
-    """Whose claim it is: a thread id, or whatever somebody put there.  Raises ``MalformedZnode`` for a novel."""
+    """The text of an owner node: a thread id, or any text that another program wrote.
+
+    Raises ``MalformedZnode`` for more than ``OWNER_CHARS_MAX`` bytes.
+    """
     if len(data) > OWNER_CHARS_MAX:
-        raise MalformedZnode(f"{len(data)} bytes are no thread id")
+        raise MalformedZnode(f"{len(data)} bytes are not a thread id")
     return decode_like_java(data)
 
 
 def consumer_of(thread_id: str) -> str:
-    """The consumer id of a thread id: cut at the last ``-``, as old tools do.  Without one, the whole text."""
+    """The consumer id in a thread id: the text before the last ``-``, as in old tools; or the text, without ``-``."""
     head, dash, _ = thread_id.rpartition("-")
     return head if dash else thread_id
 
@@ -91,20 +94,20 @@ _LONG_DIGITS_MAX = 19
 
 
 def format_offset(offset: int) -> bytes:
-    """The bytes of a stored offset: the *next* one to read.  Raises ``InternalError`` for what must never be stored."""
+    """The bytes of a stored offset: the *next* offset to read.  Raises ``InternalError`` for an invalid offset."""
     if not 0 <= offset <= INT64_MAX:
         raise InternalError(f"offset {offset} must not be stored")
     return b"%d" % offset
 
 
 def parse_offset(data: bytes) -> int:
-    """A stored offset, as Java's ``Long.parseLong`` reads it; any negative number means that there is none.
+    """Parse a stored offset as Java's ``Long.parseLong`` does; any negative number means that no offset is stored.
 
-    Java also takes the digits of other scripts.  Nothing writes them, so they are taken for damage here.
-    Raises ``MalformedZnode`` for what is no int64: empty, blanks, a fraction.
+    Java also accepts digits of other scripts.  No program writes them, so this function rejects them as damage.
+    Raises ``MalformedZnode`` for any text that is not an int64: empty, blanks, a fraction.
     """
     if len(data) < _LONG_DIGITS_MAX and data.isdigit():
-        return int(data)  # as nearly all of them are
+        return int(data)  # the usual case, without the cost of a regular expression
     text = decode_like_java(data) if len(data) <= BYTES_MAX else ""
     found = _LONG.fullmatch(text)
     if found is None or len(found[2]) > _LONG_DIGITS_MAX:
@@ -120,15 +123,15 @@ def parse_offset(data: bytes) -> int:
 Authority: TypeAlias = Literal["zookeeper", "kafka"]
 
 ENDED_PHASES = frozenset({"completed", "undone"})
-"""The group moved and stays there, or it did not and everything is as before."""
+"""The phases in which the migration has ended: the group moved to Kafka, or everything is as before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """Where a group's authority is, once it began to move (``/zkconsumer/groups/G``).
+    """The content of the control znode of a migrating group (``/zkconsumer/groups/G``).
 
-    ``migration_id`` names the migration, ``epoch`` grows with every change of authority or fence, ``phase`` and
-    ``strategy`` are the migration's words.  The znode's *version* is what commits of ours are bound to.
+    ``epoch`` grows with every change of the authority or of a fence.  ``phase`` and ``strategy``: see the glossary.
+    Commits of our members check the znode's *version*.
     """
 
     migration_id: str
@@ -137,17 +140,17 @@ class ControlRecord:
     authority: Authority
     strategy: str
     is_confirmed: bool = True
-    """False from a write that moves the authority of a group without members until it is known that no member of the
-    coordinator's group committed before that write.  Nothing that depends on the move happens meanwhile."""
+    """False after a write that changes the authority of a group without members, until it is known that no member of
+    the coordinator group committed before that write.  Until then, no step that depends on the change is done."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the migration has ended.  A phase that is not known here counts as under way."""
+        """Whether the migration has ended.  An unknown phase counts as not ended."""
         return self.phase in ENDED_PHASES
 
 
 def placeholder_client_id(migration_id: str) -> str:
-    """The client id and protocol of the member that keeps the coordinator's group empty while a group is copied."""
+    """The client id and protocol name of the placeholder member of a migration."""
     return f"zkconsumer-{migration_id}"
 
 
@@ -165,12 +168,12 @@ def format_control(control: ControlRecord) -> bytes:
 
 
 def parse_control(data: bytes) -> ControlRecord:
-    """Read it strictly: a program that cannot tell where the authority is must stop.  Raises ``MalformedZnode``.
+    """Parse strictly, because a program that cannot determine the authority must stop.  Raises ``MalformedZnode``.
 
-    Keys that are not known are let pass, for a later release's sake.
+    Unknown keys are ignored, because later releases may add some.
     """
     if len(data) > BYTES_MAX:
-        raise MalformedZnode(f"{len(data)} bytes are no control znode")
+        raise MalformedZnode(f"{len(data)} bytes are not a control znode")
     try:
         members = read_jackson_json(decode_strict(data))
     except (JavaJsonError, RecursionError) as exc:
@@ -180,10 +183,10 @@ def parse_control(data: bytes) -> ControlRecord:
     texts = {key: members.get(key) for key in ("id", "phase", "strategy")}
     for key, text in texts.items():
         if not isinstance(text, str) or not text:
-            raise MalformedZnode(f"control znode: {key} is missing, or no text")
+            raise MalformedZnode(f"control znode: {key} is missing, or not text")
     epoch = members.get("epoch")
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= INT64_MAX:
-        raise MalformedZnode("control znode: epoch is missing, or no int64")
+        raise MalformedZnode("control znode: epoch is missing, or not an int64")
     authority = _authority(members.get("authority"))
     is_confirmed = members.get("confirmed", True) is not False
     return ControlRecord(str(texts["id"]), epoch, str(texts["phase"]), authority, str(texts["strategy"]), is_confirmed)
