@@ -186,7 +186,7 @@ def offsets_in_kafka_and_in_zookeeper_are_two_things(broker: BrokerUnderTest) ->
             fetched = consumer.fetch_offsets(OffsetFetchRequest(group, [at], version=0))
             assert fetched.offset(at) == OffsetMetadataAndError(11, "", codes.NONE)
         else:
-            with pytest.raises(KafkaException, match="no OffsetCommit v0, so it keeps no offsets in ZooKeeper"):
+            with pytest.raises(KafkaException, match="no OffsetCommit v0, so it stores no offsets in ZooKeeper"):
                 consumer.commit_offsets(OffsetCommitRequest(group, {at: OffsetAndMetadata(11)}, storage="zookeeper"))
         if not has_kafka:
             return

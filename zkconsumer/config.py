@@ -234,7 +234,7 @@ class ConsumerConfig(
         if values["dual.commit.enabled"] and values["offsets.storage"] != "kafka":
             values["dual.commit.enabled"] = False
             effective.discard("dual.commit.enabled")
-            ignored["dual.commit.enabled"] = "has no effect while offsets.storage=zookeeper, as in the original"
+            ignored["dual.commit.enabled"] = "has no effect with offsets.storage=zookeeper, as in the Scala consumer"
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "given", frozenset(effective))
         object.__setattr__(self, "ignored", ignored)
@@ -242,7 +242,7 @@ class ConsumerConfig(
     # --- access ---------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a configuration does not change; with_overrides({…}) makes another")
+        raise AttributeError("a configuration cannot be changed; with_overrides({…}) returns a new one")
 
     def __reduce__(self) -> tuple[object, ...]:
         """The pickle contains the secrets, because another process of the same program needs them."""
@@ -354,8 +354,8 @@ class _ConfigInput:
         if key in self.given and not self._is_same(key, value):
             before = self._original_keys.get(key, key)
             self.problems.append(
-                f"{before} and {name} say the same thing and disagree ({_masked(self._config, key, self.given[key])} "
-                f"and {_masked(self._config, key, value)}): leave one of them out"
+                f"{before} and {name} are the same setting with different values "
+                f"({_masked(self._config, key, self.given[key])} and {_masked(self._config, key, value)}): remove one"
             )
             return
         self.given[key] = value
@@ -404,7 +404,7 @@ def _require_mapping(config: type[ConsumerConfig], properties: object) -> Mappin
     name = config.__name__
     raise InvalidConfigException(
         f"{name} takes a dictionary of keys and values, or keywords, and not {type(properties).__name__}: "
-        f'a file, or the text of one, is read by {name}.from_properties("consumer.properties")'
+        f'to read a file, or the text of a file, call {name}.from_properties("consumer.properties")'
     )
 
 
@@ -436,7 +436,7 @@ def _in_repr(setting: Setting[Any], value: object) -> str:
 
 def _missing_setting_text(setting: Setting[Any], ignored: Mapping[str, str]) -> str:
     old = next((key for key in ignored if replacement_key(key) == setting.key), "")
-    hint = f" ({old} does not stand for it: it is {ignored[old]})" if old else ""
+    hint = f" ({old} does not replace it: it is {ignored[old]})" if old else ""
     return f"{setting.key} is missing: it must be given; allowed is {setting.allowed}{hint}"
 
 
@@ -449,8 +449,8 @@ def _unknown_setting_text(config: type[ConsumerConfig], name: object, known: Ite
     if why := config.why_ignored(wanted.replace("_", ".")):
         return f"{wanted} cannot be set: it is {why}"
     if here := kafka_python_replacement(wanted):
-        what = f"set {here.replace('.', '_') if '_' in wanted else here} in its place" if " " not in here else here
-        return f"{wanted} is not known: it is kafka-python's; {what}"
+        what = f"set {here.replace('.', '_') if '_' in wanted else here} instead" if " " not in here else here
+        return f"{wanted} is not known: it is a setting of kafka-python; {what}"
     if nearest := get_close_matches(wanted.lower(), known, 1):
         return f"{wanted} is not known: did you mean {nearest[0]}?"
-    return f"{wanted} is not known: leave it out, or write external.{wanted} if the application reads it"
+    return f"{wanted} is not known: remove it, or write external.{wanted} if the application reads it"

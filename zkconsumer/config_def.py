@@ -27,7 +27,7 @@ VALUE_CHARS_MAX = 100
 
 
 USER_IN_ADDRESS_ERROR = (
-    "an address must not hold a user or a password; a login at ZooKeeper is set with zookeeper.auth, one at brokers "
+    "an address must not contain a user or a password; set a login at ZooKeeper with zookeeper.auth, one at brokers "
     "with sasl.username and sasl.password"
 )
 """The error for an address with an ``@``.  It does not repeat the address."""
@@ -47,7 +47,7 @@ def mask_user(text: str) -> str:
 class Origin(Enum):
     """The program that a setting comes from."""
 
-    SCALA_CONSUMER = "the original, 0.8 to 1.1"
+    SCALA_CONSUMER = "the Scala consumer, 0.8 to 1.1"
     NEWER_CLIENTS = "Kafka's newer clients"
     ZKCONSUMER = "this program"
 
@@ -88,7 +88,7 @@ def outcome_of_value(setting: Setting[Any], value: object) -> SettingOutcome:
         if value != "":
             setting.parse(value)
     except ValueError:
-        return SettingOutcome.effective(f"with {setting.allowed}; another value is refused")
+        return SettingOutcome.effective(f"with {setting.allowed}; any other value is an error")
     return SettingOutcome.effective()
 
 
@@ -154,7 +154,9 @@ class Setting(Generic[T]):
         return value
 
     def __set__(self, config: HasValues, value: object) -> None:
-        raise AttributeError(f"a configuration does not change; with_overrides({{{self.key!r}: …}}) makes another")
+        raise AttributeError(
+            f"a configuration cannot be changed; with_overrides({{{self.key!r}: …}}) returns a new one"
+        )
 
 
 class SettingsTable:
@@ -224,7 +226,9 @@ def text(key: str, default: object, sentence: str, check: Callable[[str], str], 
 
     def read(given: object) -> str:
         if not isinstance(given, str):
-            raise ValueError("it is one text, with commas in between" if isinstance(given, list | tuple | set) else "")
+            raise ValueError(
+                "it must be one text, with commas between its items" if isinstance(given, list | tuple | set) else ""
+            )
         return check(given)
 
     return Setting(key, sentence, read, type_="string", allowed=allowed, default=default, unit="")
@@ -260,7 +264,7 @@ def choice(
         if isinstance(word, str) and word in choices:
             return word
         here = (values_of_other_clients or {}).get(str(word))
-        raise ValueError(f"that is the new consumer's word for {here}" if here else "")
+        raise ValueError(f"that is the new consumer's name for {here}" if here else "")
 
     return Setting(key, sentence, read, type_="string", allowed=" or ".join(choices), default=choices[0], unit="")
 
@@ -292,7 +296,7 @@ def invalid_value_text(setting: Setting[Any], raw: object, hint: str) -> str:
     if len(shown) > VALUE_CHARS_MAX:
         shown = f"{shown[:VALUE_CHARS_MAX]}…"
     unit = f", in {setting.unit}" if setting.unit else ""
-    otherwise = "" if setting.default in (..., None) else f", or leave it out (then it is {default_text(setting)})"
+    otherwise = "" if setting.default in (..., None) else f", or remove it (the default is {default_text(setting)})"
     return f"{setting.key}={shown}: {f'{hint}; ' if hint else ''}set it to {setting.allowed}{unit}{otherwise}"
 
 
@@ -300,7 +304,7 @@ def default_text(setting: Setting[Any]) -> str:
     """The text of the default."""
     match setting.default:
         case SameAsSetting(key):
-            return f"that of {key}"
+            return f"the value of {key}"
         case TrueIfSetting(key, value):
             return f"true with {key}={value}, else false"
         case bool() as default:
@@ -325,14 +329,14 @@ def check_group_id(text: str) -> str:
     """Check a group id; it must also be valid in a path, or the member cannot register."""
     check_name(text)
     if text in ("", ".", ".."):
-        raise ValueError("it becomes a part of paths in ZooKeeper, where it cannot stand")
+        raise ValueError("it would be a part of paths in ZooKeeper, which do not allow it")
     return text
 
 
 def check_consumer_id_setting(text: str) -> str:
     """Check a consumer id; the Scala consumer does not check it, and ZooKeeper rejects it later."""
     if re.search(r"[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]", text):
-        raise ValueError("it becomes a part of paths in ZooKeeper, where '/' and control characters cannot stand")
+        raise ValueError("it is a part of paths in ZooKeeper, which do not allow '/' and control characters in it")
     return text
 
 
@@ -357,7 +361,7 @@ def check_connect(text: str) -> str:
             # A password may contain a "/"; then the "@" is in the chroot.
             raise ValueError(USER_IN_ADDRESS_ERROR if "@" in chroot else f"{server!r} is not HOST:PORT")
     if "," in chroot:
-        raise ValueError("the chroot stands once, behind the last server")
+        raise ValueError("write the chroot only once, after the last server")
     if chroot and any(part in ("", ".", "..") for part in chroot.split("/")):
         raise ValueError(f"the chroot {mask_user('/' + chroot)!r} is not a path; it has no '/' at the end")
     return ",".join(trimmed) + slash + chroot

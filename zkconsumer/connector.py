@@ -111,11 +111,11 @@ class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
     def _commit_timeout_ms(self) -> int:
         if not offset_stores_of(self.config).uses_kafka:
             return COMMIT_TIMEOUT_MS
-        # The coordinator is looked for, and asked, and each may take that long.
+        # The lookup of the coordinator and the commit may each take that long.
         return COMMIT_TIMEOUT_MS + 3 * self.config.offsets_channel_socket_timeout_ms
 
 
 def _coordinator_only_settings(config: ConsumerConfig) -> dict[str, str]:
-    """What a configuration of such a member sets and no member here reads."""
-    why = "a setting of a group that a coordinator keeps; ZooKeeper keeps this group"
+    """The settings of coordinator groups in this configuration -> why they have no effect here."""
+    why = "a setting of coordinator groups; this is a ZooKeeper group"
     return dict.fromkeys(sorted(config.given - SETTINGS.keys()), why)

@@ -1,20 +1,20 @@
-"""Loads the compiled modules of the package; without one the Python modules do the same, more slowly.
+"""Loads the compiled modules of the package; Python modules replace a missing one, and are slower.
 
-A compiled module is missing where the package was installed without a C compiler, or from a zip that was made on such
-a machine.  ``ZKCONSUMER_NO_EXTENSIONS`` (set to anything but nothing) leaves all of them out: to find out whether one
+A compiled module is missing if the package was installed without a C compiler, or from a zip that was made on such a
+machine.  If ``ZKCONSUMER_NO_EXTENSIONS`` is set and not empty, none of them is loaded: use it to find out whether one
 of them causes a problem.
 
-Python cannot load a compiled module out of a zip (Spark's ``addPyFile`` and ``addArtifacts`` send one).  So the file is
+Python cannot load a compiled module from a zip (Spark's ``addPyFile`` and ``addArtifacts`` send one).  So the file is
 copied into a folder of this user, and loaded from there:
 
     <temporary folder>/zkconsumer-<uid>/<digest of the content>-<file>
 
-No other user (but root) may be able to choose what is loaded.  Other users can make that folder first: as theirs, as a
-link, or with rights for all to write.  Then it is left alone, and a folder whose name cannot be guessed is made and
-removed again.  The folder is opened once, without following links.  What was opened is judged, written and loaded from,
-so it makes no difference if another user puts another folder in its place, as they can where the temporary folder has
-no sticky bit.  A file that is there already is used when it is a regular file of this user, others cannot write it, and
-it has exactly the content that the zip has.
+No other user (except root) may determine which code is loaded.  Another user can create that folder first: as its
+owner, as a link, or writable for all.  Then it is not used; a folder with a random name is created and removed later.
+The folder is opened once, without following links, and the checks, the write and the load use this descriptor.  So it
+has no effect if another user replaces the folder, which is possible if the temporary folder has no sticky bit.  An
+existing file is used if it is a regular file of this user, no other user can write it, and its content is equal to the
+file in the zip.
 """
 
 from __future__ import annotations
@@ -33,28 +33,26 @@ from pathlib import Path
 from types import ModuleType
 
 DISABLE_VARIABLE = "ZKCONSUMER_NO_EXTENSIONS"
-"""The environment variable that leaves all compiled modules out."""
+"""The environment variable that disables all compiled modules."""
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder, or the zip, that holds the package."""
+"""The folder, or the zip, that contains the package."""
 
 EXTENSION_MODULES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
-"""Every compiled module."""
+"""All compiled modules."""
 
 IN_USE = "in use"
-"""What ``status`` says of a module that is loaded."""
+"""The text of ``status`` for a loaded module."""
 
 OPEN_DESCRIPTORS = Path("/proc/self/fd")
-"""Where Linux shows the folders that this process has open; elsewhere a folder is found by its name."""
+"""In Linux, the folder with the open descriptors of this process; in other systems a folder is opened by its name."""
 
 _missing: dict[str, str] = {}
 _loaded: dict[str, ModuleType] = {}
 
 
 def load(name: str) -> ModuleType | None:
-    """The compiled module ``name``, one of ``EXTENSION_MODULES``; None where it is missing, and ``missing_reason`` says
-    why.
-    """
+    """Load the compiled module ``name``, one of ``EXTENSION_MODULES``; None without it, see ``missing_reason``."""
     if os.environ.get(DISABLE_VARIABLE):
         _missing[name] = f"the environment variable {DISABLE_VARIABLE} is set"
         return None
@@ -68,19 +66,19 @@ def load(name: str) -> ModuleType | None:
 
 
 def missing_reason(name: str) -> str:
-    """Why ``load`` gave None; empty where it did not."""
+    """Why ``load`` returned None; "" if it did not."""
     return _missing.get(name, "")
 
 
 def status() -> dict[str, str]:
-    """Compiled module -> ``IN_USE``, or why it is not.  Loads what was not loaded yet."""
+    """Compiled module -> ``IN_USE``, or why it is not in use.  Loads the modules that were not loaded yet."""
     for name in EXTENSION_MODULES:
         if name not in _loaded and name not in _missing:
             load(name)
     return {name: IN_USE if name in _loaded else f"not in use: {_missing[name]}" for name in EXTENSION_MODULES}
 
 
-# --- out of a zip -------------------------------------------------------------------------------------------------
+# --- from a zip ---------------------------------------------------------------------------------------------------
 
 
 def _from_zip(name: str) -> ModuleType:
@@ -99,7 +97,7 @@ def _from_zip(name: str) -> ModuleType:
 def _load(name: str, path: Path) -> ModuleType:
     loader = ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    assert spec is not None, "the loader is given"
+    assert spec is not None, "a loader is passed"
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
@@ -117,12 +115,12 @@ def _file_in_zip(name: str) -> tuple[bytes, str]:
                     return archive.read(f"{folder}/{stem}{suffix}"), stem + suffix
     except BadZipFile as error:
         raise ImportError(f"{PACKAGE_ROOT} cannot be read: {error}") from error
-    raise ImportError(f"{PACKAGE_ROOT} does not hold it for this system and this Python")
+    raise ImportError(f"{PACKAGE_ROOT} does not contain it for this system and this Python")
 
 
 @contextmanager
 def _private_folder() -> Iterator[tuple[Path, int]]:
-    """A folder that only this user can write, and its descriptor; ``OSError`` where there can be none."""
+    """A folder that only this user can write, and its descriptor.  Raises ``OSError`` if none can be created."""
     kept = Path(tempfile.gettempdir()) / f"zkconsumer-{os.geteuid()}"
     with suppress(FileExistsError):
         os.mkdir(kept, 0o700)
@@ -143,7 +141,7 @@ def _private_folder() -> Iterator[tuple[Path, int]]:
 
 
 def _open_private(folder: Path) -> int:
-    """Its descriptor; ``OSError`` for a link, and for a folder of another user or that another user can write."""
+    """Open the folder.  Raises ``OSError`` for a link, and for a folder that another user owns or can write."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     if _is_private(opened):
         return opened
@@ -157,7 +155,7 @@ def _is_private(opened: int) -> bool:
 
 
 def _holds(folder: int, file: str, content: bytes) -> bool:
-    """Whether the file is there, with this content, and no other user can change it."""
+    """Whether the file exists with this content, and no other user can change it."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -168,7 +166,7 @@ def _holds(folder: int, file: str, content: bytes) -> bool:
 
 
 def _write(folder: int, file: str, content: bytes) -> None:
-    """In one step, so that another process never loads half a file."""
+    """Write the file atomically, so that another process never loads an incomplete file."""
     beside = f"{file}-{os.urandom(8).hex()}"
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "wb") as written:

@@ -1,4 +1,4 @@
-"""The old API under its old names, for programs that are carried over line by line.
+"""The API of Kafka's Java consumer under its old names, for programs that are ported line by line.
 
     from zkconsumer.javaapi import Consumer, ConsumerConfig
 
@@ -8,8 +8,8 @@
     while it.hasNext():
         handle(it.next().message())
 
-Everything here forwards to the Python names in one line; errors are the same classes under both names.  The names are
-those of ``kafka.consumer`` and ``kafka.javaapi.consumer`` as of 1.1, older ones included.
+Every method calls the method with the Python name; errors are the same classes.  The names are those of
+``kafka.consumer`` and ``kafka.javaapi.consumer`` as of 1.1, and older ones.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ __all__ = [
 
 
 class Decoder(Protocol):
-    """``kafka.serializer.Decoder``: bytes to whatever the program wants."""
+    """``kafka.serializer.Decoder``: converts bytes to any value."""
 
     def fromBytes(self, data: bytes) -> Any:
         """Decode; ``key()`` or ``message()`` raises the exceptions of this method."""
@@ -142,7 +142,7 @@ class DefaultDecoder:
 
 
 class StringDecoder:
-    """Text in the encoding that property ``serializer.encoding`` names, else UTF-8."""
+    """Text in the encoding of the property ``serializer.encoding``; default UTF-8."""
 
     def __init__(self, props: Mapping[str, str] | None = None) -> None:
         self.encoding = (props or {}).get("serializer.encoding", "utf-8")
@@ -172,12 +172,12 @@ class IntegerDecoder:
 
 
 def ConsumerConfig(props: Mapping[str, str]) -> _config.ConsumerConfig:
-    """``new ConsumerConfig(props)``: every key and value a string, as in a properties file."""
+    """``new ConsumerConfig(props)``: all keys and values are strings, as in a properties file."""
     return _config.ConsumerConfig.from_properties(props)
 
 
 class MessageAndMetadata:
-    """``kafka.message.MessageAndMetadata``; decodes at each call, a null stays None."""
+    """``kafka.message.MessageAndMetadata``; each call decodes again; null is None."""
 
     def __init__(self, message: _Message[Any, Any]) -> None:
         self._message = message
@@ -225,14 +225,14 @@ class ConsumerIterator(DeliveringIterator[MessageAndMetadata]):
         return None if message is None else MessageAndMetadata(message)
 
     def skipPoison(self) -> None:
-        """Skip the message that the last call could not deliver (not in the Scala consumer, which ends there)."""
+        """Skip the message that the last call could not deliver (the Scala consumer has no such method)."""
         self._iterator.skip_poison()
 
     def clearCurrentChunk(self) -> None:
         self._iterator.clear_current_chunk()
 
     def remove(self) -> None:
-        """``UnsupportedOperationException``, as in the Scala consumer."""
+        """Raise ``UsageError`` (in the Scala consumer: ``UnsupportedOperationException``)."""
         raise UsageError("a message cannot be removed from a stream")
 
 
@@ -266,7 +266,7 @@ class ConsumerRebalanceListener(Protocol):
     def beforeStartingFetchers(
         self, consumerId: str, globalPartitionAssignment: dict[str, dict[int, ConsumerThreadId]]
     ) -> None:
-        """Who has what in the group: topic -> partition -> thread."""
+        """The assignment of the group: topic -> partition -> thread."""
 
 
 @runtime_checkable
@@ -278,7 +278,7 @@ class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
 
 
 class _ListenerAdapter:
-    """A listener with the old names under the new ones."""
+    """Adapts a listener with the old names to the new names."""
 
     def __init__(self, listener: ConsumerRebalanceListener) -> None:
         self._listener = listener
@@ -324,10 +324,10 @@ class ConsumerConnector:
         return [KafkaStream(stream) for stream in streams]
 
     def setConsumerRebalanceListener(self, consumerRebalanceListener: ConsumerRebalanceListener) -> None:
-        """Before streams are created; ``UsageError`` for what lacks one of the two methods."""
+        """Call it before streams are created.  Raises ``UsageError`` if one of the two methods is missing."""
         for name in ("beforeReleasingPartitions", "beforeStartingFetchers"):
             if not callable(getattr(consumerRebalanceListener, name, None)):
-                raise UsageError(f"{consumerRebalanceListener!r} is no rebalance listener: it has no method {name}")
+                raise UsageError(f"{consumerRebalanceListener!r} is not a rebalance listener: it has no method {name}")
         self.connector.set_consumer_rebalance_listener(_ListenerAdapter(consumerRebalanceListener))
 
     def commitOffsets(
@@ -351,7 +351,7 @@ class ConsumerConnector:
 
 
 class Consumer:
-    """``kafka.consumer.Consumer``: the two ways in."""
+    """``kafka.consumer.Consumer``: the two methods that create a connector."""
 
     @staticmethod
     def create(config: _config.ConsumerConfig) -> ConsumerConnector:
@@ -366,11 +366,11 @@ class TopicEventHandler(Protocol):
     """``kafka.consumer.TopicEventHandler``."""
 
     def handleTopicEvent(self, allTopics: Sequence[str]) -> None:
-        """All topics there are now."""
+        """All topics that exist now."""
 
 
 class ZookeeperTopicEventWatcher:
-    """``kafka.consumer.ZookeeperTopicEventWatcher``; with a connection string instead of Kafka's client object."""
+    """``kafka.consumer.ZookeeperTopicEventWatcher``, with a connection string instead of a ``ZkUtils`` object."""
 
     def __init__(self, zkConnect: str, eventHandler: TopicEventHandler, **options: Any) -> None:
         self._handler = eventHandler

@@ -1,4 +1,4 @@
-"""``kafka.javaapi.consumer.SimpleConsumer`` and what belongs to it, under the old names.
+"""``kafka.javaapi.consumer.SimpleConsumer`` with its requests and responses, under the old names.
 
     consumer = SimpleConsumer("broker-1", 9092, 100000, 64 * 1024, "audit")
     request = FetchRequestBuilder().clientId("audit").addFetch("clicks", 0, 42, 100000).build()
@@ -8,10 +8,10 @@
     for messageAndOffset in response.messageSet("clicks", 0):
         handle(messageAndOffset.message().payload())
 
-Everything forwards to ``zkconsumer.simple_consumer``; import it from ``zkconsumer.javaapi``.  The constructors take
-what those of 0.8.2 to 1.1 take, in their order; a ``versionId`` is spoken exactly, without one the best that both
-sides speak is.  For the offsets of a group that rule would say nothing about *where*, so there the default is 0,
-ZooKeeper, as in the original's Java classes.
+Every method calls ``zkconsumer.simple_consumer``; import the classes from ``zkconsumer.javaapi``.  The constructors
+have the parameters of 0.8.2 to 1.1, in their order.  A ``versionId`` is used exactly; without one, the newest version
+that both sides support is used.  For the offsets of a group the version also selects the store, so there the default is
+0, ZooKeeper, as in Kafka's Java classes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TopicAndPartition = TopicPartition
 """``kafka.common.TopicAndPartition``."""
 
 PartitionOffsetRequestInfo = _requests.PartitionOffsetRequestInfo
-"""``kafka.api.PartitionOffsetRequestInfo``: a time, and how many offsets at most."""
+"""``kafka.api.PartitionOffsetRequestInfo``: a time, and the maximum number of offsets."""
 
 DEFAULT_STORAGE_VERSION = 0
 """The default version of the two offset requests in Kafka's old Java classes: ZooKeeper."""
 
 
 class ErrorMapping:
-    """``kafka.common.ErrorMapping``: the codes by name, as methods, and the error that belongs to a code."""
+    """``kafka.common.ErrorMapping``: a method for each code by name, and the error for a code."""
 
     UnknownCode = staticmethod(lambda: -1)
     NoError = staticmethod(lambda: 0)
@@ -62,7 +62,7 @@ class ErrorMapping:
 
     @staticmethod
     def exceptionFor(code: int) -> BrokerError:
-        return BrokerError(error_code(code), "the broker answered")
+        return BrokerError(error_code(code), "the broker answered with an error")
 
     @staticmethod
     def maybeThrowException(code: int) -> None:
@@ -158,7 +158,7 @@ class OffsetRequest(_requests.OffsetRequest):
 
 
 def OffsetAndMetadata(offset: int, metadata: str = "", timestamp: int = -1) -> _OffsetAndMetadata:
-    """``kafka.common.OffsetAndMetadata``; only version 1 can say a ``timestamp``, and others refuse one."""
+    """``kafka.common.OffsetAndMetadata``; only version 1 has a ``timestamp``, other versions reject one."""
     return _OffsetAndMetadata(offset, metadata, commit_timestamp_ms=timestamp)
 
 
@@ -169,7 +169,7 @@ def OffsetCommitRequest(
     clientId: str | None = None,
     versionId: int = DEFAULT_STORAGE_VERSION,
 ) -> _requests.OffsetCommitRequest:
-    """``kafka.javaapi.OffsetCommitRequest``; version 0 is ZooKeeper, others are Kafka's own store."""
+    """``kafka.javaapi.OffsetCommitRequest``; version 0 commits to ZooKeeper, other versions to Kafka."""
     return _requests.OffsetCommitRequest(
         groupId, requestInfo, version=versionId, correlation_id=correlationId, client_id=clientId
     )
@@ -335,11 +335,11 @@ class MessageAndOffset:
 
 
 class _ReadAheadIterator:
-    """The next message of a message set, read ahead; iterating over it gives the index of the message in ``messages``.
+    """Reads the next message of a message set ahead; as an iterator it returns the message's index in ``messages``.
 
-    An exception of a signal handler may come at any bytecode.  ``messages`` holds one message until the program has it.
-    ``_is_reading`` is set while the set is decoded: found set, the decoder (a generator) was interrupted, and is made
-    again behind ``_given``, the offset of the message that ``has_next`` found last.
+    A signal handler may raise at any bytecode.  So ``messages`` contains the message until the program has received it.
+    ``_is_reading`` is True while the set is decoded.  If it is True at the start of a read, the decoder (a generator)
+    was interrupted; a new one then starts after ``_given``, the offset of the last message that ``has_next`` found.
     """
 
     def __init__(self, messages: Iterable[Record]) -> None:
@@ -383,7 +383,7 @@ class _ReadAheadIterator:
 
 
 class MessageSetIterator(TypedMap[MessageAndOffset]):
-    """An iterator as Java has them, and as Python has them.  ``__next__`` runs in C: ``messages.pop(-1)``."""
+    """An iterator with the methods of Java and of Python.  ``__next__`` runs in C: ``messages.pop(-1)``."""
 
     _ahead: _ReadAheadIterator
 
@@ -404,7 +404,7 @@ class MessageSetIterator(TypedMap[MessageAndOffset]):
 
 
 class ByteBufferMessageSet:
-    """``kafka.javaapi.message.ByteBufferMessageSet``: all that came, perhaps from before the offset asked for."""
+    """``kafka.javaapi.message.ByteBufferMessageSet``: all received messages, also from before the requested offset."""
 
     def __init__(self, messages: _requests.MessageSet) -> None:
         self._messages = messages

@@ -1,21 +1,20 @@
-"""Keys in consumer files that belong to other programs.  Pure.
+"""The known keys in configuration files that belong to other programs.  Pure.
 
-The original looked at its own keys and only logged the others, so one file often serves several programs.  Such
-keys are taken and set aside with a sentence each; a key that nobody knows is an error, because it is mostly a slip
-of the pen.
+The Scala consumer only logs keys that it does not have, so several programs often use one file.  These keys are
+accepted and ignored, each with a reason; any other unknown key is an error, because it is usually misspelled.
 """
 
 from __future__ import annotations
 
 _PREFIXES = {
-    "external": "a key of the application: the original leaves keys that begin so alone",
-    "kafka.metrics.": "a metrics reporter, a class of the JVM; here a program asks `connector.metrics()`",
+    "external": "a key of the application: the Scala consumer ignores keys with this prefix",
+    "kafka.metrics.": "a metrics reporter, a class of the JVM; here a program calls `connector.metrics()`",
     "kafka.csv.": "a metrics reporter, a class of the JVM; here `zkconsumer consume --metrics FILE` writes JSON",
     "mirror.": "a setting of the mirror maker of 0.7: no release from 0.8 on reads it",
-    "sasl.login.": "a setting of logging in from Java that has no counterpart here",
-    "sasl.oauthbearer.": "a setting of Java's own token login: here the program gives the connector oauth_token",
-    "zookeeper.clientCnxnSocket": "a class of the JVM: TLS is chosen by zookeeper.ssl.client.enable alone",
-    "zookeeper.ssl.truststore.password": "of a Java keystore: certificates in PEM have no password",
+    "sasl.login.": "a setting of Java's login that has no counterpart here",
+    "sasl.oauthbearer.": "a setting of Java's token login: here the program passes oauth_token to the connector",
+    "zookeeper.clientCnxnSocket": "a class of the JVM: here only zookeeper.ssl.client.enable enables TLS",
+    "zookeeper.ssl.truststore.password": "the password of a Java keystore: certificates in PEM format have none",
     "log4j.": "a setting of the JVM's logging",
 }
 
@@ -51,16 +50,16 @@ _JAVA_CLIENT_EQUIVALENTS: dict[str, str] = {
     "socket.connection.setup.timeout.max.ms": "socket.timeout.ms",
     "socket.connection.setup.timeout.ms": "socket.timeout.ms",
 }
-"""Key -> the key of this consumer that is like it."""
+"""Key -> the key of this consumer with the most similar meaning."""
 
 JAVA_CLIENT_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "allow.auto.create.topics": "this consumer never creates a topic",
     "check.crcs": "checksums are always checked",
-    "client.dns.lookup": "every address of a host is tried, under the name as it is given",
+    "client.dns.lookup": "every address of a host is tried, with the configured host name",
     "connections.max.idle.ms": "a connection stays open until the broker closes it",
-    "internal.throw.on.fetch.stable.offset.unsupported": "no question for offsets waits for transactions",
-    "metadata.recovery.rebootstrap.trigger.ms": "brokers that do not answer are looked for at once",
-    "metadata.recovery.strategy": "brokers that do not answer are always looked for again",
+    "internal.throw.on.fetch.stable.offset.unsupported": "no offset fetch waits for transactions",
+    "metadata.recovery.rebootstrap.trigger.ms": "if brokers do not answer, the client bootstraps again at once",
+    "metadata.recovery.strategy": "if brokers do not answer, the client always bootstraps again",
     "send.buffer.bytes": "the operating system chooses the size of this buffer",
     **dict.fromkeys(
         (
@@ -70,24 +69,24 @@ JAVA_CLIENT_KEYS_WITHOUT_EFFECT: dict[str, str] = {
         "the program calls connector.metrics() for its metrics",
     ),
 }  # fmt: skip
-"""Keys of the new consumer that have no meaning for any member here -> what is so instead."""
+"""Keys of the new consumer without effect in all members of this project -> the behaviour instead."""
 
 _COORDINATOR_GROUP_KEYS: dict[str, str] = {
-    "client.rack": "a group in ZooKeeper is divided without regard to racks, and records are fetched from leaders",
-    "default.api.timeout.ms": "each call has its own time-out",
-    "group.instance.id": "a group in ZooKeeper has no static members",
-    "group.protocol": "ZooKeeper keeps this group",
-    "group.remote.assignor": "ZooKeeper keeps this group",
-    "heartbeat.interval.ms": "zookeeper.session.timeout.ms says how often ZooKeeper is asked",
+    "client.rack": "the assignment in a ZooKeeper group ignores racks, and records are fetched from leaders",
+    "default.api.timeout.ms": "each call has its own timeout",
+    "group.instance.id": "a ZooKeeper group has no static members",
+    "group.protocol": "this is a ZooKeeper group",
+    "group.remote.assignor": "this is a ZooKeeper group",
+    "heartbeat.interval.ms": "zookeeper.session.timeout.ms determines how often a request is sent to ZooKeeper",
     "interceptor.classes": "a class of the JVM; the program does its work with each record",
     "internal.leave.group.on.close": "a member that is closed always leaves its group",
-    "isolation.level": "all records are handed out, those of aborted transactions too",
-    "key.deserializer": "a class of the JVM; give create_message_streams a key_decoder",
-    "max.poll.interval.ms": "ZooKeeper sets no limit to the time that the program needs for a record",
-    "max.poll.records": "a stream gives one record at a time",
-    "value.deserializer": "a class of the JVM; give create_message_streams a value_decoder",
+    "isolation.level": "all records are delivered, also those of aborted transactions",
+    "key.deserializer": "a class of the JVM; pass a key_decoder to create_message_streams",
+    "max.poll.interval.ms": "ZooKeeper does not limit the time that the program needs for a record",
+    "max.poll.records": "a stream delivers one record at a time",
+    "value.deserializer": "a class of the JVM; pass a value_decoder to create_message_streams",
 }
-"""Keys of the new consumer that mean nothing to a member of a group in ZooKeeper -> what is so instead."""
+"""Keys of the new consumer without effect in members of ZooKeeper groups -> the behaviour instead."""
 
 _PRODUCER_KEYS = frozenset(
     {
@@ -134,27 +133,25 @@ INLINE_PEM_KEYS: dict[str, str] = {
     "ssl.keystore.key": "write the key to a PEM file, and name it in ssl.key.location",
     "ssl.truststore.certificates": "write the certificates to a PEM file, and name it in ssl.truststore.location",
 }
-"""Keys of Java's TLS that hold keys and certificates themselves -> what to do."""
+"""Keys of Java's TLS settings whose values are keys and certificates -> what to do."""
 
 SECURITY_KEYS_NOT_IGNORED = (*INLINE_PEM_KEYS, "ssl.cipher.suites", "ssl.engine.factory.class")
-"""Keys of Java's TLS without which a connection would be another one: an error where the file is of one program."""
+"""Keys of Java's TLS settings that change the connection: an error in a configuration of one program only."""
 
-_PYTHON_TLS_REASON = "TLS is that of Python's ssl module"
-_KERBEROS_TICKET_REASON = (
-    "the ticket is that of the environment (kinit, or KRB5_CLIENT_KTNAME for a keytab), which renews it"
-)
+_PYTHON_TLS_REASON = "Python's ssl module implements TLS"
+_KERBEROS_TICKET_REASON = "the environment provides and renews the ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab)"
 _LOGIN_CLASS_REASON = (
-    "a class of the JVM; users and passwords are sasl.jaas.config, or sasl.username and sasl.password, and tokens are "
-    "made by oauth_token, which the program gives the connector"
+    "a class of the JVM; set user and password with sasl.jaas.config, or with sasl.username and sasl.password; for "
+    "tokens pass oauth_token to the connector"
 )
 
 JAVA_SECURITY_KEYS: dict[str, str] = {
-    **dict.fromkeys(("ssl.keystore.password", "ssl.truststore.password"), "the files read here, PEM, have no password"),
+    **dict.fromkeys(("ssl.keystore.password", "ssl.truststore.password"), "the files must be PEM, without a password"),
     **INLINE_PEM_KEYS,
-    "ssl.cipher.suites": "the cipher suites are those of Python's ssl module; restrict them at the brokers",
-    "ssl.engine.factory.class": "a class of the JVM; name the PEM files of keys and certificates in "
+    "ssl.cipher.suites": "Python's ssl module determines the cipher suites; restrict them at the brokers",
+    "ssl.engine.factory.class": "a class of the JVM; set the PEM files of keys and certificates in "
     "ssl.truststore.location and ssl.keystore.location",
-    "ssl.protocol": "ssl.enabled.protocols says which versions of TLS are spoken",
+    "ssl.protocol": "ssl.enabled.protocols determines the versions of TLS",
     **dict.fromkeys(
         (
             "security.providers",
@@ -185,24 +182,24 @@ JAVA_SECURITY_KEYS: dict[str, str] = {
             "sasl.login.refresh.window.factor",
             "sasl.login.refresh.window.jitter",
         ),
-        "each login at a broker asks oauth_token for a token",
+        "each login at a broker calls oauth_token for a token",
     ),
 }
-"""Keys of TLS and SASL in Java that have no counterpart here -> what is so instead, or what to do."""
+"""Keys of TLS and SASL in Java that have no counterpart here -> the behaviour instead, or what to do."""
 
 _KAFKA_PYTHON_KEYS: dict[str, str] = {
-    "sasl_oauth_token_provider": "give the connector a function as oauth_token=…",
+    "sasl_oauth_token_provider": "pass a function to the connector as oauth_token=…",
     "sasl_plain_password": "sasl.password",
     "sasl_plain_username": "sasl.username",
     "ssl_cafile": "ssl.truststore.location",
     "ssl_certfile": "ssl.certificate.location",
     "ssl_check_hostname": "ssl.endpoint.identification.algorithm",
     "ssl_ciphers": "restrict the cipher suites at the brokers",
-    "ssl_context": "name the PEM files in ssl.truststore.location and ssl.keystore.location",
+    "ssl_context": "set the PEM files in ssl.truststore.location and ssl.keystore.location",
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }
-"""Names that kafka-python has and Kafka has not -> the key of this consumer that is like it, or what to do."""
+"""Names that only kafka-python has -> the similar key of this consumer, or what to do."""
 
 _DECODER_KEYS = {
     "serializer.encoding",
@@ -215,19 +212,19 @@ _DECODER_KEYS = {
 def why_ignored(key: str) -> str:
     """The program of this key and its replacement, as text; empty for an unknown key."""
     if key in _JAVA_CLIENT_EQUIVALENTS:
-        return java_client_key_text(f"set {_JAVA_CLIENT_EQUIVALENTS[key]} in its place")
+        return java_client_key_text(f"set {_JAVA_CLIENT_EQUIVALENTS[key]} instead")
     if key in _COORDINATOR_GROUP_KEYS:
         return java_client_key_text(_COORDINATOR_GROUP_KEYS[key])
     return why_ignored_by_all_members(key)
 
 
 def java_client_key_text(words: str) -> str:
-    """The sentence on a key of the new consumer; ``words``: what is so here."""
+    """The sentence on a key of the new consumer; ``words``: the behaviour of this consumer."""
     return f"a key of the new consumer; {words}"
 
 
 def why_ignored_by_all_members(key: str) -> str:
-    """The same for keys that have no meaning for any member here, be its group in ZooKeeper or at a coordinator."""
+    """The same for keys without effect in members of ZooKeeper groups and of coordinator groups."""
     if key in JAVA_CLIENT_KEYS_WITHOUT_EFFECT:
         return java_client_key_text(JAVA_CLIENT_KEYS_WITHOUT_EFFECT[key])
     if key in JAVA_SECURITY_KEYS:
@@ -264,7 +261,7 @@ def ignored_key_rows() -> list[tuple[str, str]]:
 
 
 def java_client_keys() -> list[str]:
-    """Those that have no meaning for a member of a group in ZooKeeper, in their order."""
+    """The keys of the new consumer without effect in a member of a ZooKeeper group, sorted."""
     return sorted(
         [*_JAVA_CLIENT_EQUIVALENTS, *_COORDINATOR_GROUP_KEYS, *JAVA_CLIENT_KEYS_WITHOUT_EFFECT, *JAVA_SECURITY_KEYS]
     )

@@ -1,6 +1,7 @@
-"""Which interpreters and systems the package refuses when it is imported.  Pure.
+"""Checks whether the package supports this system and interpreter.  Pure.
 
-``zkconsumer/__init__.py`` calls ``check`` before anything else of the package runs; ``bridge`` imports ``zkconsumer``.
+``zkconsumer/__init__.py`` calls ``check_platform`` before any other code of the package runs; ``bridge`` imports
+``zkconsumer``.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ def unsupported_reason(system: str, has_gil: bool) -> str:
     if system in UNSUPPORTED_SYSTEMS:
         return (
             f"zkconsumer does not run on {UNSUPPORTED_SYSTEMS[system]} (sys.platform is {system!r}): it needs POSIX "
-            "clocks, fork hooks and Unix sockets, and nothing of it was tested without them; run it on Linux or macOS, "
-            "or on Windows inside WSL 2"
+            "clocks, fork hooks and Unix sockets, and was not tested without them; run it on Linux or macOS, or on "
+            "Windows inside WSL 2"
         )
     if not has_gil:
         return (
             "zkconsumer does not run without the global interpreter lock: the thread that iterates a stream and the "
-            "one that releases a partition agree without a lock, by the order of their writes, which was tested only "
-            "with the GIL; set PYTHON_GIL=1 (or start python -X gil=1), or use a build of Python with the GIL"
+            "thread that releases a partition use no lock, but the order of their writes, which was only tested with "
+            "the GIL; set PYTHON_GIL=1 (or start python -X gil=1), or use a build of Python with the GIL"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Java's ``.properties`` files, read as Java reads them.  Pure: text in, keys and values out."""
+"""Parses Java's ``.properties`` files as Java does.  Pure: from text to keys and values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def parse_properties(text: str) -> dict[str, str]:
     """The keys and values of a properties file, in the order of the file; of two equal keys the later value counts.
 
     Lines end with LF, CR or both.  Blank lines and lines that begin with ``#`` or ``!`` are skipped.  A backslash at
-    the end joins the next line, whose leading blanks go.  A key ends at the first ``=``, ``:`` or blank that has no
-    backslash before it.  ``\\t \\n \\r \\f \\uXXXX`` are escapes, before anything else a backslash just goes.
+    the end joins the next line, whose leading blanks are removed.  A key ends at the first ``=``, ``:`` or blank
+    without a backslash before it.  ``\\t \\n \\r \\f \\uXXXX`` are escapes; any other backslash is removed.
 
     Raises ``ValueError`` that names the line (from 1) when ``\\u`` is not followed by four hexadecimal digits.
     """
@@ -32,7 +32,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a properties file: UTF-8 when it is (with or without a mark in front), else Latin-1, Java's own."""
+    """The text of a properties file: UTF-8 if valid, with or without a byte order mark; else Latin-1, as in Java."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -40,7 +40,7 @@ def decode_properties(data: bytes) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with their continuations, each with the number of its first natural line."""
+    """The lines with their continuations joined, each with the number of its first line."""
     lines: list[tuple[int, str]] = []
     started: tuple[int, str] | None = None
     for number, natural in enumerate(_LINE_ENDS.split(text), start=1):
@@ -75,5 +75,5 @@ def _unescaped(text: str, line: int) -> str:
         return _ESCAPED_CHARACTERS.get(code, code)
 
     joined = _ESCAPE.sub(replaced, text)
-    # Two escaped halves are one character, as in any UTF-16 string.
+    # An escaped surrogate pair is one character, as in UTF-16.
     return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -83,7 +83,7 @@ VersionChooser = Callable[[SupportedVersions], int]
 
 SO_TIMEOUT_MS = 30_000
 BUFFER_SIZE = 64 * 1024
-"""``socket.timeout.ms`` and ``socket.receive.buffer.bytes`` of the old consumer; the original has no defaults here."""
+"""The defaults of ``socket.timeout.ms`` and ``socket.receive.buffer.bytes``; Kafka's SimpleConsumer has no defaults."""
 
 RETENTION_VERSION_MAX = 4
 """The last version of OffsetCommit that has a retention time."""
@@ -115,7 +115,7 @@ class SimpleConsumer:
         connect: ConnectionFactory = BlockingConnection,
     ) -> None:
         if so_timeout_ms <= 0:
-            raise UsageError(f"so_timeout_ms is {so_timeout_ms}: how many milliseconds may an answer take?")
+            raise UsageError(f"so_timeout_ms is {so_timeout_ms}: it must be a positive number of milliseconds")
         self.host = host
         self.port = port
         self.so_timeout_ms = so_timeout_ms
@@ -217,7 +217,9 @@ class SimpleConsumer:
         """The records of some partitions from given offsets, or the error of each partition."""
         asked = dict(request.request_info)
         if len(asked) != len(request.request_info):
-            raise UsageError("a fetch names a partition twice; the answer could not tell which is which")
+            raise UsageError(
+                "a fetch contains a partition twice; request each partition once, as answers have no order"
+            )
         body = schemas.FETCH.request(
             replica_id=request.replica_id,
             max_wait_ms=request.max_wait_ms,
@@ -240,7 +242,9 @@ class SimpleConsumer:
             for row in topic.partitions:
                 at = TopicPartition(topic.topic, row.partition_index)
                 if at not in asked:
-                    raise RemoteProtocolError(f"{self.host}:{self.port}: Fetch was answered for {at}, not asked for")
+                    raise RemoteProtocolError(
+                        f"{self.host}:{self.port}: the answer to Fetch contains {at}, which was not requested"
+                    )
                 records = b"" if row.records is None else row.records
                 data[at] = FetchResponsePartitionData(
                     error_code(row.error_code), row.high_watermark, records, asked[at].offset
@@ -274,14 +278,16 @@ class SimpleConsumer:
         Raises ``BrokerError`` with the broker's code: 3, the partition does not exist; 6, the broker is not its leader.
         """
         if time not in (EARLIEST_TIME, LATEST_TIME):
-            raise UsageError(f"time {time} is neither −2 (earliest) nor −1 (latest); get_offsets_before takes others")
+            raise UsageError(
+                f"time {time} is neither −2 (earliest) nor −1 (latest); call get_offsets_before for other times"
+            )
         request = OffsetRequest({at: PartitionOffsetRequestInfo(time)}, replica_id=replica_id)
         response = self.get_offsets_before(request)
         error, offsets = response.error(*at), response.offsets(*at)
         if error != NO_ERROR:
             raise BrokerError(error, f"{self.host}:{self.port}: ListOffsets v{response.version} for {at}")
         if not offsets:
-            raise RemoteProtocolError(f"{self.host}:{self.port}: ListOffsets was answered without an offset for {at}")
+            raise RemoteProtocolError(f"{self.host}:{self.port}: the answer to ListOffsets contains no offset for {at}")
         return offsets[0]
 
     def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -295,7 +301,7 @@ class SimpleConsumer:
 
         def body(version: int) -> Any:
             if request.retention_ms != -1 and not 2 <= version <= RETENTION_VERSION_MAX:
-                raise UsageError(f"OffsetCommit v{version} cannot say how long offsets are kept; versions 2 to 4 can")
+                raise UsageError(f"OffsetCommit v{version} has no retention_ms; only versions 2 to 4 have it")
             return schemas.OFFSET_COMMIT.request(
                 group_id=request.group_id,
                 generation_id_or_member_epoch=request.generation_id,
@@ -372,7 +378,7 @@ class SimpleConsumer:
     def _connected(self) -> Connection:
         with self._connection_lock:
             if self._is_closed:
-                raise ConnectorClosed(f"the SimpleConsumer of {self.host}:{self.port} is closed; make another one")
+                raise ConnectorClosed(f"the SimpleConsumer of {self.host}:{self.port} is closed; create another one")
             if self._connection is None:
                 self._connection = self._new_connection(
                     self.host,
@@ -393,9 +399,9 @@ class SimpleConsumer:
 def _add_advice(error: BrokerConnectionError, api: Api[Any, Any], version: int) -> None:
     if error.reason in (ConnectionFailureReason.CLOSED, ConnectionFailureReason.TIMED_OUT):
         error.add_note(
-            f"The request carries version {version}: a broker that does not speak {api.name} v{version} closes the "
-            "connection, or (0.9) says nothing, and so does a port for TLS or SASL.  Without a version the best that "
-            "both sides speak is taken."
+            f"The request has version {version}: a broker that does not support {api.name} v{version} closes the "
+            "connection or (0.9) does not answer, and so does a port for TLS or SASL.  Without a version, the newest "
+            "version that both sides support is used."
         )
 
 
@@ -436,7 +442,7 @@ def _oldest_list_offsets(ranges: SupportedVersions) -> int:
 def _version_0(api: Api[Any, Any], ranges: SupportedVersions) -> int:
     if not ranges.supports(api, 0):
         raise KafkaException(
-            f"this broker has no {api.name} v0, so it keeps no offsets in ZooKeeper: write the znodes with "
-            'zkconsumer.zk, or take storage="kafka"'
+            f"this broker has no {api.name} v0, so it stores no offsets in ZooKeeper: write the znodes with "
+            'zkconsumer.zk, or set storage="kafka"'
         )
     return 0

@@ -192,12 +192,12 @@ class FetchRequestBuilder:
 
 
 class MessageSet:
-    """The records of one partition in an answer, decoded as they are iterated; iterate as often as you like.
+    """The records of one partition in an answer; each iteration decodes them again.
 
-    Iterating raises ``InvalidMessageException`` and ``UnsupportedCodec`` when it comes to what cannot be read; what
-    stands before has been given by then; ``valid_bytes`` and ``next_offset`` raise them for sizes and offsets that
-    cannot be.  ``size_in_bytes`` above 0 with ``valid_bytes`` 0: the first message is
-    larger than the fetch size was (broker or request before version 3).
+    An iterator raises ``InvalidMessageException`` or ``UnsupportedCodec`` when it reaches a record that cannot be
+    decoded, after the records before it; ``valid_bytes`` and ``next_offset`` raise them for impossible sizes and
+    offsets.  If ``size_in_bytes`` is above 0 and ``valid_bytes`` is 0, the first message is larger than the fetch size
+    (request or broker before version 3).
     """
 
     def __init__(self, records: RecordSet, start_offset: int = 0) -> None:
@@ -282,7 +282,7 @@ class FetchResponse:
 
 
 class PartitionOffsetRequestInfo(NamedTuple):
-    """``time``: milliseconds since 1970, −1 (the end) or −2 (the start); at most so many offsets."""
+    """``time``: milliseconds since 1970, −1 (the end) or −2 (the start); ``max_num_offsets``: the maximum number."""
 
     time: int
     max_num_offsets: int = 1
@@ -294,7 +294,7 @@ class OffsetRequest:
 
     Version 0: the starts of the segments that were last written at or before the time, newest first, and the end of
     the log before them for −1.  From version 1 on (0.10.1): one offset, of the first record at or after the time.
-    With ``version`` None it is 0 wherever the broker speaks it, which is all of them before 4.0.
+    With ``version`` None it is 0 if the broker supports it, as all brokers before 4.0 do.
     """
 
     request_info: Mapping[TopicPartition, PartitionOffsetRequestInfo]
@@ -313,7 +313,7 @@ class PartitionOffsetsResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetResponse:
-    """``version`` is the one that was used; it decides what the offsets mean."""
+    """The offsets; their meaning depends on ``version``, the version that was used."""
 
     partition_error_and_offsets: Mapping[TopicPartition, PartitionOffsetsResponse]
     correlation_id: int
@@ -324,7 +324,7 @@ class OffsetResponse:
         return self._row(topic, partition).offsets
 
     def error(self, topic: str, partition: int) -> ErrorCode:
-        """What the broker said of this partition."""
+        """The broker's error for this partition; ``NONE`` without one."""
         return self._row(topic, partition).error
 
     def error_code(self, topic: str, partition: int) -> int:
@@ -350,8 +350,8 @@ class OffsetCommitRequest:
     ``zookeeper``: any broker writes the znodes (only brokers with ZooKeeper); the metadata are lost.
     ``kafka``: only the group coordinator accepts it (``GroupCoordinatorRequest``), other brokers answer error 16.
 
-    ``generation_id`` and ``member_id`` are for members of a modern group.  ``retention_ms``: how long the offsets are
-    kept (versions 2 to 4); −1: as the broker is set.
+    ``generation_id`` and ``member_id`` are for members of a coordinator group.  ``retention_ms``: how long the broker
+    stores the offsets (versions 2 to 4); −1: its own setting.
     """
 
     group_id: str
@@ -429,14 +429,16 @@ class OffsetFetchResponse:
 
 def _check_storage(name: str, storage: OffsetStorage | None, version: int | None) -> None:
     if storage is None and version is None:
-        raise UsageError(f'{name}: say where the offsets are: storage="zookeeper", storage="kafka", or a version')
+        raise UsageError(
+            f'{name}: set where the offsets are stored: storage="zookeeper", storage="kafka", or a version'
+        )
     if storage not in (None, "zookeeper", "kafka"):
-        raise UsageError(f'{name}: storage is "zookeeper" or "kafka", not {storage!r}')
+        raise UsageError(f'{name}: storage must be "zookeeper" or "kafka", not {storage!r}')
     if storage is not None and version is not None and (version == 0) != (storage == "zookeeper"):
-        raise UsageError(f"{name}: version {version} does not mean {storage}; 0 means zookeeper, others kafka")
+        raise UsageError(f"{name}: version {version} does not mean {storage}; 0 means zookeeper, other versions kafka")
 
 
 def _row(rows: Mapping[TopicPartition, T], at: TopicPartition, name: str) -> T:
     if at not in rows:
-        raise UsageError(f"no partition {at} in this {name}; it holds {', '.join(map(str, rows)) or 'none'}")
+        raise UsageError(f"no partition {at} in this {name}; it contains {', '.join(map(str, rows)) or 'none'}")
     return rows[at]

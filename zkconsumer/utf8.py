@@ -1,4 +1,4 @@
-"""The border between bytes and text: everything that this program says or reads is UTF-8.  Pure."""
+"""Conversions between bytes and text; all texts that are stored or exchanged are UTF-8.  Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkconsumer.errors import InvalidNameError, MalformedZnode
 
 
 def decode_strict(data: bytes) -> str:
-    """Strict UTF-8, for what only programs like this one write.  Raises ``MalformedZnode``."""
+    """Decode strict UTF-8, for data that only this project writes.  Raises ``MalformedZnode``."""
     try:
         return ensure_text(data, "utf-8", "strict")
     except UnicodeDecodeError as exc:
@@ -16,15 +16,15 @@ def decode_strict(data: bytes) -> str:
 
 
 def decode_like_java(data: bytes) -> str:
-    """UTF-8 as the original's string serializer reads it: what is not UTF-8 becomes U+FFFD, and is no error.
+    """Decode UTF-8 as the Scala consumer's string serializer does: invalid bytes become U+FFFD without an error.
 
-    Java makes one U+FFFD of an encoded surrogate, Python three; no name that counts can hold either.
+    Java decodes an encoded surrogate as one U+FFFD, Python as three; no valid name contains one of them.
     """
     return ensure_text(data, "utf-8", "replace")
 
 
 def encode_strict(text: str) -> bytes:
-    """UTF-8.  Raises ``InvalidNameError`` for half a surrogate pair, which has no bytes."""
+    """Encode as UTF-8.  Raises ``InvalidNameError`` for half a surrogate pair, which cannot be encoded."""
     try:
         return ensure_binary(text, "utf-8", "strict")
     except UnicodeEncodeError as exc:

@@ -1,3 +1,3 @@
-"""The version of this package: the one place that says it.  Pure; ``setup.py`` reads this file."""
+"""The version of this package.  Pure; ``setup.py`` reads this file."""
 
 __version__ = "0.1.0"

@@ -123,7 +123,7 @@ def test_a_member_that_zookeeper_keeps_names_what_only_a_coordinators_group_has(
         ZookeeperConsumerConnector(config.with_overrides({"zookeeper.connection.timeout.ms": 1}), store=NoAnswer)
     lines = {line.split()[1]: line for line in caplog.messages if line.startswith("setting-ignored ")}
     assert lines.keys() == {"key=session.timeout.ms", "key=max.poll.records"}
-    assert "ZooKeeper keeps this group" in lines["key=session.timeout.ms"]
+    assert "this is a ZooKeeper group" in lines["key=session.timeout.ms"]
     strategy = config.with_overrides({"partition.assignment.strategy": "sticky"})
     with pytest.raises(InvalidConfigException, match="a ZooKeeper group has only range and roundrobin"):
         ZookeeperConsumerConnector(strategy, store=NoAnswer)

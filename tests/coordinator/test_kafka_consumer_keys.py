@@ -117,11 +117,11 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
 
 IN_OTHER_WORDS: dict[str, tuple[str, str, Look, object]] = {
     "auto.offset.reset": (
-        "smallest", "that is the new consumer's word for smallest",
+        "smallest", "that is the new consumer's name for smallest",
         lambda config: fetch_settings_of(config).reset_to_earliest, True,
     ),
     "partition.assignment.strategy": (
-        "roundrobin", "that is the new consumer's word for roundrobin",
+        "roundrobin", "that is the new consumer's name for roundrobin",
         field("partition.assignment.strategy"), "roundrobin",
     ),
 }  # fmt: skip
@@ -176,7 +176,7 @@ def test_in_a_configuration_of_zookeepers_member(key: str) -> None:
             word, hint, look, wanted = IN_OTHER_WORDS[key]
             assert isinstance(made, SettingOutcome)
             assert hint in made.reason
-            assert "another value is refused" in outcome.reason
+            assert "any other value is an error" in outcome.reason
             base = ConsumerConfig.from_properties(IN_ZOOKEEPER)
             check_acts(found(ConsumerConfig, IN_ZOOKEEPER, key, word), base, look, wanted, key)
         case SettingStatus.EFFECTIVE:
@@ -320,7 +320,7 @@ def test_two_spellings_that_disagree_are_an_error_and_two_that_agree_are_none(ke
     for pair in ([key, SPELLINGS[key]], [SPELLINGS[key], key]):
         said = problem({pair[0]: value, pair[1]: other})
         assert said == (
-            f"{pair[0]} and {pair[1]} say the same thing and disagree ({value} and {other}): leave one of them out"
+            f"{pair[0]} and {pair[1]} are the same setting with different values ({value} and {other}): remove one"
         )
         same = {**AT_A_COORDINATOR, pair[0]: f" {value}", pair[1]: value}
         assert CoordinatorConsumerConfig.from_properties(same).given >= {SPELLINGS[key]}
@@ -407,7 +407,7 @@ def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() ->
                 assert key in AT_A_COORDINATOR
             case "none":
                 assert value is None, key
-            case "that of group.id":
+            case "the value of group.id":
                 assert value == config.group_id, key
             case "latest":
                 assert not fetch_settings_of(config).reset_to_earliest

@@ -219,14 +219,14 @@ def test_all_problems_are_told_at_once_with_key_value_and_remedy() -> None:
     assert told == [
         "fetch.mesage.max.bytes is not known: did you mean fetch.message.max.bytes?",
         "group.id is missing: it must be given; allowed is letters, digits, '.', '_' and '-' of ASCII; not empty",
-        "partition.assignment.strategy=RoundRobin: set it to range or roundrobin, or leave it out (then it is range)",
-        "zookeeper.connect=zk1:2181/kafka,zk2:2181/kafka: the chroot stands once, behind the last server; "
+        "partition.assignment.strategy=RoundRobin: set it to range or roundrobin, or remove it (the default is range)",
+        "zookeeper.connect=zk1:2181/kafka,zk2:2181/kafka: write the chroot only once, after the last server; "
         "set it to HOST:PORT[,HOST:PORT…][/CHROOT]",
         "rebalance.max.retries=0: set it to an integer from 1 to 2147483647, in attempts, "
-        "or leave it out (then it is 4)",
-        "auto.offset.reset=earliest: that is the new consumer's word for smallest; "
-        "set it to largest or smallest, or leave it out (then it is largest)",
-        "auto.commit.enable=yes: set it to true or false, or leave it out (then it is true)",
+        "or remove it (the default is 4)",
+        "auto.offset.reset=earliest: that is the new consumer's name for smallest; "
+        "set it to largest or smallest, or remove it (the default is largest)",
+        "auto.commit.enable=yes: set it to true or false, or remove it (the default is true)",
     ]
 
 
@@ -351,7 +351,7 @@ def test_keys_of_other_programs_are_set_aside_and_named() -> None:
     }
     made = ConsumerConfig.from_properties({**NEEDED, **foreign})
     assert set(made.ignored) == set(foreign)
-    assert made.ignored["enable.auto.commit"] == "a key of the new consumer; set auto.commit.enable in its place"
+    assert made.ignored["enable.auto.commit"] == "a key of the new consumer; set auto.commit.enable instead"
     assert "secret" not in str(made.ignored) + repr(made)
     assert made.with_overrides({"group.id": "h"}).ignored == made.ignored
 
@@ -387,7 +387,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
     ]
     assert problems(NEEDED | {"GROUP_ID": "1"}) == ["GROUP_ID is not known: did you mean group.id?"]
     assert problems(NEEDED | {"colour": "blue"}) == [
-        "colour is not known: leave it out, or write external.colour if the application reads it"
+        "colour is not known: remove it, or write external.colour if the application reads it"
     ]
 
 
@@ -400,7 +400,7 @@ def test_a_key_of_0_7_in_place_of_a_needed_one_is_explained() -> None:
 def test_an_unknown_keyword_names_the_nearest_attribute() -> None:
     with pytest.raises(InvalidConfigException, match="did you mean fetch_min_bytes"):
         config(fetch_min_byte=1)
-    with pytest.raises(InvalidConfigException, match=r"set auto\.commit\.enable in its place"):
+    with pytest.raises(InvalidConfigException, match=r"set auto\.commit\.enable instead"):
         config(enable_auto_commit=False)
 
 
@@ -410,14 +410,15 @@ def test_names_of_kafka_python_are_answered_with_ours() -> None:
             ssl_cafile="/ca.pem", sasl_plain_username="alice", ssl_context=object(), bootstrap_servers=["a:1", "b:2"]
         )
     assert str(refused.value).splitlines()[1:] == [
-        "  ssl_cafile is not known: it is kafka-python's; set ssl_truststore_location in its place",
-        "  sasl_plain_username is not known: it is kafka-python's; set sasl_username in its place",
-        "  ssl_context is not known: it is kafka-python's; name the PEM files in ssl.truststore.location and "
+        "  ssl_cafile is not known: it is a setting of kafka-python; set ssl_truststore_location instead",
+        "  sasl_plain_username is not known: it is a setting of kafka-python; set sasl_username instead",
+        "  ssl_context is not known: it is a setting of kafka-python; set the PEM files in ssl.truststore.location and "
         "ssl.keystore.location",
-        "  bootstrap.servers=['a:1', 'b:2']: it is one text, with commas in between; set it to HOST:PORT[,HOST:PORT…]",
+        "  bootstrap.servers=['a:1', 'b:2']: it must be one text, with commas between its items; set it to "
+        "HOST:PORT[,HOST:PORT…]",
     ]
     assert problems(NEEDED | {"ssl.cafile": "/ca.pem"}) == [
-        "ssl.cafile is not known: it is kafka-python's; set ssl.truststore.location in its place"
+        "ssl.cafile is not known: it is a setting of kafka-python; set ssl.truststore.location instead"
     ]
 
 
@@ -430,7 +431,8 @@ def test_a_dictionary_of_keys_makes_one_as_a_file_does() -> None:
 
 
 def test_a_dictionary_and_keywords_that_disagree_are_an_error() -> None:
-    with pytest.raises(InvalidConfigException, match=r"group\.id and group_id say the same .* disagree \(g and h\)"):
+    words = r"group\.id and group_id are the same setting with different values \(g and h\)"
+    with pytest.raises(InvalidConfigException, match=words):
         ConsumerConfig(NEEDED, group_id="h")
     with pytest.raises(InvalidConfigException) as refused:
         ConsumerConfig({**NEEDED, "sasl.password": "hush"}, sasl_password="hush-hush")

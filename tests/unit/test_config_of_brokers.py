@@ -76,23 +76,26 @@ def test_a_line_for_java_that_cannot_be_used_says_why(line: str, words: str) -> 
         ({**SASL, "sasl.password": "p"}, ["sasl.username is missing"]),
         ({**SASL, "sasl.username": "u"}, ["sasl.password is missing"]),
         ({**SASL, "sasl.username": "u", "sasl.jaas.config": SCRAM_LINE}, ["sasl.jaas.config and sasl.username"]),
-        ({**SASL, "sasl.jaas.config": PLAIN_LINE}, ["sasl.jaas.config: names org.apache.kafka.common.security.plain"]),
+        (
+            {**SASL, "sasl.jaas.config": PLAIN_LINE},
+            ["sasl.jaas.config: contains org.apache.kafka.common.security.plain"],
+        ),
         ({**SASL, "sasl.mechanism": "GSSAPI", "sasl.password": "p"}, ["sasl.mechanism=GSSAPI: has no user"]),
         ({**SASL, "sasl.mechanism": "DIGEST-MD5"}, ["sasl.mechanism=DIGEST-MD5: set it to PLAIN or SCRAM-SHA-256"]),
-        ({"sasl.username": "u"}, ["security.protocol=PLAINTEXT: is without SASL, so sasl.username would"]),
-        ({"ssl.ca.location": "/ca.pem"}, ["security.protocol=PLAINTEXT: is without TLS, so ssl.ca.location would"]),
+        ({"sasl.username": "u"}, ["security.protocol=PLAINTEXT: does not use SASL, so sasl.username would"]),
+        ({"ssl.ca.location": "/ca.pem"}, ["security.protocol=PLAINTEXT: does not use TLS, so ssl.ca.location would"]),
         (
             {"security.protocol": "SSL", "ssl.ca.location": "/a", "ssl.truststore.location": "/b"},
-            ["ssl.truststore.location and ssl.ca.location: only one"],
+            ["ssl.truststore.location and ssl.ca.location: set only one"],
         ),
         ({"security.protocol": "SSL", "ssl.key.location": "/k"}, ["ssl.certificate.location and ssl.key.location"]),
-        ({"security.protocol": "SSL", "ssl.key.password": "p"}, ["ssl.key.password: there is no key"]),
+        ({"security.protocol": "SSL", "ssl.key.password": "p"}, ["ssl.key.password: no private key is set"]),
         ({"security.protocol": "SSL", "ssl.truststore.type": "JKS"}, ["ssl.truststore.type=JKS: a Java keystore"]),
         ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1"}, ["ssl.enabled.protocols=TLSv1: 'TLSv1' is"]),
         ({"security.protocol": "TLS"}, ["security.protocol=TLS: set it to PLAINTEXT or SSL or"]),
         ({"bootstrap.servers": "b"}, ["bootstrap.servers=b: 'b' is not HOST:PORT"]),
         ({"bootstrap.servers": "b:0"}, ["bootstrap.servers=b:0: 'b:0' has no port"]),
-        ({"bootstrap.servers": " , "}, ["bootstrap.servers= , : it names no broker"]),
+        ({"bootstrap.servers": " , "}, ["bootstrap.servers= , : it contains no broker"]),
     ],
 )
 def test_what_does_not_go_together_is_told_all_at_once(settings: dict[str, object], starts: list[str]) -> None:
@@ -108,7 +111,7 @@ def test_a_misspelt_key_is_not_passed_over() -> None:
 
 def test_what_has_no_effect_is_named_and_set_aside() -> None:
     made = config({**SASL, "sasl.username": "u", "sasl.password": "p", "sasl.kerberos.service.name": "kafka"})
-    assert "GSSAPI only" in made.ignored["sasl.kerberos.service.name"]
+    assert "only has an effect with sasl.mechanism=GSSAPI" in made.ignored["sasl.kerberos.service.name"]
     assert config({"metadata.max.age.ms": 5000, "bootstrap.servers": "b:9092"}).ignored == {}
 
 

@@ -117,7 +117,7 @@ def test_many_processes_at_once_load_whole_files(tmp: Path, archive: Path) -> No
 
 def test_a_zip_without_them_says_so(tmp: Path, tmp_path: Path) -> None:
     bare = make_zip(tmp_path / "bare.zip", with_compiled=False)
-    why = f"not in use: it cannot be loaded: {bare} does not hold it for this system and this Python"
+    why = f"not in use: it cannot be loaded: {bare} does not contain it for this system and this Python"
     assert load(bare, tmp)["status"] == dict.fromkeys(extensions.EXTENSION_MODULES, why)
     assert list(tmp.iterdir()) == []
 

@@ -196,18 +196,18 @@ def test_no_configuration_shows_one(key: str, texts: Texts, tmp_path: Path) -> N
 def test_a_password_in_an_address_or_a_login_is_refused_and_says_what_to_do() -> None:
     for key, words in (
         (
-            "zookeeper.connect", "zookeeper.connect=[hidden]@h:2181: an address must not hold a user or a password; a "
-            "login at ZooKeeper is set with zookeeper.auth, one at brokers with sasl.username and sasl.password; set "
+            "zookeeper.connect", "zookeeper.connect=[hidden]@h:2181: an address must not contain a user or a password; "
+            "set a login at ZooKeeper with zookeeper.auth, one at brokers with sasl.username and sasl.password; set "
             "it to HOST:PORT",
         ),
-        ("bootstrap.servers", "bootstrap.servers=[hidden]@h:2181: an address must not hold a user or a password"),
+        ("bootstrap.servers", "bootstrap.servers=[hidden]@h:2181: an address must not contain a user or a password"),
     ):  # fmt: skip
         with pytest.raises(ZkConsumerError, match="a problem") as refused:
             ConsumerConfig.from_properties({**BASE, key: f"u:{S}@h:2181"})
         assert words in str(refused.value)
     with pytest.raises(ZkConsumerError, match="a problem") as refused:
         ConsumerConfig.from_properties({**BASE, "zookeeper.auth": f"digest:u:{S}"})
-    assert "zookeeper.auth=digest:[hidden]: this setting takes the name of a file, and has user and password: " in str(
+    assert "zookeeper.auth=digest:[hidden]: the value must be the name of a file, and it is user and password: " in str(
         refused.value
     )
 

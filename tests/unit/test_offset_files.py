@@ -146,7 +146,7 @@ def test_csv_with_another_number_of_columns_is_refused() -> None:
         ("[" * 3_000, "it is not JSON"),
         ("[1]", "it is not a JSON object"),
         ("{} {}", "it is not JSON (Extra data at character 3)"),
-        ('{"group":"g1","group":"g2"}', "a name occurs in it twice"),
+        ('{"group":"g1","group":"g2"}', "it contains a name twice"),
         ('{"group":1,"topic":"t","partition":0,"offset":1}', "group and topic must be texts"),
         ('{"group":"g","topic":"t","partition":true,"offset":1}', "partition is missing, or not an integer"),
         ('{"group":"g","topic":"t","partition":0,"offset":1.0}', "offset is missing, or not an integer"),

@@ -88,7 +88,7 @@ def test_all_problems_are_told_at_once_and_by_the_names_of_the_options() -> None
     assert "zookeeper.connect is missing" in text
     assert "no topic is selected: set one of subscribe, subscribePattern, subscribe.blacklist, topics" in text
     # A configuration with a bad key is not looked at further; alone, the contradiction is told.
-    assert problem(kafka__sasl__password="hush").startswith("kafka.security.protocol=PLAINTEXT: is without SASL")
+    assert problem(kafka__sasl__password="hush").startswith("kafka.security.protocol=PLAINTEXT: does not use SASL")
     assert "hush" not in text
 
 
@@ -146,7 +146,7 @@ def test_partitions_can_be_named_in_a_batch_only() -> None:
         ({"startingOffsets": "erliest"}, "it is neither a known word nor JSON (did you mean earliest?)"),
         ({"startingOffsets": "committed"}, "it is neither a known word nor JSON; set it to group, earliest"),
         ({"startingOffsets": '{"orders": 1'}, "it is not JSON (Expecting"),
-        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "a name occurs in it twice"),
+        ({"startingOffsets": '{"orders": {"0": 1, "0": 2}}'}, "it contains a name twice"),
         ({"startingOffsets": '{"orders": {"00": 1}}'}, "not a partition number"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-1 for latest, or -2 for earliest"),
         ({"startingOffsets": '{"orders": {"0": true}}'}, "which is not an offset"),

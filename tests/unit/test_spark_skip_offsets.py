@@ -92,7 +92,7 @@ def test_every_offset_is_either_read_or_skipped() -> None:
         ),
         ('{"t": {"0": [[-1, 2]]}}', "t/0 has [-1, 2]: first must be 0 or more"),
         ('{"t": {"x": [[1, 2]]}}', "'t' has \"x\", which is not a partition number"),
-        ('{"t": {"0": [[1, 2]]}, "t": {"1": [[1, 2]]}}', "a name occurs in it twice"),
+        ('{"t": {"0": [[1, 2]]}, "t": {"1": [[1, 2]]}}', "it contains a name twice"),
         ('{"u": {"0": [[1, 2]]}}', "skipOffsets: names u/0, which this query does not read"),
     ],
 )

@@ -86,7 +86,7 @@ def test_an_offset_with_an_expiry_time_is_written_in_the_one_version_that_can_sa
     value = OffsetCommitValue(offset=7, commit_timestamp=5, expire_timestamp=9)
     assert value_version(write_offset_value(value)) == 1
     for version in (0, 2, 3, 4):
-        with pytest.raises(UsageError, match=f"expire_timestamp is 9, and version {version} cannot say that"):
+        with pytest.raises(UsageError, match=f"expire_timestamp is 9, which version {version} cannot contain"):
             write_offset_value(value, version)
 
 

@@ -25,7 +25,7 @@ if compiled.RECORD_DECODER is None:
     pytest.skip("installed without a compiler, or ZKCONSUMER_NO_EXTENSIONS is set", allow_module_level=True)
 
 RECORDS = compiled.RECORD_DECODER
-OUTSIDE = r"a field outside of the data, or 2 GiB of fields and more"
+OUTSIDE = r"a field is outside of the data, or the fields have 2 GiB or more"
 
 
 def row(
@@ -85,7 +85,7 @@ def test_rows_outside_of_the_table_are_not_read(low: int, high: int) -> None:
         lambda: RECORDS.cut(table, low, high, 1),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="rows outside of the table"):
+        with pytest.raises(ValueError, match="the rows are outside of the table"):
             call()
 
 
@@ -125,7 +125,7 @@ def test_headers_are_columns_of_their_own() -> None:
 def test_headers_that_do_not_fill_their_place_are_refused(place: tuple[int, int, int]) -> None:
     data = header(b"a", b"1") + header(b"bc", None)
     assert len(data) == 8
-    with pytest.raises(ValueError, match="the headers of a row do not fill their place"):
+    with pytest.raises(ValueError, match="the headers of a row do not have the length in the row"):
         RECORDS.headers(data, row(headers=place), 0, 1)
 
 

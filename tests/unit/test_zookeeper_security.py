@@ -86,11 +86,11 @@ def test_every_form_of_login(tmp_path: Path, setting: str, login: Any, who: str)
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("digest", "the file that holds user:password is not named"),
-        ("alice:secret", "'alice' is no way to log in"),
-        ("kerberos:alice", "'kerberos' is no way to log in"),
-        ("kerberos", r"zookeeper\.auth=\[hidden\]: this is no way to log in"),
-        ("sasl-gssapi:", "is no way to log in"),
+        ("digest", "the file that contains user:password is missing"),
+        ("alice:secret", "'alice' is not a supported login"),
+        ("kerberos:alice", "'kerberos' is not a supported login"),
+        ("kerberos", r"zookeeper\.auth=\[hidden\]: this is not a supported login"),
+        ("sasl-gssapi:", "is not a supported login"),
     ],
 )
 def test_a_login_that_is_none_is_refused(setting: str, says: str) -> None:
@@ -135,7 +135,7 @@ def test_a_password_is_in_no_text(login: DigestLogin | SaslDigestMd5Login) -> No
 
 
 def test_lists_need_a_login() -> None:
-    with pytest.raises(InvalidConfigException, match="the nodes would belong to nobody"):
+    with pytest.raises(InvalidConfigException, match="the nodes would have no owner"):
         config(zookeeper_set_acl=True)
     given = config(
         zookeeper_set_acl=True, zookeeper_ssl_client_enable=True, zookeeper_ssl_keystore_location="a certificate"
@@ -147,7 +147,7 @@ def test_lists_need_a_login() -> None:
     ("settings", "says"),
     [
         ({"zookeeper_ssl_truststore_location": "x"}, "has no effect without zookeeper.ssl.client.enable=true"),
-        ({"zookeeper_ssl_truststore_type": "JKS"}, "only PEM is read here"),
+        ({"zookeeper_ssl_truststore_type": "JKS"}, "only PEM is supported"),
         (
             {"zookeeper_ssl_client_enable": True, "zookeeper_ssl_keystore_password": "x"},
             "zookeeper.ssl.keystore.location is missing",
@@ -229,7 +229,7 @@ CHALLENGE = b'realm="zk-sasl-md5",nonce="abc",charset=utf-8,algorithm=md5-sess'
 
 def test_sasl_speaks_as_the_user_to_the_name_that_zookeeper_has_there() -> None:
     server = Server((1, 0, CHALLENGE), (2, -115, b""))
-    with pytest.raises(ZkLoginError, match=r"error -115.: user or password are wrong"):
+    with pytest.raises(ZkLoginError, match=r"error -115.: user or password is wrong"):
         server.log_in(SaslDigestMd5Login("alice", "hush-hush"))
     first, second = server.heard
     assert first == (102, 1, b"\0\0\0\0")

@@ -135,7 +135,7 @@ def test_a_member_without_the_right_leaves_at_once_and_the_others_go_on(
 
 def test_a_wrong_password_is_told_at_once(secured: Secured, connector: Make) -> None:
     began_s = time.monotonic()
-    with pytest.raises(ZkAuthenticationFailed, match=f"ZooKeeper refused sasl:{USER} at .*user or password are wrong"):
+    with pytest.raises(ZkAuthenticationFailed, match=f"ZooKeeper refused sasl:{USER} at .*user or password is wrong"):
         connector(secured.plain, "g", **sasl(secured, "wrong"))
     assert time.monotonic() - began_s < SAYS_WITHIN_S
 

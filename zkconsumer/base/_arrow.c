@@ -1,8 +1,8 @@
-/* Arrow arrays out of buffers that Python owns, as the two capsules of Arrow's PyCapsule interface.
+/* Creates Arrow arrays from buffers that Python owns, as the two capsules of Arrow's PyCapsule interface.
  *
- * pyarrow, polars, DuckDB and others take them from `__arrow_c_array__`; none of them is needed here.  The layout of the
- * two structs is Arrow's C data interface.  No byte is copied: an array holds a reference to its buffers until its
- * consumer releases it, in whatever thread, with or without the global interpreter lock. */
+ * pyarrow, polars, DuckDB and others get them from `__arrow_c_array__`; this module needs none of these packages.  The
+ * layout of the two structs is Arrow's C data interface.  No byte is copied: an array has a reference to its buffers
+ * until its consumer releases it, in any thread, with or without the global interpreter lock. */
 
 #include "zkconsumer_limited.h"
 
@@ -89,19 +89,19 @@ static char *copied(const char *text) {
     return made;
 }
 
-/* Both structs must be zeroed.  After a failure they are released by the caller, as after success. */
+/* The caller must zero both structs before, and release them afterwards, also after a failure. */
 static bool build(PyObject *node, struct ArrowSchema *schema, struct ArrowArray *array) {
     const char *format, *name;
     int is_nullable;
     long long length, nulls;
     PyObject *buffers, *children;
     if (!PyTuple_Check(node)) {
-        PyErr_SetString(PyExc_TypeError, "a node is a tuple");
+        PyErr_SetString(PyExc_TypeError, "a node must be a tuple");
         return false;
     }
     if (!PyArg_ParseTuple(node, "sspLLOO", &format, &name, &is_nullable, &length, &nulls, &buffers, &children)) return false;
     if (!PyTuple_Check(buffers) || !PyTuple_Check(children)) {
-        PyErr_SetString(PyExc_TypeError, "buffers and children are tuples");
+        PyErr_SetString(PyExc_TypeError, "buffers and children must be tuples");
         return false;
     }
     int64_t n_buffers = PyTuple_Size(buffers), n_children = PyTuple_Size(children);
@@ -120,7 +120,7 @@ static bool build(PyObject *node, struct ArrowSchema *schema, struct ArrowArray 
     for (int64_t each = 0; each < n_buffers; each++) {
         PyObject *buffer = PyTuple_GetItem(buffers, (Py_ssize_t)each);
         if (buffer == Py_None) continue;
-        array->buffers[each] = PyBytes_AsString(buffer); /* a TypeError for what is not bytes */
+        array->buffers[each] = PyBytes_AsString(buffer); /* raises TypeError if it is not bytes */
         if (!array->buffers[each]) return false;
     }
     array->private_data = Py_NewRef(buffers);
@@ -139,7 +139,7 @@ no_memory:
 
 /* capsules(node) -> (capsule of the schema, capsule of the array)
  *
- * A node is (format, name, whether it may be null, length, how many are null, (buffer or None, ...), (node, ...)); buffers
+ * A node is (format, name, whether it may be null, length, number of nulls, (buffer or None, ...), (node, ...)); buffers
  * are bytes, in Arrow's order. */
 static PyObject *capsules(PyObject *Py_UNUSED(module), PyObject *node) {
     struct ArrowSchema *schema = calloc(1, sizeof *schema);

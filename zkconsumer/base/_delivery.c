@@ -11,7 +11,7 @@
  *   4. `unacknowledged_offset` is written, then `is_live` is read.  Another thread that revokes the partition writes
  *      `is_live`, then reads `unacknowledged_offset`.  Both use sequentially consistent atomics: either the record is
  *      not delivered, or that thread reads its offset;
- *   5. the clock is read (CLOCK_BOOTTIME, which counts while the machine sleeps) and compared with the end of the lease;
+ *   5. the clock is read (CLOCK_BOOTTIME, which counts while the machine is suspended) and compared with the lease's end;
  *   6. the record is delivered.
  *
  * Everything else that several threads use is guarded by the global interpreter lock, which the package requires
@@ -48,7 +48,7 @@ typedef struct {
     PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
     PyTypeObject *lease_type, *queue_type, *ownership_type, *bytes_type, *origin_type, *message_type, *delivery_type,
         *iterator_type, *batches_type;
-    PyObject *step; /* test builds alone */
+    PyObject *step; /* only in test builds */
 } module_state;
 
 #ifdef ZKCONSUMER_TEST_STEPS
@@ -71,7 +71,7 @@ static module_state *state_of_type(PyTypeObject *type);
 
 static uint64_t thread_number(void) { return PyThreadState_GetID(PyThreadState_Get()); }
 
-/* calling_thread() -> a number that no other thread of this process ever has */
+/* calling_thread() -> a number that is unique among all threads of this process */
 static PyObject *calling_thread(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
     return PyLong_FromUnsignedLongLong(thread_number());
 }
@@ -97,7 +97,7 @@ static bool is_deleted(PyObject *value) {
 typedef struct {
     PyObject_HEAD
     PyObject *clock;
-    bool is_system; /* the clock is the machine's: it is read here */
+    bool is_system; /* the clock is the system clock, which this module reads directly */
     _Atomic int64_t until_ms;
 } lease;
 
@@ -111,7 +111,7 @@ static int64_t system_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* False: the clock raised. */
+/* Returns false if the clock raised. */
 static bool lease_now(lease *self, int64_t *ms) {
     if (self->is_system) {
         *ms = system_ms();
@@ -250,9 +250,9 @@ typedef struct {
     PyObject_HEAD
     _Atomic int64_t unacknowledged_offset;
     _Atomic bool is_live;
-    int64_t resets; /* how often the reset policy moved the partition, and where to, the last time */
+    int64_t resets; /* how often the reset policy set the position; the next field is the last such position */
     int64_t reset_to;
-    int64_t consumed_in; /* the number of resets that `consumed` belongs to */
+    int64_t consumed_in; /* the value of `resets` for which `consumed` is valid */
     int64_t consumed;
     PyObject *on_drained; /* called when no record is unacknowledged any more, after a revocation; NULL: not revoked */
     module_state *state;
@@ -291,7 +291,7 @@ static int64_t consumed_offset(const ownership *self) {
     return self->consumed_in == self->resets ? self->consumed : self->reset_to;
 }
 
-/* No record is unacknowledged any more.  May be called twice.  False: the callback raised, and must be called again. */
+/* No record is unacknowledged any more.  May be called twice.  Returns false if the callback raised: then call it again. */
 static bool undeliver(ownership *self) {
     atomic_store(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET);
     step(self->state);
@@ -319,7 +319,7 @@ static int begin_delivery(ownership *self, int64_t offset) {
     return undeliver(self) ? 0 : -1;
 }
 
-/* The program has processed the delivered record.  False: the callback raised; the call may be repeated. */
+/* The program has processed the delivered record.  Returns false if the callback raised; the call may be repeated. */
 static bool done_with(ownership *self, int64_t next_offset, int64_t resets) {
     mark_consumed(self, next_offset, resets);
     step(self->state);
@@ -479,7 +479,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *topic;
     PyObject *partition;
-    PyObject *key_decoder;   /* NULL: the bytes as they are */
+    PyObject *key_decoder;   /* NULL: the unchanged bytes */
     PyObject *value_decoder;
     module_state *state;
 } origin;
@@ -545,9 +545,9 @@ typedef struct {
     PyObject_HEAD
     origin *from;
     held_bytes *held;
-    PyObject *key;     /* bytes or None; NULL: not made yet */
+    PyObject *key;     /* bytes or None; NULL: not created yet */
     PyObject *value;
-    PyObject *headers; /* the tuple; or, in a detached message, bytes that were not parsed yet; NULL: not made yet */
+    PyObject *headers; /* the tuple; or, in a detached message, bytes that were not parsed yet; NULL: not created yet */
     row_t row;
 } message;
 
@@ -632,7 +632,7 @@ static PyObject *message_get_partition(message *self, void *Py_UNUSED(closure)) 
     return Py_NewRef(self->from->partition);
 }
 
-/* A varint of a header, whose bytes the decoder has checked.  False: they do not fit. */
+/* Reads a varint of a header whose bytes the decoder has checked.  Returns false if it does not fit. */
 static bool header_varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
     uint64_t raw = 0;
     for (int shift = 0; *at < end && shift <= 63; shift += 7) {
@@ -659,7 +659,7 @@ static PyObject *parsed_headers(const uint8_t *at, const uint8_t *end, int32_t c
             fits = header_varint(&at, end, &value_length) && value_length <= end - at;
         }
         if (!fits) {
-            PyErr_SetString(PyExc_SystemError, "headers that the decoder should have refused");
+            PyErr_SetString(PyExc_SystemError, "headers that the decoder should have rejected");
         } else {
             value = at;
             if (value_length > 0) at += value_length;
@@ -694,7 +694,8 @@ static PyObject *message_get_headers(message *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(self->headers);
 }
 
-/* Copies what the message needs of its chunk, and lets the chunk go.  False: no memory; the message is as before. */
+/* Copies the bytes of the message from its chunk, and releases the chunk.  Returns false without memory; then the message
+ * is unchanged. */
 static bool detach(message *self) {
     if (!self->held) return true;
     if (!raw_key(self) || !raw_value(self)) return false;
@@ -724,7 +725,7 @@ static PyObject *message_repr(message *self) {
         "MessageAndMetadata(%S/%S offset %lld)", self->from->topic, self->from->partition, (long long)self->row.offset);
 }
 
-/* Fills the row of a message that holds its own fields. */
+/* Fills the row of a message that contains its own fields. */
 static int take_record(message *self, PyObject *record) {
     static const char *const names[] = {"offset", "timestamp", "timestamp_type"};
     int64_t numbers[3];
@@ -790,7 +791,7 @@ static PyGetSetDef message_getset[] = {
     {"topic", (getter)message_get_topic, NULL, "Name of the topic.", NULL},
     {"partition", (getter)message_get_partition, NULL, "Number of the partition.", NULL},
     {"offset", (getter)message_get_offset, NULL, "Offset of the record in its partition.", NULL},
-    {"key", (getter)message_get_key, NULL, "The key, decoded on each access; None: there is none.", NULL},
+    {"key", (getter)message_get_key, NULL, "The key, decoded on each access; None without a key.", NULL},
     {"value", (getter)message_get_value, NULL, "The value, decoded on each access; None: a tombstone.", NULL},
     {"timestamp", (getter)message_get_timestamp, NULL, "Milliseconds since 1970; -1 in message format 0.", NULL},
     {"timestamp_type", (getter)message_get_timestamp_type, NULL, "0 producer, 1 log append, -1 none.", NULL},
@@ -807,7 +808,7 @@ static PyMethodDef message_methods[] = {
 #define MESSAGE_DOC                                                                                                    \
     "One record.  key and value are decoded on each access, and None stays None (a tombstone).\n\n"                    \
     "timestamp: ms since 1970, -1 in format 0.  headers: name and bytes, from format 2 on.\n"                          \
-    "An error of a decoder comes out of the access and does not harm the iterator (0.8.1 and later)."
+    "The access raises the error of a decoder; the iterator is not affected (0.8.1 and later)."
 
 static PyType_Slot message_slots[] = {
     {Py_tp_new, message_new},
@@ -838,12 +839,12 @@ typedef struct {
     module_state *state;
     queue *of;
     lease *until;
-    PyObject *key_decoder; /* None: the bytes as they are */
+    PyObject *key_decoder; /* None: the unchanged bytes */
     PyObject *value_decoder;
 
     /* The table that is being delivered: rows[index] is the next record.  `loads` changes with every table. */
     ownership *owner;
-    int64_t resets; /* of the owner, when the chunk was fetched: another number makes the table void */
+    int64_t resets; /* of the owner, when the chunk was fetched; if the owner's number differs, the table is invalid */
     origin *from;
     held_bytes *held;
     Py_buffer rows;
@@ -851,13 +852,13 @@ typedef struct {
     int64_t count;
     uint64_t loads;
 
-    /* The records that the program has: one, or a batch.  They outlive their table. */
+    /* The records that the program has: one record or a batch.  They may exist longer than their table. */
     bool is_given;
     ownership *delivered_owner;
     int64_t delivered_resets;
-    int64_t delivered_next;   /* the offset after them, or after those that acknowledge_through() named */
+    int64_t delivered_next;   /* the offset after them, or after the last record acknowledged by acknowledge_through() */
     int64_t delivered_behind; /* the offset after all of them */
-    int64_t delivered_rows;   /* how many they are */
+    int64_t delivered_rows;   /* their number */
     uint64_t delivered_load;  /* `loads` when they were delivered */
     uint64_t deliveries;  /* how many times records were delivered */
 
@@ -885,7 +886,7 @@ static int delivery_traverse(delivery *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* Lets the table go.  The records that were delivered stay delivered. */
+/* Releases the table.  Delivered records stay delivered. */
 static void unload(delivery *self) {
     Py_buffer rows = self->rows;
     memset(&self->rows, 0, sizeof self->rows);
@@ -937,7 +938,7 @@ static int delivery_init(delivery *self, PyObject *args, PyObject *Py_UNUSED(kwa
             args, "O!O!OO", self->state->queue_type, &of, self->state->lease_type, &until, &key_decoder, &value_decoder))
         return -1;
     if (self->of) {
-        PyErr_SetString(PyExc_TypeError, "made already");
+        PyErr_SetString(PyExc_TypeError, "Delivery.__init__ was called already");
         return -1;
     }
     self->of = (queue *)Py_NewRef(of);
@@ -966,7 +967,7 @@ static PyObject *delivery_load(delivery *self, PyObject *args) {
     if (!held || PyObject_GetBuffer(data, &held->view, PyBUF_SIMPLE) < 0) goto failed;
     if (PyObject_GetBuffer(rows, &table, PyBUF_SIMPLE) < 0) goto failed;
     if (count < 0 || count > table.len / (Py_ssize_t)sizeof(row_t)) {
-        PyErr_SetString(PyExc_ValueError, "fewer rows than that");
+        PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
         goto failed;
     }
     const row_t *row = table.buf;
@@ -976,7 +977,7 @@ static PyObject *delivery_load(delivery *self, PyObject *args) {
         fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
         fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
         if (!fits || row->headers_end < row->headers_start || row->headers_end > total) {
-            PyErr_SetString(PyExc_ValueError, "a row whose fields lie outside of the data");
+            PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
             goto failed;
         }
     }
@@ -1006,7 +1007,7 @@ static bool is_ready(const delivery *self) {
 
 static const row_t *row_at(const delivery *self, int64_t index) { return (const row_t *)self->rows.buf + index; }
 
-/* Counts the delivered records as consumed.  False: an exception; the call may be repeated. */
+/* Counts the delivered records as consumed.  Returns false with an exception; the call may be repeated. */
 static bool acknowledge(delivery *self) {
     if (!self->is_given) return true;
     self->of->unacknowledged_since_ms = NO_TIME;
@@ -1020,7 +1021,8 @@ static PyObject *delivery_acknowledge(delivery *self, PyObject *Py_UNUSED(ignore
     Py_RETURN_NONE;
 }
 
-/* Counts the delivered records as not consumed, except those that acknowledge_through() named: the next call returns them. */
+/* Counts the delivered records as not consumed, except those that acknowledge_through() acknowledged.  The next call
+ * returns them. */
 static PyObject *delivery_undeliver(delivery *self, PyObject *Py_UNUSED(ignored)) {
     if (!is_made(self)) return NULL;
     if (self->is_given) {
@@ -1036,7 +1038,7 @@ static PyObject *delivery_undeliver(delivery *self, PyObject *Py_UNUSED(ignored)
     Py_RETURN_NONE;
 }
 
-/* acknowledge_through(deliveries, offset): the program is done with the records of that delivery up to this one */
+/* acknowledge_through(deliveries, offset): the program has processed the records of that delivery up to this offset */
 static PyObject *delivery_acknowledge_through(delivery *self, PyObject *args) {
     unsigned long long number;
     long long offset;
@@ -1075,7 +1077,7 @@ static int make_ready(delivery *self) {
     return 1;
 }
 
-/* A message object to be filled, and the ring's reference besides. */
+/* A message object to fill; the ring has a reference, too. */
 static message *fresh_message(delivery *self) {
     message *last = self->ring[self->turn];
     if (last && Py_REFCNT((PyObject *)last) == 1) {
@@ -1096,7 +1098,7 @@ static message *fresh_message(delivery *self) {
     return last;
 }
 
-/* The object may have run Python code when it was let go, but nothing was taken yet. */
+/* Releasing the former references may run Python code; no record was delivered before. */
 static void fill(const delivery *self, message *to, const row_t *row) {
     if (to->from != self->from) {
         origin *before = to->from;
@@ -1120,7 +1122,7 @@ static int give(delivery *self, int64_t rows) {
     if (is_ours < 1) return is_ours;
     int64_t now_ms;
     bool is_read = lease_now(self->until, &now_ms);
-    /* A clock in Python may have run a signal handler that closed the connector. */
+    /* If the clock is in Python, a signal handler may have run and closed the connector. */
     if (!is_read || loads != self->loads || now_ms >= atomic_load(&self->until->until_ms)) {
         if (!is_read) {
             PyObject *type, *value, *trace;
@@ -1195,7 +1197,7 @@ static PyObject *deliver(delivery *self, PyObject *wrap) {
     return item;
 }
 
-/* take(wrap) -> the next message, or what `wrap` (None: nothing) makes of it; raises at the end of the stream */
+/* take(wrap) -> the next message, or the result of `wrap` for it (None: the message); raises at the end of the stream */
 static PyObject *delivery_take(delivery *self, PyObject *wrap) {
     return is_made(self) ? deliver(self, wrap == Py_None ? NULL : wrap) : NULL;
 }
@@ -1231,8 +1233,9 @@ static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
     return found;
 }
 
-/* What `make` makes of the next rows: make(data, rows as bytes, how many, topic, partition, number of this delivery).  At
- * least one row; then as many as there are in the table, up to the two limits.  The bytes are those of keys and values. */
+/* Returns the result of `make` for the next rows: make(data, rows as bytes, number of rows, topic, partition, number of
+ * this delivery).  At least one row, then as many rows of the table as the two limits allow.  `max_bytes` counts the
+ * bytes of keys and values. */
 static PyObject *deliver_rows(delivery *self, int64_t max_rows, int64_t max_bytes, PyObject *make) {
     uint64_t number = thread_number();
     if (self->inside) return refuse(self, number);
@@ -1352,7 +1355,7 @@ static PyType_Spec delivery_spec = {
 typedef struct {
     PyObject_HEAD
     delivery *from;
-    PyObject *wrap; /* NULL: messages as they are */
+    PyObject *wrap; /* NULL: the messages themselves */
 } iterator;
 
 /* Iterator(delivery, wrap) */
@@ -1432,7 +1435,7 @@ static PyObject *batches_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     if (!state || !PyArg_ParseTuple(args, "O!LLO", state->delivery_type, &from, &max_rows, &max_bytes, &make)) return NULL;
     if (!is_made((delivery *)from)) return NULL;
     if (max_rows < 1 || max_bytes < 1) {
-        PyErr_SetString(PyExc_ValueError, "a batch of less than one record, or of less than one byte");
+        PyErr_SetString(PyExc_ValueError, "max_rows and max_bytes must be at least 1");
         return NULL;
     }
     batch_iterator *self = (batch_iterator *)ALLOC(type);
@@ -1546,7 +1549,7 @@ static void module_free(void *module) {
     module_state *state = PyModule_GetState(module);
     if (!state) return;
     module_clear(module);
-    /* Instances of subclasses compare with these as long as they exist, so these exist as long as the module. */
+    /* Instances of subclasses are compared with these types, so the types must exist as long as the module. */
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);
@@ -1564,7 +1567,7 @@ static PyModuleDef_Slot module_slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_delivery",
-    .m_doc = "The hand-out of records, compiled.  Internal: see zkconsumer.kafka.record_delivery.",
+    .m_doc = "The delivery of records, compiled.  Internal: see zkconsumer.kafka.record_delivery.",
     .m_size = sizeof(module_state),
     .m_methods = module_methods,
     .m_slots = module_slots,
@@ -1573,7 +1576,7 @@ static struct PyModuleDef definition = {
     .m_free = module_free,
 };
 
-/* Also of a subclass that was written in Python: it is the first base that belongs to this module. */
+/* The module's state; for a subclass in Python, that of the first base type from this module. */
 static module_state *state_of_type(PyTypeObject *type) {
     for (; type; type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base)) {
         if (!(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) break;
@@ -1581,7 +1584,7 @@ static module_state *state_of_type(PyTypeObject *type) {
         if (module && PyModule_GetDef(module) == &definition) return PyModule_GetState(module);
         PyErr_Clear();
     }
-    PyErr_SetString(PyExc_SystemError, "a type that does not come from this module");
+    PyErr_SetString(PyExc_SystemError, "a type that does not belong to this module");
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-"""The settings, in tables: one module a subject, gathered by ``zkconsumer.config``.  Pure.
+"""The tables of settings, one module for each subject; ``zkconsumer.config`` combines them.  Pure.
 
-Each table is a ``SettingsTable`` whose attributes are its settings, in the order of the reference page; ``ORIGIN`` says
-whose keys they are, and ``conflicts`` what cannot be set together.
+A table is a ``SettingsTable`` whose attributes are its settings, in the order of the reference page.  ``ORIGIN``: the
+program that has these keys; ``conflicts``: the checks of combinations.
 """

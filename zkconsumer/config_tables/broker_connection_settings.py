@@ -1,6 +1,6 @@
-"""How brokers are found, and how they are spoken to: TLS and SASL.  Pure.
+"""Settings of the connections to brokers: addresses, TLS and SASL.  Pure.
 
-The names are those of Kafka's newer clients; where librdkafka has another name for the same, both are known.
+The names are those of Kafka's newer clients; some settings also have the name of librdkafka.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _STORE_TYPES = {"JKS": "a Java keystore", "PKCS12": "a PKCS #12 file"}
 
 
 def check_bootstrap(given: str) -> str:
-    """Broker addresses, without blanks and empty places."""
+    """Check broker addresses; return them without blanks and empty items."""
     servers = [server.strip(JAVA_BLANKS) for server in given.split(",")]
     servers = [server for server in servers if server]
     if "@" in given:
         raise ValueError(USER_IN_ADDRESS_ERROR)
     if not servers:
-        raise ValueError("it names no broker; leave the key out if brokers are to be found through ZooKeeper")
+        raise ValueError("it contains no broker; remove the key to find the brokers through ZooKeeper")
     for server in servers:
         host, _, port = server.rpartition(":")
         if not re.fullmatch(r"\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+", host) or not re.fullmatch(r"[0-9]{1,5}", port):
@@ -57,7 +57,7 @@ def check_bootstrap(given: str) -> str:
 
 
 def _choice_any_case(key: str, words: tuple[str, ...], default: str | None, sentence: str) -> Setting[Any]:
-    """One of some words, in any case."""
+    """One of ``words``, in upper or lower case."""
 
     def check(given: str) -> str:
         word = given.upper()
@@ -73,7 +73,9 @@ def _check_store_type(given: str) -> str:
     if word == "PEM":
         return word
     if word in _STORE_TYPES:
-        raise ValueError(f"{_STORE_TYPES[word]} cannot be read here; the error for the file names the command")
+        raise ValueError(
+            f"{_STORE_TYPES[word]} is not supported; the error for the file contains the command that converts it"
+        )
     raise ValueError("")
 
 
@@ -88,7 +90,7 @@ def _check_tls_versions(given: str) -> str:
     names = [name.strip(JAVA_BLANKS) for name in given.split(",")]
     for name in names:
         if name not in TLS_VERSIONS:
-            raise ValueError(f"{name!r} is not spoken here")
+            raise ValueError(f"{name!r} is not supported")
     return ",".join(version for version in TLS_VERSIONS if version in names)
 
 
@@ -108,7 +110,7 @@ def _pem_file(key: str, sentence: str) -> Setting[str | None]:
 
 
 class BrokerConnectionSettings(SettingsTable):
-    """Where Kafka is, how it proves who it is, and how we prove who we are."""
+    """The addresses of the brokers, their authentication, and the authentication of this client."""
 
     __slots__ = ()
 
@@ -116,69 +118,71 @@ class BrokerConnectionSettings(SettingsTable):
 
     bootstrap_servers = optional_text(
         "bootstrap.servers",
-        "Some brokers of the cluster. With it, leaders and the partitions of topics are learnt from Kafka, and "
-        "ZooKeeper is asked for nothing but the group: so a group can read a cluster without ZooKeeper. Without it, "
-        "brokers and topics are those below `zookeeper.connect`.",
+        "Some brokers of the cluster. If it is set, the member reads topics, partitions and leaders from Kafka, and "
+        "only the group from ZooKeeper: so a group can read a cluster without ZooKeeper. If it is not set, brokers and "
+        "topics are those below `zookeeper.connect`.",
         check_bootstrap, "HOST:PORT[,HOST:PORT…]",
     )  # fmt: skip
     bootstrap_servers.mask = mask_user
     metadata_max_age_ms = integer(
         "metadata.max.age.ms", 30_000,
-        "How often Kafka is asked for new topics and partitions; only with `bootstrap.servers`. (300000 in the newer "
-        "clients; in ZooKeeper a change is noticed at once.)",
+        "How often the member asks Kafka for new topics and partitions; only with `bootstrap.servers`. (300000 in the "
+        "newer clients; ZooKeeper reports changes at once.)",
         unit="ms", low=100,
     )  # fmt: skip
     api_version_request = boolean(
         "api.version.request", True,
-        "Whether brokers are asked what they speak. `false` is for brokers of 0.9.0, where the question makes the "
-        "broker lose what other clients sent at that moment: all are then spoken to as brokers of 0.9. Brokers that "
-        "registered as 0.9 in ZooKeeper are never asked, and one that passed over the question once is not asked "
-        "again for ten minutes; so it matters only with `bootstrap.servers`. (Of librdkafka.)",
+        "Whether to send ApiVersions requests to brokers. Set `false` for brokers of 0.9.0: there this request makes "
+        "the broker lose requests that other clients send at that moment. Then all brokers are treated as 0.9. A "
+        "broker that registered as 0.9 in ZooKeeper never gets this request, and one that did not answer it gets none "
+        "for ten minutes; so the setting only matters with `bootstrap.servers`. (Of librdkafka.)",
     )  # fmt: skip
     security_protocol = _choice_any_case(
         "security.protocol", SECURITY_PROTOCOLS, "PLAINTEXT",
-        "How brokers are spoken to. Of the listeners that a broker has registered in ZooKeeper, the first of this "
-        "protocol is taken.",
+        "The protocol of the connections to brokers. Of the listeners that a broker has registered in ZooKeeper, the "
+        "first one with this protocol is used.",
     )  # fmt: skip
 
-    # Who the broker is, and who we are: certificates.
+    # TLS: the certificates of brokers and of this client.
 
     ssl_truststore_location = _pem_file(
         "ssl.truststore.location",
-        "The certificates of the authorities that brokers are believed on. Without it, those of the system.",
+        "The certificates of the trusted authorities for brokers. Without it, those of the system.",
     )
     ssl_truststore_type = text(
-        "ssl.truststore.type", "PEM", "The form of `ssl.truststore.location`.", _check_store_type, "PEM"
+        "ssl.truststore.type", "PEM", "The format of `ssl.truststore.location`.", _check_store_type, "PEM"
     )
-    ssl_ca_location = _pem_file("ssl.ca.location", "What librdkafka calls `ssl.truststore.location`.")
+    ssl_ca_location = _pem_file("ssl.ca.location", "librdkafka's name of `ssl.truststore.location`.")
     ssl_keystore_location = _pem_file(
-        "ssl.keystore.location", "Our private key and certificate in one file, for brokers that ask for one."
+        "ssl.keystore.location", "The client's private key and certificate in one file, for brokers that require one."
     )
     ssl_keystore_type = text(
-        "ssl.keystore.type", "PEM", "The form of `ssl.keystore.location`.", _check_store_type, "PEM"
+        "ssl.keystore.type", "PEM", "The format of `ssl.keystore.location`.", _check_store_type, "PEM"
     )
     ssl_certificate_location = _pem_file(
-        "ssl.certificate.location", "Our certificate and the chain above it, with `ssl.key.location`."
+        "ssl.certificate.location", "The client's certificate and its chain; set it with `ssl.key.location`."
     )
-    ssl_key_location = _pem_file("ssl.key.location", "Our private key, with `ssl.certificate.location`.")
-    ssl_key_password = secret("ssl.key.password", "Opens the private key, if it is encrypted.", "any text")
+    ssl_key_location = _pem_file(
+        "ssl.key.location", "The client's private key; set it with `ssl.certificate.location`."
+    )
+    ssl_key_password = secret("ssl.key.password", "The password of the private key, if it is encrypted.", "any text")
     ssl_endpoint_identification_algorithm = text(
         "ssl.endpoint.identification.algorithm", "https",
-        "Whether the broker's certificate must name the host that we connected to. Empty: no, and then whoever has "
-        "any certificate of the same authority can pass for a broker.",
+        "`https`: the broker's certificate must contain the host name of the connection. Empty: it need not, so the "
+        "owner of any certificate of the same authority can impersonate a broker.",
         _check_algorithm, "https or nothing",
     )  # fmt: skip
     ssl_enabled_protocols = text(
-        "ssl.enabled.protocols", ",".join(TLS_VERSIONS), "The versions of TLS that are spoken.",
+        "ssl.enabled.protocols", ",".join(TLS_VERSIONS), "The supported versions of TLS.",
         _check_tls_versions, "TLSv1.2 or TLSv1.3 or both",
     )  # fmt: skip
 
-    # Who we are: SASL.
+    # SASL: the login of this client.
 
     sasl_mechanism = _choice_any_case(
         "sasl.mechanism", SASL_MECHANISMS, None,
-        "How we prove who we are, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI needs the package `gssapi`; "
-        "OAUTHBEARER a function `oauth_token` that the program gives to the connector.",
+        "The login mechanism, with `SASL_PLAINTEXT` and `SASL_SSL`. GSSAPI requires the package `gssapi`; OAUTHBEARER "
+        "requires a function `oauth_token` that the program passes to the connector.",
     )  # fmt: skip
     sasl_username = optional_text(
         "sasl.username", "The user, for PLAIN and SCRAM. (Of librdkafka.)", _not_empty, "any text"
@@ -186,13 +190,13 @@ class BrokerConnectionSettings(SettingsTable):
     sasl_password = secret("sasl.password", "The user's password, for PLAIN and SCRAM. (Of librdkafka.)", "any text")
     sasl_jaas_config = text(
         "sasl.jaas.config", None,
-        "User and password as Kafka's Java clients have them: "
+        "User and password in the format of Kafka's Java clients: "
         f'`{SCRAM_MODULE} required username="…" password="…";` or the same with `PlainLoginModule`.',
         _check_jaas, "a PlainLoginModule or a ScramLoginModule",
     )  # fmt: skip
     sasl_jaas_config.is_secret = True
     sasl_kerberos_service_name = text(
-        "sasl.kerberos.service.name", "kafka", "The service that brokers are in Kerberos, for GSSAPI.",
+        "sasl.kerberos.service.name", "kafka", "The service name of the brokers in Kerberos, for GSSAPI.",
         _not_empty, "any text",
     )  # fmt: skip
 
@@ -216,10 +220,10 @@ class BrokerConnectionSettings(SettingsTable):
         idle: dict[str, str] = {}
         if values["bootstrap.servers"] is None:
             idle["metadata.max.age.ms"] = (
-                "has no effect without bootstrap.servers: ZooKeeper tells of new topics and partitions by itself"
+                "has no effect without bootstrap.servers: ZooKeeper reports new topics and partitions at once"
             )
         if values["sasl.mechanism"] not in (None, "GSSAPI"):
-            idle["sasl.kerberos.service.name"] = "has an effect with sasl.mechanism=GSSAPI only"
+            idle["sasl.kerberos.service.name"] = "only has an effect with sasl.mechanism=GSSAPI"
         return {key: why for key, why in idle.items() if key in given}
 
 
@@ -231,11 +235,11 @@ def _tls_conflicts(values: Mapping[str, Any], protocol: str) -> list[str]:
         ("ssl.keystore.location", "ssl.key.location"),
     ):
         if values[one] is not None and values[other] is not None:
-            problems.append(f"{one} and {other}: only one of them can be set")
+            problems.append(f"{one} and {other}: set only one of them")
     if (values["ssl.certificate.location"] is None) != (values["ssl.key.location"] is None):
-        problems.append("ssl.certificate.location and ssl.key.location: they are set together, or neither is")
+        problems.append("ssl.certificate.location and ssl.key.location: set both or none of them")
     if values["ssl.key.password"] and values["ssl.keystore.location"] is None and values["ssl.key.location"] is None:
-        problems.append("ssl.key.password: there is no key; set ssl.keystore.location or ssl.key.location as well")
+        problems.append("ssl.key.password: no private key is set; also set ssl.keystore.location or ssl.key.location")
     return problems
 
 
@@ -245,8 +249,8 @@ def _tls_keys_without_tls(given: frozenset[str], protocol: str) -> list[str]:
         return []
     with_tls = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
     return [
-        f"security.protocol={protocol}: is without TLS, so {', '.join(set_anyway)} would have no effect; "
-        f"set security.protocol={with_tls}, or leave them out"
+        f"security.protocol={protocol}: does not use TLS, so {', '.join(set_anyway)} would have no effect; "
+        f"set security.protocol={with_tls}, or remove them"
     ]
 
 
@@ -258,13 +262,13 @@ def _sasl_conflicts(values: Mapping[str, Any], given: frozenset[str], protocol: 
         return [] if "sasl.mechanism" in given else [missing]
     names = [key for key in ("sasl.username", "sasl.password", "sasl.jaas.config") if key in given]
     if mechanism not in PASSWORD_MECHANISMS:
-        return [f"sasl.mechanism={mechanism}: has no user and password; leave out {', '.join(names)}"] if names else []
+        return [f"sasl.mechanism={mechanism}: has no user and password; remove {', '.join(names)}"] if names else []
     if "sasl.jaas.config" in names and len(names) > 1:
-        return ["sasl.jaas.config and sasl.username, sasl.password: the user is set in one of the two ways"]
+        return ["sasl.jaas.config and sasl.username, sasl.password: set the user in only one of the two ways"]
     if jaas is not None:
         wanted = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
         found = parse_jaas(jaas).module
-        return [] if found == wanted else [f"sasl.jaas.config: names {found}, but {mechanism} needs {wanted}"]
+        return [] if found == wanted else [f"sasl.jaas.config: contains {found}, but {mechanism} needs {wanted}"]
     if "sasl.jaas.config" in given:
         return []
     return [
@@ -280,6 +284,6 @@ def _sasl_keys_without_sasl(given: frozenset[str], protocol: str) -> list[str]:
         return []
     with_sasl = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT or SASL_SSL"
     return [
-        f"security.protocol={protocol}: is without SASL, so {', '.join(set_anyway)} would have no effect; "
-        f"set security.protocol={with_sasl}, or leave them out"
+        f"security.protocol={protocol}: does not use SASL, so {', '.join(set_anyway)} would have no effect; "
+        f"set security.protocol={with_sasl}, or remove them"
     ]

@@ -15,10 +15,10 @@ PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 _UNSUPPORTED_MODULES = {
-    "com.sun.security.auth.module.Krb5LoginModule": "for Kerberos set sasl.mechanism=GSSAPI; the ticket is that of the "
-    "environment (kinit, or KRB5_CLIENT_KTNAME for a keytab)",
+    "com.sun.security.auth.module.Krb5LoginModule": "for Kerberos set sasl.mechanism=GSSAPI; the environment provides "
+    "the ticket (kinit, or KRB5_CLIENT_KTNAME for a keytab)",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "for tokens set "
-    "sasl.mechanism=OAUTHBEARER and give the connector oauth_token=",
+    "sasl.mechanism=OAUTHBEARER and pass oauth_token= to the connector",
 }
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _LINE = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?)\s*;\s*", re.DOTALL)
@@ -41,7 +41,7 @@ class JaasLogin(NamedTuple):
 
 
 def parse_jaas(line: str) -> JaasLogin:
-    """Read the line.  Raises ``ValueError`` with what to change."""
+    """Parse the line.  Raises ``ValueError`` that explains what to change."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise ValueError('it is not of the form: MODULE required username="…" password="…";')

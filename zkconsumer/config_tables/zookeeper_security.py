@@ -1,7 +1,7 @@
 """Settings of the ZooKeeper connection: the login, the certificates, and the ACLs of created nodes.  Pure.
 
-The names are those of Kafka's brokers (``zookeeper.set.acl``, ``zookeeper.ssl.…``); ``zookeeper.auth`` is ours, and
-replaces a JAAS file.
+The names are those of Kafka's brokers (``zookeeper.set.acl``, ``zookeeper.ssl.…``).  Only this project has
+``zookeeper.auth``; it replaces a JAAS file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ AUTH_FORMS = "digest:FILE, sasl-digest-md5:FILE, sasl-gssapi or sasl-gssapi:PRIN
 _AUTH = re.compile(r"(?:digest|sasl-digest-md5):.+|sasl-gssapi(?::.+)?")
 _SCHEMES_WITH_FILE = ("digest", "sasl-digest-md5")
 _USER_AND_PASSWORD = re.compile(r"[^/:]*:")
-"""ZooKeeper's own form after the scheme (``addauth digest user:password``).  Write a file whose name has a colon with
-its directory, ``./a:b``."""
+"""ZooKeeper's format after the scheme (``addauth digest user:password``).  If the name of a file has a colon, write
+its directory, too: ``./a:b``."""
 _TLS_KEYS = ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.password")
 
 
@@ -27,15 +27,15 @@ def _check_auth(given: str) -> str:
     scheme, colon, rest = given.partition(":")
     if scheme in _SCHEMES_WITH_FILE and _USER_AND_PASSWORD.match(rest):
         raise ValueError(
-            "this setting takes the name of a file, and has user and password: write them into a file, one line "
+            "the value must be the name of a file, and it is user and password: write them into a file, one line "
             "user:password, that only the user of this program may read (chmod 600), and set the file"
         )
     if _AUTH.fullmatch(given) is None:
         if scheme in _SCHEMES_WITH_FILE or re.fullmatch(r"[a-z0-9-]+", scheme) is None:
-            raise ValueError("the file that holds user:password is not named")
+            raise ValueError("the file that contains user:password is missing")
         # Without a colon it may be a password.
         what = repr(scheme) if colon else "this"
-        raise ValueError(f"{what} is no way to log in at ZooKeeper here")
+        raise ValueError(f"{what} is not a supported login at ZooKeeper")
     return given
 
 
@@ -49,7 +49,7 @@ def _mask_password(given: str) -> str:
 
 def _check_store_type(given: str) -> str:
     if given.upper() != "PEM":
-        raise ValueError("only PEM is read here; the error for a Java keystore names the command that converts it")
+        raise ValueError("only PEM is supported; the error for a Java keystore contains the command that converts it")
     return "PEM"
 
 
@@ -77,7 +77,7 @@ class ZooKeeperLoginSettings(SettingsTable):
 
 
 class ZooKeeperSecuritySettings(SettingsTable):
-    """TLS, and access control lists."""
+    """Settings of TLS and ACLs."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class ZooKeeperSecuritySettings(SettingsTable):
     )
     zookeeper_ssl_keystore_location = optional_text(
         "zookeeper.ssl.keystore.location",
-        "Our certificate and private key, in one PEM file, for servers that ask for one.",
+        "The client's certificate and private key, in one PEM file, for servers that require one.",
         lambda given: given,
         "a file",
     )
@@ -135,20 +135,20 @@ class ZooKeeperSecuritySettings(SettingsTable):
 
     @staticmethod
     def conflicts(values: Mapping[str, Any], given: frozenset[str]) -> list[str]:
-        """TLS settings without TLS, and ACLs without a login."""
+        """Report TLS settings without TLS, and ACLs without a login."""
         problems: list[str] = []
         if not values["zookeeper.ssl.client.enable"]:
             problems += [
-                f"{key}: has no effect without zookeeper.ssl.client.enable=true; set that, or leave the key out"
+                f"{key}: has no effect without zookeeper.ssl.client.enable=true; set that, or remove the key"
                 for key in _TLS_KEYS
                 if values[key] is not None
             ]
         if values["zookeeper.ssl.keystore.password"] is not None and values["zookeeper.ssl.keystore.location"] is None:
-            problems.append("zookeeper.ssl.keystore.password: zookeeper.ssl.keystore.location is missing beside it")
+            problems.append("zookeeper.ssl.keystore.password: zookeeper.ssl.keystore.location is missing; set it, too")
         has_name = values["zookeeper.auth"] is not None or values["zookeeper.ssl.keystore.location"] is not None
         if values["zookeeper.set.acl"] and not has_name:
             problems.append(
-                "zookeeper.set.acl=true: the nodes would belong to nobody, because this member does not log in; set "
+                "zookeeper.set.acl=true: the nodes would have no owner, because this member does not log in; set "
                 "zookeeper.auth, or a client certificate (zookeeper.ssl.keystore.location)"
             )
         return problems

@@ -1,8 +1,8 @@
-/* What every compiled module of the package begins with.
+/* The first include of every compiled module of the package.
  *
- * The limited API of 3.11: one file serves every later release.  A free-threaded build has no limited API: setup.py
- * defines ZKCONSUMER_FULL_API there, and the modules ask for the global interpreter lock (Py_mod_gil), because the
- * package depends on it: see zkconsumer/platforms.py. */
+ * It selects the limited API of 3.11, so that one binary works with every later release.  A free-threaded build has no
+ * limited API: there setup.py defines ZKCONSUMER_FULL_API, and the modules request the global interpreter lock
+ * (Py_mod_gil), because the package depends on it: see zkconsumer/platforms.py. */
 
 #ifndef ZKCONSUMER_LIMITED_H
 #define ZKCONSUMER_LIMITED_H

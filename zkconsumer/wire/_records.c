@@ -1,7 +1,7 @@
-/* The Python side of the record decoder (`records_core.h`): buffers in, tables and buffers out.
+/* The Python interface of the record decoder (`records_core.h`): converts buffers to tables and buffers.
  *
- * Whatever the decoder does not accept is left to the Python modules of this folder, which are the reference and raise
- * all errors about bytes.  Used by `tables.py` alone.  See there for what the functions give.
+ * The Python modules of this folder are the reference: they read all bytes that the decoder does not accept, and raise
+ * all errors about bytes.  See `record_tables.py` for the results of the functions.
  *
  * No static mutable state: types and checksum tables belong to the module object. */
 
@@ -28,24 +28,24 @@ static module_state *state_of(PyObject *module) { return PyModule_GetState(modul
 
 /* --- Cursor ------------------------------------------------------------------------------------------------------- */
 
-/* Takes no part in garbage collection: the collector may clear a memoryview whose buffer is in use, which CPython does not
- * survive. */
+/* It takes no part in garbage collection: the collector may clear a memoryview whose buffer is in use, and then CPython
+ * crashes. */
 typedef struct {
     PyObject_HEAD
     zk_cursor c;
     Py_buffer set;
-    Py_buffer body; /* what the current entry expanded to */
+    Py_buffer body; /* the decompressed payload of the current entry */
     Py_buffer excluded;
     PyObject *view;    /* a memoryview of the record set */
     PyObject *expand;  /* of `expand(codec, payload, magic, limit)` */
     PyObject *blocks;  /* (of snappy, of lz4, of zstd or None, what they raise): decoders `into(block, out) -> bytes` */
     PyObject *limit;
     int64_t limit_bytes;
-    PyObject *refused; /* what `expand` raises for bytes that are damaged */
-    uint8_t *joined;   /* room for `joined_bytes_max` bytes, made when the first are to be joined */
+    PyObject *refused; /* the exceptions of `expand` for corrupt bytes */
+    uint8_t *joined;   /* a buffer of `joined_bytes_max` bytes, created when the first bytes are joined */
     int64_t joined_bytes_max;
     zk_stop stop;
-    bool is_busy; /* a thread decodes without the GIL, or expands */
+    bool is_busy; /* a thread decodes without the GIL, or decompresses */
 } cursor;
 
 static void cursor_dealloc(cursor *self) {
@@ -66,8 +66,8 @@ static void cursor_dealloc(cursor *self) {
 #define JOINED_BYTES_MAX (1 << 28)
 
 /* Cursor(record_set, start_offset, end_offset, check_crcs, excluded, with_instructions, expand, blocks, refused, limit,
- * joined_bytes_max).  `expand(codec, payload, magic, limit)` gives what a payload stands for, or raises one of `refused`.
- * `joined_bytes_max`: the most bytes of a table that is made of several entries. */
+ * joined_bytes_max).  `expand(codec, payload, magic, limit)` returns the decompressed payload, or raises one of `refused`.
+ * `joined_bytes_max`: the maximum size in bytes of a table that is made of several entries. */
 static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *record_set, *excluded, *expand, *blocks, *refused, *limit;
     long long start, end, joined_bytes_max;
@@ -81,13 +81,13 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             &blocks, &refused, &limit, &joined_bytes_max))
         return NULL;
     if (PyTuple_Size(blocks) != 4) {
-        PyErr_SetString(PyExc_ValueError, "three decoders of blocks, and what they raise");
+        PyErr_SetString(PyExc_ValueError, "blocks must be three decoders and their exceptions");
         return NULL;
     }
     long long limit_bytes = PyLong_AsLongLong(limit);
     if (limit_bytes == -1 && PyErr_Occurred()) return NULL;
     if (joined_bytes_max < 0 || joined_bytes_max > JOINED_BYTES_MAX) {
-        PyErr_SetString(PyExc_ValueError, "a table of several entries has at most 256 MiB");
+        PyErr_SetString(PyExc_ValueError, "joined_bytes_max must be at most 256 MiB");
         return NULL;
     }
     module_state *state = PyType_GetModuleState(type);
@@ -98,7 +98,7 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (excluded != Py_None && PyObject_GetBuffer(excluded, &self->excluded, PyBUF_SIMPLE) < 0) goto failed;
     if (!(self->view = PyMemoryView_FromObject(record_set))) goto failed;
     if (self->set.len > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "a record set of 2 GiB or more");
+        PyErr_SetString(PyExc_ValueError, "the record set must be smaller than 2 GiB");
         goto failed;
     }
     self->expand = Py_NewRef(expand);
@@ -125,22 +125,22 @@ failed:
 }
 
 static bool cursor_is_free(cursor *self) {
-    if (self->is_busy) PyErr_SetString(PyExc_RuntimeError, "two threads use one cursor");
+    if (self->is_busy) PyErr_SetString(PyExc_RuntimeError, "two threads use this cursor at the same time");
     return !self->is_busy;
 }
 
-/* --- one block of snappy or lz4 in the frame that producers write, and small payloads of zstd: what Python does around them
- * costs as much as the package that decodes them.  `compression.py` decides about everything else, and is the reference
- * for this. */
+/* --- one block of snappy or lz4 in the frame that producers write, and small payloads of zstd: the Python code around the
+ * package that decodes them would cost as much as the package.  `compression.py` handles everything else, and is the
+ * reference for this. */
 
 #define XERIAL_HEADER_BYTES 16
 #define LZ4_HEADER_BYTES 7
 #define LZ4_AROUND_BLOCK_BYTES 15
 
 typedef struct {
-    int64_t start; /* of the block in the payload; -1: this is no such frame */
+    int64_t start; /* of the block in the payload; -1: it is another frame */
     int64_t end;
-    int64_t room; /* for what it expands to; of lz4 a guess */
+    int64_t room; /* the size of the output buffer; for lz4 an estimate */
 } plain_block;
 
 static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
@@ -159,7 +159,7 @@ static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
     }
 }
 
-/* What few payloads exceed. */
+/* Only few payloads are larger. */
 static int64_t usual_room(int64_t packed) {
     if (packed <= 4096) return 16 * packed;
     return 4 * packed > 65536 ? 4 * packed : 65536;
@@ -185,7 +185,7 @@ static plain_block plain_lz4(const uint8_t *payload, int64_t bytes, int32_t magi
     return (plain_block){.start = LZ4_HEADER_BYTES + 4, .end = bytes - 4, .room = room < most ? room : most};
 }
 
-/* What the payload expands to, as a bytearray.  NULL: with an exception, or `expand` must decide. */
+/* The decompressed payload as a bytearray.  NULL: an exception is set, or `expand` must decompress it. */
 static PyObject *cursor_expand_block(cursor *self) {
     const zk_cursor *c = &self->c;
     const uint8_t *payload = c->set + c->payload_start;
@@ -210,7 +210,7 @@ static PyObject *cursor_expand_block(cursor *self) {
     return NULL;
 }
 
-/* Expands the payload of the entry at `position`.  False with an exception set. */
+/* Decompresses the payload of the entry at `position`.  Returns false with an exception. */
 static bool cursor_expand(cursor *self) {
     const zk_cursor *c = &self->c;
     PyObject *expanded = cursor_expand_block(self);
@@ -230,7 +230,7 @@ static bool cursor_expand(cursor *self) {
     return is_taken;
 }
 
-/* About how many bytes the next zk_read looks at. */
+/* About how many bytes the next zk_read reads. */
 static int64_t cursor_work(const zk_cursor *c, int64_t max_bytes) {
     int64_t work = c->body_end - c->at;
     if (c->inside == ZK_NO_ENTRY) {
@@ -255,7 +255,7 @@ static zk_stop cursor_read(cursor *self, zk_row *rows, int64_t most, int64_t max
     return stop;
 }
 
-/* Their data lies `shift` bytes further on. */
+/* Their data was moved by `shift` bytes. */
 static void shift_rows(zk_row *row, int64_t count, int64_t shift) {
     for (; count > 0; count--, row++) {
         row->key_start = (int32_t)(row->key_start + shift);
@@ -265,7 +265,7 @@ static void shift_rows(zk_row *row, int64_t count, int64_t shift) {
     }
 }
 
-/* Copies bytes behind those that are joined already. */
+/* Appends a copy of bytes to those that are joined already. */
 static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_t total) {
     if (!self->joined && !(self->joined = PyMem_Malloc((size_t)self->joined_bytes_max))) {
         PyErr_NoMemory();
@@ -275,8 +275,8 @@ static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_
     return true;
 }
 
-/* The next rows, and the object that they are positions in: the record set, what an entry expanded to, or a copy of several
- * small pieces of these.  NULL: an exception is set, or there are no rows. */
+/* Reads the next rows; returns the object that contains their bytes: the record set, a decompressed payload, or a copy of
+ * several small parts of these.  NULL: an exception is set, or there are no rows. */
 static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *filled) {
     zk_cursor *c = &self->c;
     int64_t total = 0, small = self->joined_bytes_max / 4;
@@ -317,7 +317,7 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t m
             shift_rows(rows + *filled, count, total - from);
             total += bytes;
         } else if (count) {
-            /* The record set itself, or the expanded bytes, which go on being read where they are. */
+            /* The record set, or the decompressed bytes, which are read further without a copy. */
             *filled = count;
             PyObject *data = Py_NewRef(is_expanded ? self->body.obj : self->set.obj);
             if (goes_on) self->stop = ZK_FULL;
@@ -333,8 +333,8 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t m
     return *filled ? PyBytes_FromStringAndSize((const char *)self->joined, (Py_ssize_t)total) : NULL;
 }
 
-/* table(rows, max_bytes) -> (data, count): the rows that were filled in, and the object that they are positions in; see
- * `stop`.  (None, 0): there are none.  Raises what `expand` raises, when no rows come before it. */
+/* table(rows, max_bytes) -> (data, count): the object that contains the bytes of the rows, and their number; see `stop`.
+ * (None, 0) without rows.  Raises the exceptions of `expand`, if no rows precede that entry. */
 static PyObject *cursor_table(cursor *self, PyObject *args) {
     Py_buffer rows;
     long long max_bytes;
@@ -357,7 +357,7 @@ static PyObject *cursor_table(cursor *self, PyObject *args) {
     return data ? Py_BuildValue("NL", data, (long long)filled) : Py_BuildValue("Oi", Py_None, 0);
 }
 
-/* skip(): go behind the entry at `entry`, which the reference has read */
+/* skip(): continue after the entry at `entry`, which the reference has read */
 static PyObject *cursor_skip(cursor *self, PyObject *Py_UNUSED(ignored)) {
     if (!cursor_is_free(self)) return NULL;
     zk_skip(&self->c);
@@ -367,7 +367,7 @@ static PyObject *cursor_skip(cursor *self, PyObject *Py_UNUSED(ignored)) {
 
 static PyObject *cursor_stop(cursor *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(self->stop); }
 
-/* (position, end, magic, offset in the header, last offset): of the entry that `stop`, or an exception, is about */
+/* (position, end, magic, offset in the header, last offset) of the entry to which `stop`, or an exception, refers */
 static PyObject *cursor_entry(cursor *self, void *Py_UNUSED(closure)) {
     const zk_cursor *c = &self->c;
     return Py_BuildValue(
@@ -380,7 +380,7 @@ static PyObject *cursor_offset_before(cursor *self, void *Py_UNUSED(closure)) {
     return PyLong_FromLongLong(self->c.offset_before);
 }
 
-/* The first offset that was not given yet: where the reference goes on. */
+/* The first offset that was not returned yet; the reference continues there. */
 static PyObject *cursor_next_offset(cursor *self, void *Py_UNUSED(closure)) {
     const zk_cursor *c = &self->c;
     int64_t next = c->inside == ZK_NO_ENTRY ? c->offset_before + 1 : c->record_before + 1;
@@ -419,8 +419,8 @@ static PyType_Spec cursor_spec = {
 
 /* --- record sets --------------------------------------------------------------------------------------------------- */
 
-/* scan(record_set, end_offset) -> (complete bytes, entries, first offset, next offset, whether the first offset is that
- * of the last message of a wrapper), or None: the reference must judge */
+/* scan(record_set, end_offset) -> (complete bytes, entries, first offset, next offset, whether the first offset is the
+ * offset of the last message of a wrapper); None: the reference must read it */
 static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer set;
     long long end_offset;
@@ -467,7 +467,7 @@ static bool take_part(PyObject *data, PyObject *table, long long low, long long 
     if (low < 0 || high < low || high > found->table.len / (Py_ssize_t)sizeof(zk_row)) {
         PyBuffer_Release(&found->table);
         PyBuffer_Release(&found->data);
-        PyErr_SetString(PyExc_ValueError, "rows outside of the table");
+        PyErr_SetString(PyExc_ValueError, "the rows are outside of the table");
         return false;
     }
     found->rows = (const zk_row *)found->table.buf + low;
@@ -485,17 +485,17 @@ typedef struct {
     int32_t length;
 } span;
 
-/* As the key and the value of a row. */
+/* The layout of the key and the value in a row. */
 typedef struct {
     span name;
     span value;
 } header_row;
 
-_Static_assert(offsetof(zk_row, key_length) == offsetof(zk_row, key_start) + offsetof(span, length), "a key is a span");
-_Static_assert(offsetof(zk_row, value_length) == offsetof(zk_row, value_start) + offsetof(span, length), "so is a value");
+_Static_assert(offsetof(zk_row, key_length) == offsetof(zk_row, key_start) + offsetof(span, length), "the key of a row has the layout of a span");
+_Static_assert(offsetof(zk_row, value_length) == offsetof(zk_row, value_start) + offsetof(span, length), "the value of a row has the layout of a span");
 
-/* `count` fields of `data`; the spans of two that follow each other lie `step` bytes apart. -> (where each field ends
- * behind a 0 as int32, the fields, a bit for each that is not null or None, how many are null) */
+/* Gathers `count` fields of `data`; the distance between the spans of two fields is `step` bytes. -> (0 and the end of each
+ * field, as int32; the bytes of the fields; a bit for each field that is not null, or None; the number of nulls) */
 static PyObject *gathered(const Py_buffer *data, const void *first, size_t step, int64_t count) {
     const char *at = first;
     int64_t sum = 0, nulls = 0;
@@ -507,7 +507,7 @@ static PyObject *gathered(const Py_buffer *data, const void *first, size_t step,
             continue;
         }
         if (each.start < 0 || each.length > data->len - each.start || (sum += each.length) > INT32_MAX) {
-            PyErr_SetString(PyExc_ValueError, "a field outside of the data, or 2 GiB of fields and more");
+            PyErr_SetString(PyExc_ValueError, "a field is outside of the data, or the fields have 2 GiB or more");
             return NULL;
         }
     }
@@ -559,7 +559,7 @@ static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *args) {
 static int64_t in_micros(int64_t ms) { return (ms > MS_MAX ? MS_MAX : ms < -MS_MAX ? -MS_MAX : ms) * 1000; }
 
 /* numbers(table, low, high, in_micros) -> (offsets, timestamps in ms or us, both int64; types of timestamps, int32).
- * Microseconds beyond 64 bits are put at the end of them. */
+ * Microseconds beyond 64 bits become the smallest or largest 64-bit number. */
 static PyObject *numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *table, *made[3], *found = NULL;
     long long low, high;
@@ -586,8 +586,8 @@ static PyObject *numbers(PyObject *Py_UNUSED(module), PyObject *args) {
     return found;
 }
 
-/* headers(data, table, low, high) -> (where the headers of each row end behind a 0, int32; a bit for each row that has
- * headers; how many rows have none; how many headers; names; values, both as `gathered`) */
+/* headers(data, table, low, high) -> (0 and the end of the headers of each row, as int32; a bit for each row that has
+ * headers; the number of rows without headers; the number of headers; names; values, both as in `gathered`) */
 static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *data, *table, *ends = NULL, *having = NULL, *names = NULL, *values = NULL, *found = NULL;
     long long low, high;
@@ -642,7 +642,7 @@ static PyObject *headers(PyObject *Py_UNUSED(module), PyObject *args) {
     PyMem_Free(each_header);
     goto done;
 odd:
-    PyErr_SetString(PyExc_ValueError, "the headers of a row do not fill their place");
+    PyErr_SetString(PyExc_ValueError, "the headers of a row do not have the length in the row");
 done:
     Py_XDECREF(ends);
     Py_XDECREF(having);
@@ -652,15 +652,15 @@ done:
     return found;
 }
 
-/* cut(table, low, high, max_bytes) -> the end of the rows from `low` on, at least one, whose values begin within so many
- * bytes */
+/* cut(table, low, high, max_bytes) -> the end of the rows from `low` on, at least one row, whose values begin within
+ * `max_bytes` bytes */
 static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *table;
     long long low, high, max_bytes;
     part rows;
     if (!PyArg_ParseTuple(args, "OLLL", &table, &low, &high, &max_bytes)) return NULL;
     if (!take_part(table, table, low, high, &rows)) return NULL;
-    int64_t first = 0, behind = rows.count; /* values lie in the order of the rows */
+    int64_t first = 0, behind = rows.count; /* values are in the order of the rows */
     if (rows.count) {
         int64_t until = rows.rows[0].value_start + max_bytes;
         first = 1;
@@ -676,9 +676,9 @@ static PyObject *cut(PyObject *Py_UNUSED(module), PyObject *args) {
     return PyLong_FromLongLong(low + first);
 }
 
-/* --- the answer to a Fetch ------------------------------------------------------------------------------------------ */
+/* --- Fetch responses ------------------------------------------------------------------------------------------------ */
 
-#define FETCHED_ROWS_MAX 200000 /* so many partitions are left to the reference, which bounds its memory */
+#define FETCHED_ROWS_MAX 200000 /* the reference reads responses with more partitions, because it limits its memory */
 
 /* A new reference to the bytes [start:end] of the memoryview. */
 static PyObject *part_of(PyObject *view, int64_t start, int64_t end) {
@@ -691,7 +691,7 @@ static PyObject *part_of(PyObject *view, int64_t start, int64_t end) {
     return found;
 }
 
-/* Puts a new reference into the tuple; false: there is none. */
+/* Puts a new reference into the tuple; returns false if the reference is NULL. */
 static bool put(PyObject *tuple, Py_ssize_t index, PyObject *item) { return item && PyTuple_SetItem(tuple, index, item) == 0; }
 
 static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetched *row, PyObject *topic) {
@@ -748,9 +748,9 @@ static PyObject *fetched_rows(PyObject *view, zk_fetch_answer *answer) {
     return rows;
 }
 
-/* fetched(answer, start, version) -> (throttle time in ms, error code, session id, rows), or None: the reference must
- * read it.  A row: topic, partition, error code, high watermark, record set or None, and of its record set the bytes of
- * complete entries, their number (-1: the reference must judge it), the offset behind the last of them or -1.
+/* fetched(answer, start, version) -> (throttle time in ms, error code, session id, rows); None: the reference must read
+ * it.  A row: topic, partition, error code, high watermark, record set or None, and of its record set the bytes of
+ * complete entries, their number (-1: the reference must read it), the offset after the last of them or -1.
  * `answer`: a read-only memoryview of bytes. */
 static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *view, *rows = NULL, *found = NULL;
@@ -761,7 +761,7 @@ static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     if (!PyArg_ParseTuple(args, "OLi", &view, &start, &version)) return NULL;
     if (PyObject_GetBuffer(view, &data, PyBUF_SIMPLE) < 0) return NULL;
     if (start < 0 || start > data.len) {
-        PyErr_SetString(PyExc_ValueError, "the answer begins outside of its bytes");
+        PyErr_SetString(PyExc_ValueError, "start is outside of the answer");
     } else {
         bool is_open = zk_fetch_open(&answer, data.buf, start, data.len, version);
         if (is_open) rows = fetched_rows(view, &answer);
@@ -775,12 +775,12 @@ static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     return found;
 }
 
-/* bytearray of so many bytes, whatever stands in them: to fill it with zeros first takes a tenth of receiving it */
+/* A bytearray of this size with undefined content: filling it with zeros would take a tenth of the time of receiving. */
 static PyObject *unwritten(PyObject *Py_UNUSED(module), PyObject *size) {
     Py_ssize_t bytes = PyLong_AsSsize_t(size);
     if (bytes == -1 && PyErr_Occurred()) return NULL;
     if (bytes < 0) {
-        PyErr_SetString(PyExc_ValueError, "a size is not negative");
+        PyErr_SetString(PyExc_ValueError, "the size must not be negative");
         return NULL;
     }
     return PyByteArray_FromStringAndSize(NULL, bytes);

@@ -1,10 +1,10 @@
-/* CRC-32 (zlib's, formats 0 and 1) and CRC-32C (format 2), with the processor's instructions where it has them.
+/* CRC-32 (as in zlib; formats 0 and 1) and CRC-32C (format 2), with instructions of the processor if it has them.
  *
- * Plain C11 without Python.h.  `zk_crc_init` fills a struct that the caller owns; nothing here is static and mutable.
+ * Plain C11 without Python.h.  `zk_crc_init` fills a struct that the caller owns; there is no static mutable state.
  *
- * Without instructions: sixteen tables, sixteen bytes a step (Kounavis and Berry, "slicing").  x86-64: carry-less
- * multiplication (Gopal et al., "Fast CRC computation for generic polynomials"), and for CRC-32C of few bytes the
- * instruction of SSE4.2.  ARMv8: one instruction for each of the two. */
+ * Without instructions: sixteen tables, sixteen bytes per step (Kounavis and Berry, "slicing").  x86-64: carry-less
+ * multiplication (Gopal et al., "Fast CRC computation for generic polynomials"), and the SSE4.2 instruction for CRC-32C of
+ * few bytes.  ARMv8: one instruction for each of the two. */
 
 #ifndef ZKCONSUMER_CRC_H
 #define ZKCONSUMER_CRC_H
@@ -37,7 +37,7 @@
 typedef struct zk_crc {
     uint32_t (*crc32)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
     uint32_t (*crc32c)(const struct zk_crc *crc, const uint8_t *at, size_t bytes);
-    const char *crc32_by; /* "tables", or the instruction */
+    const char *crc32_by; /* "tables", or the name of the instruction */
     const char *crc32c_by;
     uint32_t crc32_tables[ZK_SLICES][256];
     uint32_t crc32c_tables[ZK_SLICES][256];
@@ -58,7 +58,7 @@ static void zk_crc_fill(uint32_t tables[ZK_SLICES][256], uint32_t polynomial) {
         }
 }
 
-/* Goes on from `crc`, which is not inverted here. */
+/* Continues from `crc`, which is not inverted here. */
 static uint32_t zk_crc_sliced(const uint32_t tables[ZK_SLICES][256], uint32_t crc, const uint8_t *at, size_t bytes) {
     for (; bytes >= ZK_SLICES; at += ZK_SLICES, bytes -= ZK_SLICES) {
         uint8_t block[ZK_SLICES];
@@ -92,7 +92,7 @@ static uint32_t zk_crc32c_tables(const zk_crc *crc, const uint8_t *at, size_t by
 
 #ifdef ZK_X86
 
-/* Goes on from `start`, which is not inverted here. */
+/* Continues from `start`, which is not inverted here. */
 __attribute__((target("sse4.2"))) static inline uint32_t zk_crc32c_of(uint32_t start, const uint8_t *at, size_t bytes) {
     uint64_t found = start;
     for (; bytes >= 8; at += 8, bytes -= 8) {
@@ -140,13 +140,14 @@ ZK_WITH_PCLMUL static inline __m128i zk_fold(__m128i sum, __m128i by, __m128i ne
 
 #define NONE 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80
 
-/* From `n` on: the first n bytes of sixteen go to the end.  From 16 + n on: all but the first n go to the front. */
+/* A shuffle that starts at `n` moves the first n of sixteen bytes to the end.  One that starts at 16 + n moves all bytes
+ * except the first n to the front. */
 static const uint8_t ZK_MOVED[48] = {NONE, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, NONE};
 
 #undef NONE
 
-/* Sixteen bytes with the same remainder as all of `at`, from the initial value (ones) on.  `bytes` is at least
- * ZK_FOLDED_BYTES_MIN. */
+/* Returns sixteen bytes with the same remainder as all `bytes` bytes at `at`, with the initial value (all ones).  `bytes`
+ * is at least ZK_FOLDED_BYTES_MIN. */
 ZK_WITH_PCLMUL static inline void zk_folded(
     const zk_folds *folds, const uint8_t *at, size_t bytes, uint8_t folded[16]) {
     const __m128i by_16 = _mm_set_epi64x((int64_t)folds->by_16_high, (int64_t)folds->by_16_low);
@@ -187,7 +188,7 @@ ZK_WITH_PCLMUL static uint32_t zk_crc32_pclmul(const zk_crc *crc, const uint8_t 
     return ~zk_crc_sliced(crc->crc32_tables, 0, folded, sizeof folded);
 }
 
-/* The instruction of SSE4.2 waits for its own result before: from some hundred bytes on, folding is twice as fast. */
+/* Each SSE4.2 instruction waits for the result of the one before: from some hundred bytes on, folding is twice as fast. */
 ZK_WITH_PCLMUL static uint32_t zk_crc32c_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
     (void)crc;
     if (bytes < ZK_PCLMUL_CRC32C_BYTES_MIN) return ~zk_crc32c_of(0xFFFFFFFFu, at, bytes);
@@ -222,7 +223,7 @@ static bool zk_arm_has_crc(void) {
 #ifdef __linux__
     return getauxval(AT_HWCAP) & HWCAP_CRC32;
 #else
-    return true; /* every 64-bit processor of Apple */
+    return true; /* every 64-bit processor of Apple has it */
 #endif
 }
 
@@ -230,7 +231,7 @@ static bool zk_arm_has_crc(void) {
 
 /* --- the choice --------------------------------------------------------------------------------------------------- */
 
-/* `with_instructions` false: tables alone, for tests. */
+/* `with_instructions` false: only tables, for tests. */
 static void zk_crc_init(zk_crc *crc, bool with_instructions) {
     zk_crc_fill(crc->crc32_tables, ZK_CRC32_POLYNOMIAL);
     zk_crc_fill(crc->crc32c_tables, ZK_CRC32C_POLYNOMIAL);

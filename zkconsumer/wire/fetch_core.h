@@ -1,9 +1,9 @@
-/* The answer to a Fetch: bytes in, the place of each partition's record set out.
+/* Reads a Fetch response: finds the position of each partition's record set in its bytes.
  *
  * Plain C11 without Python.h, so that a fuzzer can run it: no allocation, no global state, no clock, no lock.  The table
- * of `schemas/fetch.py` is the reference.  This reader gives the same values, or says that the bytes are odd; the
- * reference then reads the whole answer and decides: it raises the error, or it gives the values (for example of tagged
- * fields, which are not read here).
+ * of `schemas/fetch.py` is the reference.  This reader returns the same values, or it does not accept the bytes; then
+ * the reference reads the whole response: it raises the error, or it returns the values (for example of tagged fields,
+ * which are not read here).
  *
  * Safety: every position is compared with the end of the answer before a byte is read. */
 
@@ -44,7 +44,7 @@ typedef struct {
     int64_t topic_end;
 } zk_fetch_answer;
 
-/* The place of `bytes` bytes, or NULL: they are not there. */
+/* Returns the position of the next `bytes` bytes; NULL if the response has fewer. */
 static inline const uint8_t *zk_answer_take(zk_fetch_answer *a, int64_t bytes) {
     const uint8_t *at = a->at;
     if (a->is_odd || bytes < 0 || bytes > a->end - at) {
@@ -70,7 +70,7 @@ static inline int64_t zk_answer_i64(zk_fetch_answer *a) {
     return at ? zk_i64(at) : 0;
 }
 
-/* An unsigned varint of at most 32 bits (KIP-482). */
+/* Reads an unsigned varint of at most 32 bits (KIP-482). */
 static inline int64_t zk_answer_uvarint(zk_fetch_answer *a) {
     uint64_t value = 0;
     for (int shift = 0; shift < 35; shift += 7) {
@@ -86,19 +86,19 @@ static inline int64_t zk_answer_uvarint(zk_fetch_answer *a) {
     return 0;
 }
 
-/* A length or a count; -1 for null. */
+/* Reads a length or a count; -1 for null. */
 static inline int64_t zk_answer_length(zk_fetch_answer *a) {
     int64_t length = a->is_flexible ? zk_answer_uvarint(a) - 1 : zk_answer_i32(a);
     if (length < -1) a->is_odd = true;
     return length;
 }
 
-/* Tagged fields: none, or the reference must read them. */
+/* Returns whether there are no tagged fields; if there are, the reference must read them. */
 static inline void zk_answer_tags(zk_fetch_answer *a) {
     if (a->is_flexible && zk_answer_uvarint(a)) a->is_odd = true;
 }
 
-/* Reads the head; false: the reference must read the answer. */
+/* Reads the fields before the topics; false: the reference must read the response. */
 static bool zk_fetch_open(zk_fetch_answer *a, const uint8_t *data, int64_t start, int64_t bytes, int32_t version) {
     *a = (zk_fetch_answer){.data = data, .at = data + start, .end = data + bytes, .version = version};
     a->is_flexible = version >= ZK_FETCH_FLEXIBLE_FROM;
@@ -117,7 +117,7 @@ static zk_fetched_step zk_fetch_odd(zk_fetch_answer *a) {
     return ZK_FETCHED_ODD;
 }
 
-/* The next partition. */
+/* Reads the next partition. */
 static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
     while (!a->partitions_left) {
         if (a->topic_end) zk_answer_tags(a);
@@ -130,7 +130,7 @@ static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
         if (length > INT16_MAX) return zk_fetch_odd(a);
         const uint8_t *name = zk_answer_take(a, length);
         a->partitions_left = zk_answer_length(a);
-        /* No broker names a topic without partitions; the caller never sees its name. */
+        /* No broker sends a topic without partitions; the caller does not receive its name. */
         if (!name || a->is_odd || a->partitions_left <= 0) return zk_fetch_odd(a);
         a->topic_start = name - a->data;
         a->topic_end = a->topic_start + length;

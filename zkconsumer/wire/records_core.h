@@ -1,12 +1,12 @@
-/* The record decoder: bytes of a record set in, a table of rows out.
+/* The record decoder: decodes the bytes of a record set to a table of rows.
  *
  * Plain C11 without Python.h, so that a fuzzer can run it: no allocation, no global state, no clock, no lock.  The
- * Python modules `entries`, `records_legacy` and `records_v2` are the reference.  This decoder gives the same records
- * or stops with ZK_ODD before the first byte that it does not accept.  The reference then reads that entry and decides:
- * it raises the error, or it gives the records (for example for a varint that is longer than necessary).
+ * Python modules `entries`, `records_legacy` and `records_v2` are the reference.  This decoder returns the same records
+ * or stops with ZK_ODD before the first byte that it does not accept.  Then the reference reads that entry: it raises
+ * the error, or it returns the records (for example for a varint that is longer than necessary).
  *
  * Safety: every position is compared with the end of its buffer before a byte is read.  The bytes may change while they
- * are read; a row may then be wrong, but its positions lie inside of the buffer.
+ * are read; a row may then be wrong, but its positions are inside of the buffer.
  *
  * Layouts: see `entries.py` (entries), `records_legacy.py` (formats 0 and 1), `records_v2.py` (format 2). */
 
@@ -20,8 +20,8 @@
 
 #include "crc.h"
 
-/* One record.  Positions are bytes of the buffer that the rows belong to: the record set itself, or what a compressed
- * entry expanded to.  A length of -1 means null.  Headers: `header_count` of them lie between the two positions. */
+/* One record.  Positions are indexes of bytes in the buffer of the rows: the record set, or the decompressed payload of
+ * an entry.  A length of -1 means null.  `header_count` headers are between `headers_start` and `headers_end`. */
 typedef struct {
     int64_t offset;
     int64_t timestamp; /* ms since 1970, -1 in format 0 */
@@ -36,10 +36,10 @@ typedef struct {
 } zk_row;
 
 typedef enum {
-    ZK_END,    /* no complete entry follows: the end, or a tail that is cut off */
+    ZK_END,    /* no complete entry follows: the end, or an incomplete entry */
     ZK_FULL,   /* the table is full */
     ZK_PACKED, /* the entry at `position` is compressed: decompress its payload, then zk_enter */
-    ZK_LEFT,   /* all rows of the entered payload were given; the record set comes next */
+    ZK_LEFT,   /* all rows of the entered payload were returned; the record set is next */
     ZK_ODD     /* the reference must read the entry at `position`, then zk_skip */
 } zk_stop;
 
@@ -50,31 +50,31 @@ typedef enum { ZK_NO_ENTRY, ZK_PENDING, ZK_BATCH, ZK_WRAPPER } zk_inside;
 typedef struct {
     const uint8_t *set; /* the record set */
     int64_t set_bytes;
-    int64_t start_offset; /* records below it are left out */
+    int64_t start_offset; /* records below it are omitted */
     int64_t end_offset;   /* reading ends before the first record that has at least this offset */
     bool check_crcs;
-    const int64_t *excluded; /* positions of batches to leave out, ascending (aborted transactions) */
+    const int64_t *excluded; /* positions of batches to omit, ascending (aborted transactions) */
     int64_t excluded_count;
     const zk_crc *crc;
 
-    /* The entry that is being read, or comes next. */
+    /* The entry that is being read, or is next. */
     int64_t position;
     int64_t end;
     int64_t offset_before; /* the last offset that the entries before it cover */
-    int64_t offset;        /* as in its header */
+    int64_t offset;        /* the offset in its header */
     int64_t last_offset;
     int32_t magic;
     int32_t codec;
-    int64_t payload_start; /* of a compressed entry */
+    int64_t payload_start; /* only for a compressed entry */
     int64_t payload_end;
 
-    /* Inside of it. */
+    /* The position in this entry. */
     zk_inside inside;
-    const uint8_t *body; /* where its records lie: `set`, or the expanded payload */
+    const uint8_t *body; /* the buffer of its records: `set`, or the decompressed payload */
     int64_t body_end;
     int64_t at;    /* the next record */
-    int64_t left;  /* records that follow, in a batch */
-    int64_t shift; /* added to the offsets inside of a wrapper */
+    int64_t left;  /* the number of records that follow, in a batch */
+    int64_t shift; /* is added to the offsets in a wrapper */
     int64_t base_timestamp;
     int64_t append_time;
     bool is_append;
@@ -102,7 +102,7 @@ static inline int32_t zk_i32(const uint8_t *at) { return (int32_t)zk_u32(at); }
 
 static inline int64_t zk_i64(const uint8_t *at) { return (int64_t)((uint64_t)zk_u32(at) << 32 | zk_u32(at + 4)); }
 
-/* A zigzag varint of up to nine bytes.  Gives the byte behind it, or NULL: it is cut off, or longer. */
+/* Reads a zigzag varint of up to nine bytes.  Returns the byte after it; NULL if it is incomplete or longer. */
 static inline const uint8_t *zk_varint_long(const uint8_t *at, const uint8_t *end, int64_t *value) {
     uint64_t raw = 0;
     for (int shift = 0; at < end && shift <= 56; shift += 7) {
@@ -127,15 +127,15 @@ static inline const uint8_t *zk_varint(const uint8_t *at, const uint8_t *end, in
     return zk_varint_long(at, end, value);
 }
 
-/* The byte behind a field of `length` bytes (null when negative), or NULL: it does not fit. */
+/* Returns the byte after a field of `length` bytes (negative: null); NULL if it does not fit. */
 static inline const uint8_t *zk_past(const uint8_t *at, const uint8_t *end, int64_t length) {
     if (length <= 0) return at;
     return length <= end - at ? at + length : NULL;
 }
 
-/* --- the walk over entries ---------------------------------------------------------------------------------------- */
+/* --- iterating over entries --------------------------------------------------------------------------------------- */
 
-/* Looks at the header of the entry at `position`.  ZK_FULL: it is complete and sound, its fields are set. */
+/* Reads the header of the entry at `position`.  ZK_FULL: it is complete and valid, and its fields are set. */
 static zk_stop zk_next_entry(zk_cursor *c) {
     int64_t total = c->set_bytes, position = c->position;
     if (total - position < ZK_PREFIX_BYTES) return ZK_END;
@@ -160,7 +160,7 @@ static zk_stop zk_next_entry(zk_cursor *c) {
     return ZK_FULL;
 }
 
-/* Goes behind the entry at `position`; also after the reference has read it. */
+/* Moves `position` after the entry; also called after the reference has read it. */
 static inline void zk_skip(zk_cursor *c) {
     c->position = c->end;
     c->offset_before = c->last_offset;
@@ -170,14 +170,14 @@ static inline void zk_skip(zk_cursor *c) {
 typedef struct {
     int64_t complete_bytes; /* of the complete entries */
     int64_t entries;
-    int64_t first_offset; /* in the header of the first; -1: there is none */
+    int64_t first_offset; /* in the header of the first entry; -1 without an entry */
     bool is_first_last;   /* the first is a wrapper, whose header has the offset of its last message */
-    int64_t next_offset;  /* behind the last; -1: there is none */
-    bool is_odd;          /* the walk ended at something that the reference must judge */
+    int64_t next_offset;  /* after the last entry; -1 without an entry */
+    bool is_odd;          /* the iteration ended at an entry that the reference must read */
 } zk_scan_result;
 
-/* Where the complete entries end, up to the one that covers the last offset before `end_offset`, and the offset to fetch
- * next.  Looks at headers alone. */
+/* Computes the end of the complete entries, up to the one that covers the last offset before `end_offset`, and the next
+ * offset to fetch.  Reads only headers. */
 static zk_scan_result zk_scan(const uint8_t *set, int64_t set_bytes, int64_t end_offset) {
     zk_cursor c = {.set = set, .set_bytes = set_bytes, .offset_before = -1};
     zk_scan_result found = {.first_offset = -1, .next_offset = -1};
@@ -206,8 +206,8 @@ static bool zk_headers_fit(const uint8_t *at, const uint8_t *end, int64_t count)
     return at == end;
 }
 
-/* The entry at `position` is a batch whose header is sound.  ZK_FULL: its records come next, or nothing of it is
- * wanted (`inside` says which). */
+/* The entry at `position` is a batch with a valid header.  ZK_FULL: its records are next, or none of them is wanted
+ * (`inside` shows which of both). */
 static zk_stop zk_open_batch(zk_cursor *c) {
     const uint8_t *at = c->set + c->position;
     if (c->check_crcs && c->crc->crc32c(c->crc, at + 21, (size_t)(c->end - c->position - 21)) != zk_u32(at + 17))
@@ -243,8 +243,8 @@ static zk_stop zk_open_batch(zk_cursor *c) {
     return ZK_FULL;
 }
 
-/* Records of the batch that is open, up to `most`, that begin before `near`.  Gives how many.  `*stop`: ZK_ODD when the
- * next one is not accepted, ZK_END when it is at the end offset, else as it was. */
+/* Reads up to `most` records of the open batch that begin before `near`.  Returns their number.  Sets `*stop` to ZK_ODD
+ * if the next record is not accepted, to ZK_END if it is at the end offset; else `*stop` is unchanged. */
 static int64_t zk_batch_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t near, zk_stop *stop) {
     const uint8_t *body = c->body, *at = body + c->at, *behind = body + c->body_end;
     const uint8_t *until = near < c->body_end ? body + near : behind;
@@ -313,7 +313,8 @@ odd:
 
 /* --- formats 0 and 1 ---------------------------------------------------------------------------------------------- */
 
-/* The fields of the message in body[start:end], all but offset and type of the timestamp.  False: not accepted. */
+/* Reads the fields of the message in body[start:end], except offset and timestamp type.  Returns false if it is not
+ * accepted. */
 static bool zk_message_row(const uint8_t *body, int64_t start, int64_t end, int32_t magic, zk_row *row) {
     const uint8_t *at = body + start + ZK_MAGIC_AT + 2, *behind = body + end;
     int64_t timestamp = -1;
@@ -341,7 +342,7 @@ static inline bool zk_message_crc_fits(const zk_cursor *c, const uint8_t *at, in
     return !c->check_crcs || c->crc->crc32(c->crc, at + ZK_MAGIC_AT, (size_t)(bytes - ZK_MAGIC_AT)) == zk_u32(at + 12);
 }
 
-/* The entry at `position` is a message whose header is sound.  ZK_FULL: it is done, `*is_row` when `row` was filled. */
+/* The entry at `position` is a message with a valid header.  ZK_FULL: it was read; `*is_row`: whether `row` was filled. */
 static zk_stop zk_read_message(zk_cursor *c, zk_row *row, bool *is_row) {
     const uint8_t *at = c->set + c->position;
     *is_row = false;
@@ -371,7 +372,7 @@ static zk_stop zk_read_message(zk_cursor *c, zk_row *row, bool *is_row) {
     return ZK_FULL;
 }
 
-/* Sets what must be added to the offsets inside of a wrapper.  False: the reference must judge. */
+/* Computes `shift`, the number to add to the offsets in a wrapper.  Returns false if the reference must read the entry. */
 static bool zk_find_shift(zk_cursor *c) {
     int64_t at = 0, total = c->body_end, first = -1, last = -1;
     while (at < total) {
@@ -387,7 +388,7 @@ static bool zk_find_shift(zk_cursor *c) {
     return c->shift >= 0 && last + c->shift <= c->offset && first + c->shift > c->offset_before;
 }
 
-/* The same for messages of the wrapper that is open. */
+/* The same for messages of the open wrapper. */
 static int64_t zk_wrapper_rows(zk_cursor *c, zk_row *row, int64_t most, int64_t near, zk_stop *stop) {
     const zk_row *first = row, *last = row + most;
     int64_t until = near < c->body_end ? near : c->body_end;
@@ -421,7 +422,7 @@ odd:
 
 /* --- the two calls ------------------------------------------------------------------------------------------------ */
 
-/* The payload of the entry at `position`, expanded.  False: the reference must read the entry. */
+/* Enters the decompressed payload of the entry at `position`.  Returns false if the reference must read the entry. */
 static bool zk_enter(zk_cursor *c, const uint8_t *body, int64_t body_bytes) {
     if (body_bytes > INT32_MAX) return false;
     c->body = body;
@@ -436,8 +437,8 @@ static bool zk_enter(zk_cursor *c, const uint8_t *body, int64_t body_bytes) {
     return true;
 }
 
-/* Reads up to `most` rows, and none that begins more than `max_bytes` bytes behind the first.  All of them belong to
- * one buffer: to the expanded payload when the cursor is inside of one, else to the record set. */
+/* Reads up to `most` rows, and none that begins more than `max_bytes` bytes after the first.  All of them belong to one
+ * buffer: to the decompressed payload if the cursor is in one, else to the record set. */
 static zk_stop zk_read(zk_cursor *c, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *count) {
     int64_t filled = 0, from = c->inside == ZK_NO_ENTRY ? c->position : c->at;
     int64_t near = max_bytes < INT64_MAX - from ? from + max_bytes : INT64_MAX;

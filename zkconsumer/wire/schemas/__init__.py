@@ -1,6 +1,6 @@
-"""Every API that is spoken here, one file an API, declared as data.  Pure.
+"""The schemas of all supported APIs, one file for each API, declared as data.  Pure.
 
-To add an API: write its tables in a file of its own and put it in ``APIS``.
+To add an API, write its tables in a separate file and add it to ``APIS``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ApiVersions (18): which versions of which APIs a broker speaks (Kafka 0.10.0, KIP-35).
+"""ApiVersions (18): the versions of each API that a broker supports (Kafka 0.10.0, KIP-35).
 
-A broker that does not know the requested version answers error 35 in the layout of version 0, whatever was asked; from
-2.4 on (KIP-511) that answer still lists its ApiVersions range, before it lists nothing.  Version 4 (3.9) differs from 3
-in one thing: features whose lowest version is 0 are not left out of the answer.
+A broker that does not support the requested version answers error 35 in the layout of version 0; since 2.4 (KIP-511)
+this answer contains its ApiVersions range, before it contained no API.  Version 4 (3.9) differs from 3 in one point:
+the answer also contains features whose lowest version is 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ApiVersionsRequest:
 
 @message
 class ApiVersion:
-    """One API and the versions of it that the broker speaks, both ends included."""
+    """One API and the lowest and highest version that the broker supports."""
 
     api_key: int = f(int16)
     min_version: int = f(int16)
@@ -30,7 +30,7 @@ class ApiVersion:
 
 @message
 class SupportedFeature:
-    """A feature that the broker could take part in (2.7, KIP-584)."""
+    """A feature that the broker supports (2.7, KIP-584)."""
 
     name: str = f(text)
     min_version: int = f(int16)
@@ -39,7 +39,7 @@ class SupportedFeature:
 
 @message
 class FinalizedFeature:
-    """A feature level that the cluster has settled on (2.7, KIP-584)."""
+    """A finalized feature level of the cluster (2.7, KIP-584)."""
 
     name: str = f(text)
     max_version_level: int = f(int16)
@@ -48,7 +48,7 @@ class FinalizedFeature:
 
 @message
 class ApiVersionsResponse:
-    """``throttle_time_ms``: how long the answer was held back because of a quota."""
+    """``throttle_time_ms``: how long the broker delayed the answer because of a quota."""
 
     error_code: int = f(int16, default=0)
     api_keys: list[ApiVersion] = f(array(ApiVersion))

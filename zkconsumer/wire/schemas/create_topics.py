@@ -1,6 +1,6 @@
-"""CreateTopics (19): make topics; for the controller (Kafka 0.10.1, KIP-4).
+"""CreateTopics (19): create topics; only the controller accepts it (Kafka 0.10.1, KIP-4).
 
-From version 5 (2.4, KIP-525) the answer says how the topic was made, from version 7 (2.8, KIP-516) under which id.
+From version 5 (2.4, KIP-525) the answer contains the settings of the topic, from version 7 (2.8, KIP-516) its id.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from zkconsumer.wire.field_types import NO_UUID, boolean, int8, int16, int32, te
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 BROKER_DEFAULT = -1
-"""``num_partitions`` and ``replication_factor``: as the broker is set (from version 4, KIP-464), or as assigned."""
+"""``num_partitions``, ``replication_factor``: the broker's default (from version 4, KIP-464), or by ``assignments``."""
 
 
 @message
 class CreatableReplicaAssignment:
-    """Which brokers keep one partition; the first of them is to lead it."""
+    """The replicas of one partition; the first one is the preferred leader."""
 
     partition_index: int = f(int32)
     broker_ids: list[int] = f(array(int32))
@@ -41,7 +41,7 @@ class CreatableTopic:
 
 @message
 class CreateTopicsRequest:
-    """``timeout_ms``: how long to wait for the topics to be there.  ``validate_only``: make nothing."""
+    """``timeout_ms``: how long to wait until the topics exist.  ``validate_only``: create nothing."""
 
     topics: list[CreatableTopic] = f(array(CreatableTopic))
     timeout_ms: int = f(int32, default=60_000)
@@ -50,7 +50,7 @@ class CreateTopicsRequest:
 
 @message
 class CreatedTopicConfig:
-    """One setting of a topic that was made; ``config_source`` as in DescribeConfigs."""
+    """One setting of a created topic; ``config_source`` as in DescribeConfigs."""
 
     name: str = f(text)
     value: str | None = f(text, nullable="0+", default=None)
@@ -61,7 +61,7 @@ class CreatedTopicConfig:
 
 @message
 class CreatedTopic:
-    """What became of one topic.  ``configs`` None, and ``topic_config_error_code`` why: they may not be seen."""
+    """The result for one topic.  ``configs`` None: the client may not read them, see ``topic_config_error_code``."""
 
     name: str = f(text)
     topic_id: bytes = f(uuid, "7+", default=NO_UUID)
@@ -75,7 +75,7 @@ class CreatedTopic:
 
 @message
 class CreateTopicsResponse:
-    """One entry for each topic that was named."""
+    """One entry for each requested topic."""
 
     throttle_time_ms: int = f(int32, "2+", default=0)
     topics: list[CreatedTopic] = f(array(CreatedTopic))

@@ -8,7 +8,7 @@ from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 @message
 class DeleteGroupsRequest:
-    """The groups, all of them of the coordinator that is asked."""
+    """The groups; the coordinator of all of them must be the requested broker."""
 
     groups_names: list[str] = f(array(text))
 
@@ -23,7 +23,7 @@ class DeletedGroup:
 
 @message
 class DeleteGroupsResponse:
-    """One entry for each group that was named."""
+    """One entry for each requested group."""
 
     throttle_time_ms: int = f(int32, default=0)
     results: list[DeletedGroup] = f(array(DeletedGroup))

@@ -1,4 +1,7 @@
-"""DeleteTopics (20): for the controller (Kafka 0.10.1, KIP-4); by name or by id from version 6 (2.8, KIP-516)."""
+"""DeleteTopics (20): only the controller accepts it (Kafka 0.10.1, KIP-4).
+
+From version 6 on (2.8, KIP-516) a topic is identified by name or by id.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from zkconsumer.wire.field_types import NO_UUID, int16, int32, text, uuid
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 TOPIC_STATES_FROM = 6
-"""The version from which ``topics`` is used, and before which ``topic_names``."""
+"""The first version with ``topics``; earlier versions have ``topic_names``."""
 
 
 @message
 class DeleteTopicState:
-    """One topic, by its name or by its id."""
+    """One topic, by name or by id."""
 
     name: str | None = f(text, nullable="0+", default=None)
     topic_id: bytes = f(uuid, default=NO_UUID)
@@ -19,7 +22,7 @@ class DeleteTopicState:
 
 @message
 class DeleteTopicsRequest:
-    """``topic_names`` up to version 5, ``topics`` from 6 on.  ``timeout_ms``: how long to wait until they are gone."""
+    """``topic_names`` up to version 5, ``topics`` from 6 on.  ``timeout_ms``: how long to wait for the deletion."""
 
     topics: list[DeleteTopicState] = f(array(DeleteTopicState), "6+", default_factory=list, needed=True)
     topic_names: list[str] = f(array(text), "0-5", default_factory=list, needed=True)
@@ -28,7 +31,7 @@ class DeleteTopicsRequest:
 
 @message
 class DeletedTopic:
-    """What became of one topic; ``name`` None (from version 6): no topic has this id."""
+    """The result for one topic; ``name`` None (from version 6): no topic has this id."""
 
     name: str | None = f(text, nullable="6+")
     topic_id: bytes = f(uuid, "6+", default=NO_UUID)
@@ -38,7 +41,7 @@ class DeletedTopic:
 
 @message
 class DeleteTopicsResponse:
-    """One entry for each topic that was named."""
+    """One entry for each requested topic."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     responses: list[DeletedTopic] = f(array(DeletedTopic))

@@ -1,4 +1,4 @@
-"""DescribeCluster (60): the brokers and the controller, without any topic (2.8, KIP-700)."""
+"""DescribeCluster (60): the brokers and the controller, without topics (2.8, KIP-700)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 from zkconsumer.wire.schemas.metadata import UNKNOWN_OPERATIONS
 
 ENDPOINT_TYPE_BROKER = 1
-"""``endpoint_type``; 2 are the controllers' (3.7, KIP-919)."""
+"""``endpoint_type`` of brokers; 2: controllers (3.7, KIP-919)."""
 
 
 @message
 class DescribeClusterRequest:
-    """``include_fenced_brokers``: those too that are registered but not in service (4.0, KIP-1073)."""
+    """``include_fenced_brokers``: also brokers that are registered and not in service (4.0, KIP-1073)."""
 
     include_cluster_authorized_operations: bool = f(boolean, default=False)
     endpoint_type: int = f(int8, "1+", default=ENDPOINT_TYPE_BROKER, needed=True)
@@ -21,7 +21,7 @@ class DescribeClusterRequest:
 
 @message
 class DescribeClusterBroker:
-    """Where clients reach one broker, by the listener that the question came in on."""
+    """The address of one broker, for the listener that received the request."""
 
     broker_id: int = f(int32)
     host: str = f(text)

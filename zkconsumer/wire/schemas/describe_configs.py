@@ -1,7 +1,7 @@
-"""DescribeConfigs (32): how topics and brokers are set (0.11, KIP-133).
+"""DescribeConfigs (32): the settings of topics and brokers (0.11, KIP-133).
 
-Version 0 tells a default from the rest; from version 1 (1.1, KIP-226) it is said where each value comes from, and what
-stands behind it.  Version 3 (2.6, KIP-569) has types and explanations.
+Version 0 only shows whether a value is the default; from version 1 on (1.1, KIP-226) the answer contains the source of
+each value, and the values that it overrides.  Version 3 (2.6, KIP-569) adds types and documentation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DescribeConfigsResource:
 
 @message
 class DescribeConfigsRequest:
-    """Topics are described by any broker, a broker by itself."""
+    """Any broker describes topics; only the broker itself describes its settings."""
 
     resources: list[DescribeConfigsResource] = f(array(DescribeConfigsResource))
     include_synonyms: bool = f(boolean, "1+", default=False, needed=True)
@@ -36,7 +36,7 @@ class DescribeConfigsRequest:
 
 @message
 class ConfigSynonym:
-    """A value that stands behind the one in force, or is it."""
+    """The effective value, or a value that it overrides."""
 
     name: str = f(text)
     value: str | None = f(text, nullable="0+", default=None)
@@ -45,7 +45,7 @@ class ConfigSynonym:
 
 @message
 class DescribedConfig:
-    """One setting; ``value`` None: it is secret, or has none.  ``config_type``: 1 boolean, 2 string, 3 int …."""
+    """One setting; ``value`` None: it is secret, or not set.  ``config_type``: 1 boolean, 2 string, 3 int …."""
 
     name: str = f(text)
     value: str | None = f(text, nullable="0+", default=None)
@@ -71,7 +71,7 @@ class DescribedResource:
 
 @message
 class DescribeConfigsResponse:
-    """One entry for each resource that was named."""
+    """One entry for each requested resource."""
 
     throttle_time_ms: int = f(int32, default=0)
     results: list[DescribedResource] = f(array(DescribedResource))

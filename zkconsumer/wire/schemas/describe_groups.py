@@ -1,7 +1,7 @@
 """DescribeGroups (15): the state of a coordinator group, requested from its coordinator (0.9).
 
-A group that the coordinator does not know is *Dead*: without an error up to version 5, beside error 69 and a reason
-from version 6 on (4.0, KIP-1043).  So is a group of the protocol of KIP-848 (4.0): ListGroups tells of those.
+A group that does not exist is *Dead*: without an error up to version 5, with error 69 and a reason from version 6 on
+(4.0, KIP-1043).  The same applies to a group of the consumer protocol (KIP-848, 4.0): ListGroups contains those.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zkconsumer.wire.field_types import blob, boolean, int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 OPERATIONS_OMITTED = -(2**31)
-"""``authorized_operations`` when they were not asked for (2.3, KIP-430)."""
+"""``authorized_operations`` if they were not requested (2.3, KIP-430)."""
 
 
 @message
@@ -23,7 +23,7 @@ class DescribeGroupsRequest:
 
 @message
 class DescribedGroupMember:
-    """One member; metadata and assignment are its protocol's own bytes."""
+    """One member; metadata and assignment are bytes in the format of its protocol."""
 
     member_id: str = f(text)
     group_instance_id: str | None = f(text, "4+", nullable="4+", default=None)
@@ -35,7 +35,7 @@ class DescribedGroupMember:
 
 @message
 class DescribedGroup:
-    """One group; ``protocol_data`` is the protocol that its members agreed on."""
+    """One group; ``protocol_data``: the protocol that all its members support."""
 
     error_code: int = f(int16, default=0)
     error_message: str | None = f(text, "6+", nullable="6+", default=None)
@@ -49,7 +49,7 @@ class DescribedGroup:
 
 @message
 class DescribeGroupsResponse:
-    """The groups, in the order in which they were asked for."""
+    """The groups, in the order of the request."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     groups: list[DescribedGroup] = f(array(DescribedGroup))

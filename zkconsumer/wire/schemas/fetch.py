@@ -1,11 +1,11 @@
 """Fetch (1): record sets from a partition's log (Kafka 0.8).
 
-Record sets stay as they came: views of the frame, nothing copied or decoded.  One of size −1 is legal in every version
-and is None here; a broker says so beside error 76, for zstd records that it would have to convert.
+Record sets are views of the received frame, not copied and not decoded.  Size −1 is valid in every version and is None
+here; a broker sends it with error 76, for zstd records that it would have to convert.
 
-The version decides the newest message format that comes back: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the
-broker converts down.  From version 3 (0.10.1, KIP-74) at least one whole message comes back, whatever the limits say.
-From version 13 (3.1, KIP-516) topics go by id instead of by name.
+The version determines the newest message format in the answer: 0 for versions 0 and 1, 1 for 2 and 3, 2 from 4 on; the
+broker converts newer formats.  From version 3 on (0.10.1, KIP-74) the answer contains at least one complete message,
+regardless of the limits.  From version 13 on (3.1, KIP-516) topics are identified by id instead of by name.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from zkconsumer.wire.schemas.leader_fields import LeaderIdAndEpoch, NodeEndpoint
 from zkconsumer.wire.schemas.message_schema import Api, NestedMessageFieldType, array, f, message
 
 RESPONSE_BYTES_UNLIMITED = 0x7FFF_FFFF
-"""``max_bytes`` as the old consumer sends it from version 3 on: only the partitions' own limits count."""
+"""``max_bytes`` as the Scala consumer sends it from version 3 on: only the limits of the partitions apply."""
 
 UNKNOWN_HIGH_WATERMARK = 0x7FFF_FFFF_FFFF_FFFF
-"""``high_watermark`` of whoever keeps none, as consumers do (4.1, KIP-1166)."""
+"""``high_watermark`` in requests of consumers, which have none (4.1, KIP-1166)."""
 
 SESSIONLESS_EPOCH = -1
 """``session_epoch`` of a fetch outside any session (1.1, KIP-227)."""
@@ -27,7 +27,7 @@ SESSIONLESS_EPOCH = -1
 
 @message
 class FetchPartition:
-    """One partition to read.  ``partition_max_bytes``: how much of it fits in the answer."""
+    """One partition to read.  ``partition_max_bytes``: the maximum size of its record set."""
 
     partition: int = f(int32)
     current_leader_epoch: int = f(int32, "9+", default=-1)
@@ -50,7 +50,7 @@ class FetchTopic:
 
 @message
 class ForgottenTopic:
-    """Partitions to drop from a fetch session (1.1, KIP-227)."""
+    """Partitions to remove from a fetch session (1.1, KIP-227)."""
 
     topic: str = f(text, "0-12", default="")
     topic_id: bytes = f(uuid, "13+", default=NO_UUID)
@@ -59,7 +59,7 @@ class ForgottenTopic:
 
 @message
 class ReplicaState:
-    """Which broker fetches, and in which of its lives (3.5, KIP-903)."""
+    """The broker that fetches, and its broker epoch (3.5, KIP-903)."""
 
     replica_id: int = f(int32, default=-1)
     replica_epoch: int = f(int64, default=-1)
@@ -67,9 +67,9 @@ class ReplicaState:
 
 @message
 class FetchRequest:
-    """``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: of all partitions together.
+    """``max_wait_ms``: how long the broker waits for ``min_bytes``.  ``max_bytes``: the limit for all partitions.
 
-    ``replica_id`` up to version 14, ``replica_state`` from 15 on: −1 or None is a consumer.
+    ``replica_id`` up to version 14, ``replica_state`` from 15 on: −1 or None for a consumer.
     """
 
     replica_id: int = f(int32, "0-14", default=-1, needed=True)
@@ -90,7 +90,7 @@ class FetchRequest:
 
 @message
 class EpochEndOffset:
-    """Where the leader's log and the reader's part (2.7, KIP-595)."""
+    """The end of the common part of the leader's and the reader's log (2.7, KIP-595)."""
 
     epoch: int = f(int32, default=-1)
     end_offset: int = f(int64, default=-1)
@@ -98,7 +98,7 @@ class EpochEndOffset:
 
 @message
 class SnapshotId:
-    """A snapshot that the reader should take first (2.7, KIP-630)."""
+    """A snapshot that the reader should fetch first (2.7, KIP-630)."""
 
     end_offset: int = f(int64, default=-1)
     epoch: int = f(int32, default=-1)
@@ -106,7 +106,7 @@ class SnapshotId:
 
 @message
 class AbortedTransaction:
-    """Records of this producer from this offset up to its abort marker are void (0.11, KIP-98)."""
+    """The transaction with the records of this producer from this offset up to its abort marker (0.11, KIP-98)."""
 
     producer_id: int = f(int64)
     first_offset: int = f(int64)
@@ -114,7 +114,7 @@ class AbortedTransaction:
 
 @message
 class FetchPartitionResponse:
-    """``records``: raw, the last entry may be cut off; None: the broker sent a null record set."""
+    """``records``: the undecoded bytes, whose last entry may be incomplete; None: a null record set."""
 
     partition_index: int = f(int32)
     error_code: int = f(int16, default=0)
@@ -142,9 +142,9 @@ class FetchTopicResponse:
 
 @message
 class FetchResponse:
-    """``error_code``: of the whole answer (fetch sessions); the partitions have their own.
+    """``error_code``: the error of the whole answer (fetch sessions); each partition has its own error.
 
-    ``node_endpoints``: the leaders that the partitions name (3.7, KIP-951).
+    ``node_endpoints``: the addresses of the leaders in the partitions (3.7, KIP-951).
     """
 
     throttle_time_ms: int = f(int32, "1+", default=0)

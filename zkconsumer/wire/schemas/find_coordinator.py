@@ -1,7 +1,7 @@
-"""FindCoordinator (10), once *ConsumerMetadata*, then *GroupCoordinator*: the coordinator of a group (0.8.2).
+"""FindCoordinator (10), formerly *ConsumerMetadata*, then *GroupCoordinator*: the coordinator of a group (0.8.2).
 
-Version 0 asks for one group.  Version 1 (0.11) says what the key names, and gives a reason in words; version 4 (3.0,
-KIP-699) asks for several keys at once.
+Version 0 has one group.  Version 1 (0.11) adds the type of the key, and an error message; version 4 (3.0, KIP-699) has
+several keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEY_TYPE_GROUP = 0
 """``key_type`` of a consumer group; 1 is a transactional id (0.11, KIP-98), 2 a share group (4.1, KIP-932)."""
 
 BATCHED_FROM = 4
-"""The version from which the question and the answer are lists."""
+"""The first version whose request and answer contain lists."""
 
 
 @message
@@ -27,7 +27,7 @@ class FindCoordinatorRequest:
 
 @message
 class Coordinator:
-    """One key's coordinator; without one ``node_id`` is −1."""
+    """The coordinator of one key; ``node_id`` −1: none."""
 
     key: str = f(text)
     node_id: int = f(int32)
@@ -39,7 +39,7 @@ class Coordinator:
 
 @message
 class FindCoordinatorResponse:
-    """One coordinator in the fields of the answer itself up to version 3, ``coordinators`` from 4 on."""
+    """Up to version 3 one coordinator, in the fields of the answer; ``coordinators`` from 4 on."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     error_code: int = f(int16, "0-3", default=0, needed=True)

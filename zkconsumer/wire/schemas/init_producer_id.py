@@ -1,7 +1,7 @@
-"""InitProducerId (22): a producer's number, so that the broker knows what it has written before (0.11, KIP-98).
+"""InitProducerId (22): a producer id, by which brokers recognize records that they have written (0.11, KIP-98).
 
-From version 3 (2.5, KIP-360) a producer can ask to go on with its number, at the next epoch.  Version 6 (KIP-939) is
-for transactions over two systems; brokers up to 4.1 offer it only when they are told to.
+From version 3 on (2.5, KIP-360) a producer can keep its id with the next epoch.  Version 6 (KIP-939) is for two-phase
+commit; brokers up to 4.1 support it only if it is enabled.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from zkconsumer.wire.field_types import boolean, int16, int32, int64, text
 from zkconsumer.wire.schemas.message_schema import Api, f, message
 
 NO_PRODUCER = -1
-"""``producer_id`` and ``producer_epoch`` where there is none."""
+"""``producer_id`` and ``producer_epoch`` of a producer that has none."""
 
 
 @message
 class InitProducerIdRequest:
-    """``transactional_id`` None: a producer that is idempotent and no more, to whom the timeout means nothing."""
+    """``transactional_id`` None: the producer is only idempotent, and the timeout has no effect."""
 
     transactional_id: str | None = f(text, nullable="0+", default=None)
     transaction_timeout_ms: int = f(int32)
@@ -27,7 +27,7 @@ class InitProducerIdRequest:
 
 @message
 class InitProducerIdResponse:
-    """The number and its epoch; what is ongoing is said of a transaction that was kept (version 6)."""
+    """The producer id and its epoch; ``ongoing_...``: those of a kept transaction (version 6)."""
 
     throttle_time_ms: int = f(int32, default=0)
     error_code: int = f(int16, default=0)

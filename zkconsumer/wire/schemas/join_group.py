@@ -11,24 +11,24 @@ from zkconsumer.wire.field_types import blob, boolean, int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 NO_MEMBER_ID = ""
-"""``member_id`` of a member that has none yet, and of a response without one."""
+"""``member_id`` of a member that has none yet, and in a response without one."""
 
 NO_GENERATION = -1
 """``generation_id`` in a response with an error."""
 
 USE_SESSION_TIMEOUT = -1
-"""``rebalance_timeout_ms`` where the version has none: the session's timeout is taken."""
+"""``rebalance_timeout_ms`` in versions without it: the session timeout applies."""
 
 MEMBER_ID_REQUIRED_FROM = 4
-"""The version from which a member without an id may get one with error 79."""
+"""The first version in which a member without an id may get one with error 79."""
 
 SKIP_ASSIGNMENT_FROM = 9
-"""The version from which the leader may have to keep the present assignment (3.2, KIP-814)."""
+"""The first version in which the leader may have to keep the present assignment (3.2, KIP-814)."""
 
 
 @message
 class JoinGroupProtocol:
-    """A protocol that the member can follow; ``metadata`` is the protocol's own (``consumer_protocol``)."""
+    """A protocol that the member supports; ``metadata`` is in the format of the protocol (``consumer_protocol``)."""
 
     name: str = f(text)
     metadata: bytes = f(blob)
@@ -36,7 +36,7 @@ class JoinGroupProtocol:
 
 @message
 class JoinGroupRequest:
-    """``protocols``: the best first.  ``reason`` is for the broker's log (3.2, KIP-800)."""
+    """``protocols``: the preferred one first.  ``reason``: a text for the broker's log (3.2, KIP-800)."""
 
     group_id: str = f(text)
     session_timeout_ms: int = f(int32)
@@ -50,7 +50,7 @@ class JoinGroupRequest:
 
 @message
 class JoinGroupMember:
-    """One member, as the leader is told of it: ``metadata`` is that of the protocol that was chosen."""
+    """One member, in the response to the leader; ``metadata``: for the selected protocol."""
 
     member_id: str = f(text)
     group_instance_id: str | None = f(text, "5+", nullable="5+", default=None)
@@ -59,7 +59,7 @@ class JoinGroupMember:
 
 @message
 class JoinGroupResponse:
-    """``members`` is empty for all but the leader.  ``protocol_name`` None (from version 7): none was chosen."""
+    """``members``: only for the leader.  ``protocol_name`` None (from version 7): no protocol was selected."""
 
     throttle_time_ms: int = f(int32, "2+", default=0)
     error_code: int = f(int16, default=0)

@@ -1,4 +1,4 @@
-"""Who leads a partition, and where that broker is: said beside errors of Fetch and Produce (3.7, KIP-951)."""
+"""The leader of a partition and its address, which answers to Fetch and Produce contain with errors (3.7, KIP-951)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkconsumer.wire.schemas.message_schema import f, message
 
 @message
 class LeaderIdAndEpoch:
-    """Who leads now, as far as the answering broker knows."""
+    """The present leader, as far as the answering broker knows."""
 
     leader_id: int = f(int32, default=-1)
     leader_epoch: int = f(int32, default=-1)
@@ -16,7 +16,7 @@ class LeaderIdAndEpoch:
 
 @message
 class NodeEndpoint:
-    """Where clients reach one broker, by the listener that the question came in on."""
+    """The address of one broker, for the listener that received the request."""
 
     node_id: int = f(int32)
     host: str = f(text)

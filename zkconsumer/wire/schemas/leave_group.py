@@ -1,7 +1,7 @@
 """LeaveGroup (13): members leave a coordinator group, and the group does not wait for them (0.9).
 
-Versions 0 to 2 name one member, and its error is that of the whole response.  From version 3 (2.4, KIP-345) several can
-leave at once, static ones by their instance id alone, and each has its own error.
+Versions 0 to 2 contain one member, and its error is the error of the response.  From version 3 on (2.4, KIP-345)
+several members can leave at once, static members by their instance id, and each has its own error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from zkconsumer.wire.field_types import int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 BATCHED_FROM = 3
-"""The version from which the question and the answer are lists of members."""
+"""The first version whose request and answer contain lists of members."""
 
 
 @message
 class LeavingMember:
-    """``member_id`` may be empty where the instance id says who is meant.  ``reason`` is for the broker's log."""
+    """``member_id`` may be empty if the instance id identifies the member.  ``reason``: a text for the broker's log."""
 
     member_id: str = f(text)
     group_instance_id: str | None = f(text, nullable="0+", default=None)
@@ -33,7 +33,7 @@ class LeaveGroupRequest:
 
 @message
 class LeavingMemberResponse:
-    """What became of one member."""
+    """The result for one member."""
 
     member_id: str = f(text)
     group_instance_id: str | None = f(text, nullable="0+", default=None)
@@ -42,7 +42,7 @@ class LeavingMemberResponse:
 
 @message
 class LeaveGroupResponse:
-    """``error_code``: from version 3 on of the whole group alone, beside which there are no ``members``."""
+    """``error_code``: from version 3 on only errors of the whole group; then ``members`` is empty."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     error_code: int = f(int16, default=0)

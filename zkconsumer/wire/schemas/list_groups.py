@@ -1,7 +1,7 @@
 """ListGroups (16): the groups that one broker coordinates (0.9).
 
-From version 4 (2.6, KIP-518) with their states, and only those in the states that are named, if any are; from version 5
-(3.8, KIP-848) the same with their types.
+From version 4 on (2.6, KIP-518) with their states and a filter by state; from version 5 on (3.8, KIP-848) with their
+types and a filter by type.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zkconsumer.wire.field_types import int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 STATES_FROM = 4
-"""The version from which the answer has states."""
+"""The first version whose answer contains states."""
 
 
 @message
@@ -23,7 +23,7 @@ class ListGroupsRequest:
 
 @message
 class ListedGroup:
-    """One group; ``protocol_type`` is ``consumer`` for consumers, and empty for one that only stores offsets."""
+    """One group; ``protocol_type``: ``consumer`` for consumers; empty for a group that only stores offsets."""
 
     group_id: str = f(text)
     protocol_type: str = f(text)
@@ -33,7 +33,7 @@ class ListedGroup:
 
 @message
 class ListGroupsResponse:
-    """The groups of this broker alone."""
+    """The groups that this broker coordinates."""
 
     throttle_time_ms: int = f(int32, "1+", default=0)
     error_code: int = f(int16, default=0)

@@ -1,7 +1,7 @@
-"""ListOffsets (2), in the old consumer's words *Offsets*: where a partition begins, ends, or reaches a time (0.8).
+"""ListOffsets (2), in the Scala consumer *Offsets*: the start or end of a partition, or the offset for a time (0.8).
 
-Version 0 answers a list of segment starts, newest first, of segments last written at or before the time; from version
-1 (0.10.1, KIP-79) it is the first offset whose timestamp is at or after the time, or −1.
+Version 0 answers a list: the starts of the segments last written at or before the time, newest first.  From version 1
+on (0.10.1, KIP-79) it answers the first offset whose timestamp is at or after the time, or −1.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 class ListOffsetsPartition:
     """``timestamp``: milliseconds since 1970, or −1 (end), −2 (start), from version 7 −3 (newest timestamp).
 
-    About tiered storage: from version 8 −4 (start of what the broker has itself), from 9 −5 (end of what is tiered),
-    from 11 −6 (start of what is still to be tiered).
+    For tiered storage: from version 8 −4 (start of the local log), from 9 −5 (end of the tiered part), from 11 −6
+    (start of the part that is not tiered yet).
     """
 
     partition_index: int = f(int32)
@@ -36,7 +36,7 @@ class ListOffsetsTopic:
 class ListOffsetsRequest:
     """``replica_id`` −1: a consumer.  ``isolation_level`` 1: the end is the last stable offset (0.11).
 
-    ``timeout_ms``: how long the broker may look in tiered storage (4.0, KIP-1075).
+    ``timeout_ms``: how long the broker may search tiered storage (4.0, KIP-1075).
     """
 
     replica_id: int = f(int32, default=-1)
@@ -47,7 +47,7 @@ class ListOffsetsRequest:
 
 @message
 class ListOffsetsPartitionResponse:
-    """``old_style_offsets`` in version 0, ``timestamp`` and ``offset`` from version 1; −1 where there is none."""
+    """``old_style_offsets`` in version 0, ``timestamp`` and ``offset`` from version 1 on; −1: none."""
 
     partition_index: int = f(int32)
     error_code: int = f(int16, default=0)
@@ -67,7 +67,7 @@ class ListOffsetsTopicResponse:
 
 @message
 class ListOffsetsResponse:
-    """One entry for each partition that was asked for."""
+    """One entry for each requested partition."""
 
     throttle_time_ms: int = f(int32, "2+", default=0)
     topics: list[ListOffsetsTopicResponse] = f(array(ListOffsetsTopicResponse))

@@ -1,20 +1,20 @@
-"""How an API is written down, and how its tables become functions.  Pure.
+"""Defines an API by tables, and compiles the tables to functions.  Pure.
 
-A message is a class whose fields read as a table: name, type, kind, versions, default::
+A message is a class whose fields are a table: name, type, kind, versions, default::
 
     @message
     class FetchPartition:
         partition: int = f(int32)
         current_leader_epoch: int = f(int32, "9+", default=-1)
 
-An ``Api`` names the two classes of one API, its versions, and the version from which it is flexible (compact lengths
-and tagged fields, KIP-482).  For each class and version the table is turned, at first use, into one function that
-reads and one that writes: straight-line code, neighbouring fixed fields together.
+An ``Api`` contains the two classes of one API, its versions, and the first flexible version (compact lengths and tagged
+fields, KIP-482).  For each class and version, the table is compiled at first use into one function that reads and one
+that writes: straight-line code in which adjacent fields of fixed size are one step.
 
-Rules.  A field that a version does not have is left out when written and has its default when read; where leaving it
-out would change the meaning, the table says ``needed=True``, and writing another value than the default raises
-``UsageError``.  Unknown tagged fields are skipped.  Messages are values: they are not frozen only because the
-initialiser of a frozen class costs three times as much, and one is made for every partition of every answer.
+Rules.  A field that a version does not have is omitted when written and has its default when read.  If the omission
+would change the meaning, the table has ``needed=True``, and writing another value than the default raises
+``UsageError``.  Unknown tagged fields are skipped.  Messages are values; they are not frozen, because the initialiser
+of a frozen class costs three times as much, and one message is created for every partition of every answer.
 """
 
 from __future__ import annotations
@@ -49,25 +49,26 @@ _FOREVER = 0x7FFF
 
 _OBJECT_BYTES = 32
 _SLOT_BYTES = 8
-"""An object with slots, header of the garbage collector included, and each of its slots (64-bit CPython 3.11)."""
+"""The bytes of an object with slots, including the header of the garbage collector, and of each slot (64-bit CPython
+3.11)."""
 
 
 class MessageCodec(Protocol[Q_contra, R_co]):
-    """Writes the requests and reads the answers of one API in place of the functions that its tables give."""
+    """Writes the requests and reads the answers of one API, instead of the functions from its tables."""
 
     def write(self, out: bytearray, body: Q_contra, version: int) -> None:
-        """Append the body of a request; ``UsageError`` names a value that cannot go."""
+        """Append the body of a request.  Raises ``UsageError`` for a value that cannot be encoded."""
 
     def read(self, reader: MessageReader, version: int) -> R_co:
-        """The body of an answer; raises nothing but ``FieldDecodeError``."""
+        """Read the body of an answer.  Raises only ``FieldDecodeError``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api(Generic[Q, R]):
-    """One API: its key, its messages, the versions known here, and from which version on it is flexible.
+    """One API: its key, its messages, the supported versions, and the first flexible version.
 
-    ``client_max``: clients that do not say more ask in no higher version.  It stands before the version in which an
-    API changes its meaning: topics by id instead of by name, an error where there was none.
+    ``client_max``: the default limit of clients for the version.  It is below the version in which an API changes its
+    meaning: topics by id instead of by name, or an error that earlier versions do not have.
 
     ``codec``: for an API whose messages have no tables.
     """
@@ -84,21 +85,21 @@ class Api(Generic[Q, R]):
 
     @property
     def client_highest(self) -> int:
-        """The highest version in which clients ask unless they say otherwise."""
+        """The highest version that clients use by default."""
         return self.highest if self.client_max is None else self.client_max
 
     def supports(self, version: int) -> bool:
-        """Whether the version can be read and written here."""
+        """Whether this module can read and write the version."""
         return self.lowest <= version <= self.highest
 
     def is_flexible(self, version: int) -> bool:
-        """Whether lengths are compact and tagged fields follow (KIP-482)."""
+        """Whether the version has compact lengths and tagged fields (KIP-482)."""
         return version >= self.flexible_from
 
 
 @dataclass(frozen=True, slots=True)
 class VersionSpan:
-    """A span of versions, written ``"0+"``, ``"8-10"`` or ``"0"``; no text at all means no version."""
+    """A range of versions, as text ``"0+"``, ``"8-10"`` or ``"0"``; ``""``: no version."""
 
     lowest: int
     highest: int
@@ -108,7 +109,7 @@ class VersionSpan:
 
 
 def parse_versions(span: str) -> VersionSpan:
-    """The span that a table's text means."""
+    """Parse the text of a range."""
     if not span:
         return VersionSpan(1, 0)
     if span.endswith("+"):
@@ -119,7 +120,7 @@ def parse_versions(span: str) -> VersionSpan:
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """What the table says of one field."""
+    """The attributes of one field in the table."""
 
     field_type: FieldType
     versions: VersionSpan
@@ -140,9 +141,9 @@ def f(
 ) -> Any:
     """One line of a table.
 
-    ``span``: the versions that have the field.  ``nullable``: those in which it may be None.  ``tag``: it travels as
-    a tagged field of this number, and only when it differs from its default.  ``needed``: writing another value than
-    the default at a version without the field is refused.
+    ``span``: the versions that have the field.  ``nullable``: those in which it may be None.  ``tag``: it is sent as a
+    tagged field with this number, and only if it differs from its default.  ``needed``: writing another value than the
+    default in a version without the field is an error.
     """
     column = FieldSpec(kind, parse_versions(span), parse_versions(nullable), tag, needed)
     metadata = {_METADATA_KEY: column}
@@ -150,13 +151,13 @@ def f(
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     if default is not MISSING:
         return dataclasses.field(default=default, metadata=metadata)
-    assert column.versions.lowest == 0 or tag is not None, "a field that some version lacks needs a default"
+    assert column.versions.lowest == 0 or tag is not None, "a field that is missing in a version needs a default"
     return dataclasses.field(metadata=metadata)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(f,))
 def message(cls: type[C]) -> type[C]:
-    """Make a table into a slotted dataclass whose fields are given by name."""
+    """Make the class a dataclass with slots and keyword-only fields."""
     return dataclass(slots=True, kw_only=True)(cls)
 
 
@@ -170,12 +171,12 @@ class Field:
     default_factory: Any
 
     def make_default(self) -> Any:
-        """The value in versions that lack the field."""
+        """The value in versions without the field."""
         return self.default if self.default_factory is MISSING else self.default_factory()
 
 
 def fields(cls: type) -> tuple[Field, ...]:
-    """The table of a message class, in wire order."""
+    """The table of a message class, in the order of the bytes."""
     return tuple(
         Field(field.name, field.metadata[_METADATA_KEY], field.default, field.default_factory)
         for field in dataclasses.fields(cls)
@@ -183,7 +184,7 @@ def fields(cls: type) -> tuple[Field, ...]:
 
 
 class NestedMessageFieldType:
-    """A message inside a message."""
+    """The kind of a field that is a message."""
 
     __slots__ = ("cls",)
 
@@ -204,7 +205,7 @@ class NestedMessageFieldType:
         return _OBJECT_BYTES + sum(_SLOT_BYTES + kind.object_bytes for kind in columns)
 
     def reader(self, field: str, version: int, flexible: bool, nullable: bool) -> FieldReader:
-        assert not nullable, "no API known here has a nullable message outside tagged fields"
+        assert not nullable, "no supported API has a nullable message outside tagged fields"
         read: FieldReader = decoder(self.cls, version, flexible)
         if not field:
             return read
@@ -222,12 +223,12 @@ class NestedMessageFieldType:
 
 
 def array(item: FieldType | type) -> ArrayFieldType:
-    """Elements of a kind, or of a message class."""
+    """The kind of an array whose elements have a kind or a message class."""
     return ArrayFieldType(NestedMessageFieldType(item) if isinstance(item, type) else item)
 
 
 def _plain(cls: type, version: int) -> Iterator[tuple[bool, list[Field]]]:
-    """The untagged fields that a version has, in wire order: runs of fixed ones, and the others one by one."""
+    """The untagged fields of a version, in the order of the bytes: runs of fields of fixed size, and single others."""
     present = [field for field in fields(cls) if field.spec.tag is None and version in field.spec.versions]
     for is_fixed, run in groupby(present, lambda field: isinstance(field.spec.field_type, FixedSizeFieldType)):
         if is_fixed:
@@ -250,7 +251,7 @@ _encoders: dict[tuple[object, int, bool], Callable[[bytearray, Any], None]] = {}
 
 
 def decoder(cls: type[C], version: int, flexible: bool) -> Callable[[MessageReader], C]:
-    """The function that reads one message of this class and version; it raises nothing but ``FieldDecodeError``."""
+    """The function that reads one message of this class and version; it only raises ``FieldDecodeError``."""
     key = cls, version, flexible
     if key not in _decoders:
         _decoders[key] = _make_decoder(cls, version, flexible)
@@ -258,7 +259,10 @@ def decoder(cls: type[C], version: int, flexible: bool) -> Callable[[MessageRead
 
 
 def encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytearray, C], None]:
-    """The function that appends one message of this class and version; ``UsageError`` names a value that cannot go."""
+    """The function that appends one message of this class and version.
+
+    It raises ``UsageError`` for a value that cannot be encoded.
+    """
     key = cls, version, flexible
     if key not in _encoders:
         _encoders[key] = _make_encoder(cls, version, flexible)
@@ -286,7 +290,7 @@ def _make_decoder(cls: type[C], version: int, flexible: bool) -> Callable[[Messa
             lines.append(f"    o.{field.name} = default_{field.name}()")
     if flexible:
         scope["read_tags"] = _tags_reader(_tagged(cls, version), version)
-        # Nearly every message has no tags at all: one byte.
+        # Nearly all messages have no tagged fields, and then only one byte.
         lines += ["    if r.pos < r.end and not r.data[r.pos]:", "        r.pos += 1"]
         lines += ["    else:", "        read_tags(r, o)"]
     lines.append("    return o")
@@ -333,17 +337,17 @@ def _make_encoder(cls: type[C], version: int, flexible: bool) -> Callable[[bytea
 
 
 def _function(name: str, lines: list[str], scope: dict[str, Any]) -> Any:
-    """Compile generated lines.  They hold only names from our own tables, never anything that was received."""
+    """Compile generated lines.  They contain only names from the tables, and never received data."""
     exec(compile("\n".join(lines), f"<wire {name}>", "exec"), scope)
     return scope[name]
 
 
 def _cannot_omit(name: str, value: Any, version: int) -> UsageError:
-    return UsageError(f"field {name} is {value!r}, and version {version} cannot say that")
+    return UsageError(f"field {name} is {value!r}, which version {version} cannot contain")
 
 
 def _tags_reader(known: list[Field], version: int) -> Callable[[MessageReader, Any], None]:
-    """Read the tagged fields at the end of a flexible message; unknown ones are skipped, order is checked."""
+    """Read the tagged fields at the end of a flexible message; skip unknown ones, and check the order."""
     readers: dict[int, tuple[str, FieldReader]] = {}
     for field in known:
         column = field.spec

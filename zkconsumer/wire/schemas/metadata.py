@@ -1,7 +1,7 @@
 """Metadata (3): the brokers, and the leaders of partitions (Kafka 0.8).
 
-Which topics: in version 0 an empty list means all of them; from version 1 null means all, and an empty list none.
-Asking for a topic may create it, unless the broker forbids it, or (from version 4) the request does.
+In version 0 an empty list of topics means all topics; from version 1 on null means all, and an empty list none.  The
+request may create a missing topic, unless the broker or (from version 4 on) the request forbids it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zkconsumer.wire.field_types import NO_UUID, boolean, int16, int32, text, uu
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 UNKNOWN_OPERATIONS = -0x8000_0000
-"""The value of an "authorized operations" field that was not asked for (KIP-430)."""
+"""The value of an "authorized operations" field that was not requested (KIP-430)."""
 
 
 @message
@@ -33,7 +33,7 @@ class MetadataRequest:
 
 @message
 class MetadataBroker:
-    """Where clients reach one broker, by the listener that the question came in on."""
+    """The address of one broker, for the listener that received the request."""
 
     node_id: int = f(int32)
     host: str = f(text)
@@ -43,7 +43,7 @@ class MetadataBroker:
 
 @message
 class MetadataPartition:
-    """``leader_id`` −1: nobody leads.  An error 9 (a replica is down) may stand beside a leader that works."""
+    """``leader_id`` −1: no leader.  Error 9 (a replica is down) is possible together with a leader that works."""
 
     error_code: int = f(int16, default=0)
     partition_index: int = f(int32)
@@ -56,7 +56,7 @@ class MetadataPartition:
 
 @message
 class MetadataTopic:
-    """One topic; ``name`` None only where an unknown id was asked for."""
+    """One topic; ``name`` None: the request contained an unknown id."""
 
     error_code: int = f(int16, default=0)
     name: str | None = f(text, nullable="12+")
@@ -68,7 +68,7 @@ class MetadataTopic:
 
 @message
 class MetadataResponse:
-    """``controller_id`` −1: unknown.  ``error_code`` 129: look for the cluster anew (4.0, KIP-1102)."""
+    """``controller_id`` −1: unknown.  ``error_code`` 129: bootstrap again (4.0, KIP-1102)."""
 
     throttle_time_ms: int = f(int32, "3+", default=0)
     brokers: list[MetadataBroker] = f(array(MetadataBroker))

@@ -1,8 +1,8 @@
 """OffsetCommit (8): commit the offsets of a group (0.8.1).
 
-The version says where: 0 writes the offset znodes of ZooKeeper (brokers that have one), whatever the broker; from
-version 1 on (0.8.2) Kafka's own store is written, at the group's coordinator alone.  Version 10 (4.2) names topics by
-id instead of by name.
+The version selects the store: with version 0, any broker that has a ZooKeeper writes the offset znodes; from version 1
+on (0.8.2) the group coordinator writes to Kafka, and only it accepts the request.  Version 10 (4.2) identifies topics
+by id instead of by name.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ BROKER_RETENTION = -1
 """``retention_time_ms``: the broker's retention."""
 
 RETENTION_FROM, RETENTION_TO = 2, 4
-"""Versions that have ``retention_time_ms``: 0.9 speaks the first, 2.0 the last.  Version 5, which came with 2.1, has no
-such field: the broker keeps offsets as long as their group has members (KIP-211).  In the older versions it honours it.
+"""Versions that have ``retention_time_ms``: from that of 0.9 to that of 2.0.  Version 5 (2.1) has no such field:
+brokers store offsets while their group has members (KIP-211).  In the older versions brokers still apply the field.
 """
 
 
 @message
 class OffsetCommitPartition:
-    """``committed_offset``: of the next record to read.  ``commit_timestamp`` −1: the broker's own time."""
+    """``committed_offset``: the offset of the next record to read.  ``commit_timestamp`` −1: the broker's time."""
 
     partition_index: int = f(int32)
     committed_offset: int = f(int64)
@@ -44,7 +44,7 @@ class OffsetCommitTopic:
 
 @message
 class OffsetCommitRequest:
-    """The defaults are those of a client that is not a member, such as the old consumer."""
+    """The defaults are for a client that is not a member, such as the Scala consumer."""
 
     group_id: str = f(text)
     generation_id_or_member_epoch: int = f(int32, "1+", default=NO_GENERATION)
@@ -56,7 +56,7 @@ class OffsetCommitRequest:
 
 @message
 class OffsetCommitPartitionResponse:
-    """Whether one offset was stored."""
+    """The result for one partition; 0: its offset is stored."""
 
     partition_index: int = f(int32)
     error_code: int = f(int16, default=0)
@@ -73,7 +73,7 @@ class OffsetCommitTopicResponse:
 
 @message
 class OffsetCommitResponse:
-    """One entry for each partition; an error of the whole group stands in every one of them."""
+    """One entry for each partition; an error of the whole group is in all of them."""
 
     throttle_time_ms: int = f(int32, "3+", default=0)
     topics: list[OffsetCommitTopicResponse] = f(array(OffsetCommitTopicResponse))

@@ -1,7 +1,7 @@
 """OffsetDelete (47): delete the committed offsets of some partitions (2.4, KIP-496).
 
-For the group's coordinator.  An error of the whole group (69: there is none of this name; 68: it has members of another
-kind than consumers) stands alone; 86 stands beside partitions of topics that a live member subscribes to.
+Only the group coordinator accepts it.  With an error of the whole group (69: it does not exist; 68: it has members that
+are not consumers) the answer has no partitions; 86 is the error of partitions of a topic to which a member subscribes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OffsetDeleteRequest:
 
 @message
 class OffsetDeletePartitionResponse:
-    """What became of one partition; 0 also where nothing was stored."""
+    """The result for one partition; 0 also if no offset was stored."""
 
     partition_index: int = f(int32)
     error_code: int = f(int16, default=0)
@@ -51,7 +51,7 @@ class OffsetDeleteTopicResponse:
 
 @message
 class OffsetDeleteResponse:
-    """``topics`` is empty beside an error of the group."""
+    """``topics`` is empty with an error of the group."""
 
     error_code: int = f(int16, default=0)
     throttle_time_ms: int = f(int32, default=0)

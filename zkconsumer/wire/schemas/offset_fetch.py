@@ -1,9 +1,9 @@
 """OffsetFetch (9): the committed offsets of a group (0.8.1).
 
-The version says where: 0 reads the offset znodes of ZooKeeper, from version 1 on (0.8.2) Kafka's own store is read, at
-the group's coordinator alone.  From version 2 (0.10.2) the answer has an error for the whole group, and lists no
-partitions beside one; null topics mean all that are stored.  From version 8 (3.0) several groups are asked at once.
-Version 10 (4.2) names topics by id instead of by name.
+The version selects the store: with version 0 the broker reads the offset znodes of ZooKeeper; from version 1 on (0.8.2)
+the group coordinator reads from Kafka, and only it accepts the request.  From version 2 on (0.10.2) the answer has an
+error for the whole group, and then no partitions; null topics mean all stored offsets.  From version 8 on (3.0) the
+request contains several groups.  Version 10 (4.2) identifies topics by id instead of by name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from zkconsumer.wire.field_types import NO_UUID, boolean, int16, int32, int64, t
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 GROUP_ERROR_FROM = 2
-"""The version from which an error of the whole group is said once; before, in every partition."""
+"""The first version with one error for the whole group; before, it is in every partition."""
 
 ALL_TOPICS_IS_NULL_FROM = 2
-"""The version from which everything that a group has stored can be asked for."""
+"""The first version in which all stored offsets of a group can be requested."""
 
 BATCHED_FROM = 8
-"""The version from which the question and the answer are lists of groups."""
+"""The first version whose request and answer contain lists of groups."""
 
 NO_EPOCH = -1
 
@@ -34,7 +34,7 @@ class OffsetFetchTopic:
 
 @message
 class OffsetFetchGroup:
-    """One group; ``topics`` None: all that it has stored.  Member and epoch are for members of a modern group."""
+    """One group; ``topics`` None: all stored offsets.  Member id and epoch are for members of the consumer protocol."""
 
     group_id: str = f(text)
     member_id: str | None = f(text, "9+", nullable="9+", default=None)
@@ -44,10 +44,10 @@ class OffsetFetchGroup:
 
 @message
 class OffsetFetchRequest:
-    """One group in the fields of the question itself up to version 7, ``groups`` from 8 on.
+    """Up to version 7 one group, in the fields of the request; ``groups`` from 8 on.
 
-    ``topics`` None: all that the group has stored.  ``require_stable``: offsets of open transactions answer error 88
-    instead of the last stable value (2.5, KIP-447).
+    ``topics`` None: all stored offsets of the group.  ``require_stable``: partitions with offsets of open transactions
+    have error 88 instead of the last stable offset (2.5, KIP-447).
     """
 
     group_id: str = f(text, "0-7", default="", needed=True)
@@ -60,7 +60,7 @@ class OffsetFetchRequest:
 
 @message
 class OffsetFetchPartitionResponse:
-    """``committed_offset``: of the next record to read, −1 where none is stored."""
+    """``committed_offset``: the offset of the next record to read; −1: none is stored."""
 
     partition_index: int = f(int32)
     committed_offset: int = f(int64)
@@ -80,7 +80,7 @@ class OffsetFetchTopicResponse:
 
 @message
 class OffsetFetchGroupResponse:
-    """What one group has stored."""
+    """The stored offsets of one group."""
 
     group_id: str = f(text)
     topics: list[OffsetFetchTopicResponse] = f(array(OffsetFetchTopicResponse))
@@ -89,7 +89,7 @@ class OffsetFetchGroupResponse:
 
 @message
 class OffsetFetchResponse:
-    """One group in the fields of the answer itself up to version 7, ``groups`` from 8 on."""
+    """Up to version 7 one group, in the fields of the answer; ``groups`` from 8 on."""
 
     throttle_time_ms: int = f(int32, "3+", default=0)
     topics: list[OffsetFetchTopicResponse] = f(

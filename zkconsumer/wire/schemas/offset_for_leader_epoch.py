@@ -1,6 +1,7 @@
-"""OffsetForLeaderEpoch (23): where a leader's reign ended in a partition's log (0.11, KIP-101).
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch in a partition's log (0.11, KIP-101).
 
-Followers ask so where to cut their logs; consumers, whether what they have read still stands (2.1, KIP-320).
+Followers use it to truncate their logs; consumers use it to detect that records which they read were truncated (2.1,
+KIP-320).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ CONSUMER_REPLICA_ID = -1
 """``replica_id`` of a consumer."""
 
 DEBUGGING_REPLICA_ID = -2
-"""``replica_id`` of somebody who may see what is not committed yet; what older versions count as."""
+"""``replica_id`` of a client that may read records above the high watermark; versions without the field mean this."""
 
 NO_EPOCH = -1
 
 
 @message
 class OffsetForLeaderPartition:
-    """``leader_epoch``: whose end is asked for.  ``current_leader_epoch``: who leads, as far as the asker knows."""
+    """``leader_epoch``: the epoch whose end is requested.  ``current_leader_epoch``: the present one for the client."""
 
     partition: int = f(int32)
     current_leader_epoch: int = f(int32, "2+", default=NO_EPOCH)
@@ -44,7 +45,7 @@ class OffsetForLeaderEpochRequest:
 
 @message
 class OffsetForLeaderPartitionResponse:
-    """The end of the greatest epoch that is not above the one asked for; −1 where there is none."""
+    """The end of the largest epoch that is not above the requested one; −1: none."""
 
     error_code: int = f(int16, default=0)
     partition: int = f(int32)
@@ -62,7 +63,7 @@ class OffsetForLeaderTopicResponse:
 
 @message
 class OffsetForLeaderEpochResponse:
-    """One entry for each partition that was asked for."""
+    """One entry for each requested partition."""
 
     throttle_time_ms: int = f(int32, "2+", default=0)
     topics: list[OffsetForLeaderTopicResponse] = f(array(OffsetForLeaderTopicResponse))

@@ -1,7 +1,7 @@
 """Produce (0): append record sets (Kafka 0.8).  For tests and tools; the consumer itself never sends it.
 
-The version says which message format the record sets have: 0 for versions 0 and 1, 1 for 2, 2 from 3 on.  With
-``acks`` 0 there is no answer at all.  Version 13 (4.1, KIP-516) names topics by id instead of by name.
+The version determines the message format of the record sets: 0 for versions 0 and 1, 1 for 2, 2 from 3 on.  With
+``acks`` 0 the broker sends no answer.  Version 13 (4.1, KIP-516) identifies topics by id instead of by name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkconsumer.wire.schemas.message_schema import Api, NestedMessageFieldType, 
 
 @message
 class ProducePartition:
-    """One record set; its offsets are assigned by the broker."""
+    """One record set; the broker assigns its offsets."""
 
     index: int = f(int32)
     records: RecordSet | None = f(record_set, nullable="0+")
@@ -31,7 +31,7 @@ class ProduceTopic:
 
 @message
 class ProduceRequest:
-    """``acks``: 0 none (no answer is sent), 1 the leader, −1 all replicas in sync."""
+    """``acks``: 0 none (the broker sends no answer), 1 the leader, −1 all in-sync replicas."""
 
     transactional_id: str | None = f(text, "3+", nullable="3+", default=None, needed=True)
     acks: int = f(int16)
@@ -41,7 +41,7 @@ class ProduceRequest:
 
 @message
 class BatchIndexAndErrorMessage:
-    """Which record of a refused batch was wrong (2.4, KIP-467)."""
+    """An invalid record of a rejected batch (2.4, KIP-467)."""
 
     batch_index: int = f(int32)
     batch_index_error_message: str | None = f(text, nullable="0+", default=None)
@@ -49,7 +49,7 @@ class BatchIndexAndErrorMessage:
 
 @message
 class ProducePartitionResponse:
-    """``base_offset``: of the first record; ``log_append_time_ms`` −1: the records keep their own timestamps."""
+    """``base_offset``: the offset of the first record; ``log_append_time_ms`` −1: the records keep their timestamps."""
 
     index: int = f(int32)
     error_code: int = f(int16, default=0)
@@ -72,7 +72,7 @@ class ProduceTopicResponse:
 
 @message
 class ProduceResponse:
-    """One entry for each record set.  ``node_endpoints``: the leaders that the entries name (3.7, KIP-951)."""
+    """One entry for each record set.  ``node_endpoints``: the addresses of the leaders in them (3.7, KIP-951)."""
 
     responses: list[ProduceTopicResponse] = f(array(ProduceTopicResponse))
     throttle_time_ms: int = f(int32, "1+", default=0)

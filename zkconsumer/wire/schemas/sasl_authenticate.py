@@ -8,15 +8,15 @@ from zkconsumer.wire.schemas.message_schema import Api, f, message
 
 @message
 class SaslAuthenticateRequest:
-    """What the mechanism says."""
+    """``auth_bytes``: the message of the mechanism."""
 
     auth_bytes: bytes = f(blob)
 
 
 @message
 class SaslAuthenticateResponse:
-    """``error_message`` is for people.  ``session_lifetime_ms`` (2.2, KIP-368): after which time the broker ends the
-    connection unless the client has authenticated again; 0: never."""
+    """``error_message``: a text for users.  ``session_lifetime_ms`` (2.2, KIP-368): the time after which the broker
+    closes the connection unless the client has authenticated again; 0: never."""
 
     error_code: int = f(int16, default=0)
     error_message: str | None = f(text, nullable="0+", default=None)

@@ -1,7 +1,7 @@
-"""SaslHandshake (17): which SASL mechanism a client wants (Kafka 0.10.0, KIP-43).
+"""SaslHandshake (17): the SASL mechanism that a client selects (Kafka 0.10.0, KIP-43).
 
-After version 0 the mechanism's own messages follow bare, each behind its length; after version 1 (1.0, KIP-152) each
-of them is a SaslAuthenticate.
+After version 0, the messages of the mechanism follow without a header, each after its length; after version 1 (1.0,
+KIP-152), each of them is a SaslAuthenticate request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SaslHandshakeRequest:
 
 @message
 class SaslHandshakeResponse:
-    """Error 33 when the broker does not have the mechanism; ``mechanisms`` are those that it has."""
+    """Error 33: the broker does not support the mechanism; ``mechanisms``: those that it supports."""
 
     error_code: int = f(int16, default=0)
     mechanisms: list[str] = f(array(text), default_factory=list)

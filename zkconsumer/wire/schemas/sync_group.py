@@ -1,7 +1,7 @@
 """SyncGroup (14): the leader sends the assignment, and every member requests its own part (0.9).
 
-The response comes after the leader's request.  From version 5 (2.5, KIP-559) both sides name the protocol, and check
-it.
+The coordinator answers after the leader's request.  From version 5 on (2.5, KIP-559) request and answer contain the
+protocol, and both sides check it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from zkconsumer.wire.field_types import blob, int16, int32, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
 PROTOCOL_FROM = 5
-"""The version from which both sides name the protocol."""
+"""The first version whose request and answer contain the protocol."""
 
 
 @message
 class SyncGroupAssignment:
-    """What one member gets, in its protocol's own bytes (``consumer_protocol``)."""
+    """The assignment of one member, in the format of its protocol (``consumer_protocol``)."""
 
     member_id: str = f(text)
     assignment: bytes = f(blob)
@@ -23,7 +23,7 @@ class SyncGroupAssignment:
 
 @message
 class SyncGroupRequest:
-    """``assignments`` is empty for all but the leader."""
+    """``assignments``: only the leader sends them."""
 
     group_id: str = f(text)
     generation_id: int = f(int32)
