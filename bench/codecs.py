@@ -1,17 +1,17 @@
-"""What one call of each decompressor costs: µs of CPU, MB/s, and whether it gives up the GIL.
+"""Measures one call of each decompressor: µs of CPU, MB/s, and whether it releases the GIL.
 
     python bench/codecs.py [--rounds 9] [--codec zstd] [--size 150]
 
-Payloads are what a Java producer makes of records of 100 B of text: gzip, snappy in xerial blocks (32 KiB; "snappy 1K":
-of 1 KiB, as by old releases), one lz4 frame of independent blocks of 64 KiB, one zstd frame without a content size.
-Sizes are those after decompression.
+Payloads are those that a Java producer makes of records of 100 B of text: gzip, snappy in xerial blocks (32 KiB;
+"snappy 1K": 1 KiB, as in old releases), one lz4 frame of independent blocks of 64 KiB, one zstd frame without a content
+size.  Sizes are those after decompression.
 
-``decompress`` is the product's function, once with the default packages and once with what the extra ``[fast]``
-installs; the other lines call packages directly and check no framing.  What is not installed has no line.  The
-implementations of one payload run in turns; a figure is the median of the rounds, the ratio that of the medians to
-``decompress, default``, with the smallest and the largest ratio within one round.  For 1 MB: whether another thread can
-run during a call ("GIL"), and the wall time of two threads over that of one with as many calls each, the best of the
-rounds of each: 1 when they run in parallel on an idle machine with two cores, 2 when they do not.
+``decompress`` is the function of the product, once with the default packages and once with those of the extra
+``[fast]``; the other lines call packages directly and check no framing.  A package that is not installed has no line.
+The implementations of one payload alternate; a figure is the median of the rounds.  The ratio is the quotient of the
+medians to ``decompress, default``, with the smallest and the largest ratio within one round.  For 1 MB: whether another
+thread can run during a call ("GIL"), and the wall time of two threads divided by the time of one thread with as many
+calls each, the best of the rounds of each: 1 if they run in parallel on an idle machine with two cores, else 2.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Way:
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            # From here on the other thread runs only when this one gives up the interpreter by itself.
+            # From here on the other thread runs only when a call releases the GIL.
             sys.setswitchinterval(1000)
             may_run.release()
             for _ in range(CALLS_TO_OTHER_THREAD_MAX):
@@ -145,7 +145,7 @@ class Way:
             thread.join()
 
     def two_over_one(self, us: float, rounds: int) -> str:
-        """The wall time of two threads over that of one, with as many calls each."""
+        """The wall time of two threads divided by the time of one thread, with as many calls each."""
         if not self.is_for_threads:
             return "not safe"
         compression._isal, compression._zstandard = self.packages
@@ -225,7 +225,7 @@ KINDS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], Iterator
 
 
 def measure(kind: str, size: int, rounds: int) -> None:
-    """Prints the lines of one payload."""
+    """Print the lines of one payload."""
     pack, ways_of = KINDS[kind]
     data = plain(size)
     packed = pack(data)
@@ -233,7 +233,7 @@ def measure(kind: str, size: int, rounds: int) -> None:
     for way in ways:
         if way.name.startswith("decompress"):
             compression._isal, compression._zstandard = way.packages
-            assert way.call() == data, f"{kind}, {way.name}: every byte comes out"
+            assert way.call() == data, f"{kind}, {way.name}: the result is the original data"
     calls = [max(3, int(A_TURN_S / (way.us(3) * 1e-6 + A_CALL_S))) for way in ways]
     taken = [[way.us(number) for way, number in zip(ways, calls, strict=True)] for _ in range(rounds)]
     medians = [statistics.median(column) for column in zip(*taken, strict=True)]

@@ -1,15 +1,15 @@
-"""What decoding costs without Spark: record sets to Arrow batches, µs of CPU a row.
+"""Measures decoding without Spark: from record sets to Arrow batches, in µs of CPU per row.
 
     python bench/columns.py [--rounds 7] [--rows 80000] [--match "100 B, v2"]
 
-Record sets are built in memory as a broker sends them, about 8 MiB each, keys of 8 bytes (a counter in big-endian),
-values of text or of random bytes, of one length or of lengths that vary (half to one and a half of the mean).  Three
-figures a shape: all fields of Spark's schema; ``key binary, value binary`` alone; all fields without the compiled
+Record sets are built in memory as a broker sends them: about 8 MiB each, keys of 8 bytes (a counter in big-endian),
+values of text or of random bytes, of one length or of varying lengths (half to one and a half of the mean).  Each shape
+has three figures: all fields of Spark's schema; only ``key binary, value binary``; all fields without the compiled
 decoder, on a tenth of the rows.  Checksums are verified.
 
-The gate is for 100 B of formats 1 and 2 without a codec; the other lines show where the rest goes.  The last line: rows
-a second where the package is loaded out of a zip (Spark's ``addPyFile``), against the installed one.  Processes with
-the one and with the other take turns.
+The gate applies to 100 B of formats 1 and 2 without a codec; the other lines have no gate.  The last line: rows per
+second with the package in a zip (Spark's ``addPyFile``), compared with the installed package.  The processes of both
+alternate.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GATE_US, GOAL_US = 0.12, 0.09
 ZIP_GATE = 0.9
 ZIP_TURNS = 5
 PYTHON_SHARE = 10
-"""The Python decoder reads so much less."""
+"""The Python decoder reads this fraction of the rows."""
 PLAIN = pa.schema([field for field in SCHEMA if field.name != "headers"])
 NARROW = pa.schema([SCHEMA.field("key"), SCHEMA.field("value")])
 
@@ -69,7 +69,7 @@ SHAPES = [
 
 
 def us_a_row(work: Callable[[], object], rows: int, rounds: int) -> float:
-    """Median CPU of one row in µs, after one round that does not count."""
+    """The median CPU time of one row in µs, after one round that does not count."""
     taken = []
     for number in range(rounds + 1):
         start = time.process_time()
@@ -80,7 +80,7 @@ def us_a_row(work: Callable[[], object], rows: int, rounds: int) -> float:
 
 
 def measure(shape: Shape, schema: pa.Schema, rows: int, rounds: int) -> float:
-    """µs of CPU a row with the fields of ``schema``."""
+    """µs of CPU per row with the fields of ``schema``."""
     rows = max(1000, rows * 100 // shape.size)
     record_set = memoryview(shape.record_set(rows))
     decoder = ArrowDecoder(ArrowBatchSpec("bench", 0, schema))
@@ -88,13 +88,13 @@ def measure(shape: Shape, schema: pa.Schema, rows: int, rounds: int) -> float:
     def decode() -> int:
         return sum(batch.num_rows for batch in decoder.batches(record_set))
 
-    assert decode() == rows, "every row comes out"
+    assert decode() == rows, "all rows are decoded"
     return us_a_row(decode, rows, rounds)
 
 
 @contextmanager
 def without_compiled_decoder() -> Iterator[None]:
-    """What is measured meanwhile is decoded in Python."""
+    """Within this context, Python decodes."""
     before, compiled.RECORD_DECODER = compiled.RECORD_DECODER, None
     try:
         yield
@@ -109,7 +109,7 @@ def measure_in_session(_: object, shape: Shape, rows: int, rounds: int) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """µs of CPU a row: all fields; key and value alone; all fields without the compiled decoder."""
+    """µs of CPU per row: all fields; only key and value; all fields without the compiled decoder."""
 
     shape: Shape
     full: float
@@ -133,7 +133,7 @@ HEAD = [
 
 
 def costs(match: str, rows: int, rounds: int) -> list[Cost]:
-    """One a shape; printed as they come."""
+    """Measure each shape, and print its line at once."""
     print("\n".join(HEAD), flush=True)
     found = []
     for shape in SHAPES:
@@ -146,11 +146,11 @@ def costs(match: str, rows: int, rounds: int) -> list[Cost]:
     return found
 
 
-# --- out of a zip -----------------------------------------------------------------------------------------------------
+# --- from a zip -------------------------------------------------------------------------------------------------------
 
 
 def from_zip(rows: int, rounds: int) -> Gate:
-    """Rows a second of the first shape out of a zip, against those of the installed package."""
+    """Rows per second of the first shape with the package in a zip, divided by those of the installed package."""
     with tempfile.TemporaryDirectory(prefix="bench-zip-") as folder:
         archive = Path(folder) / "zkconsumer.zip"
         with zipfile.ZipFile(archive, "w") as made:
@@ -179,7 +179,7 @@ def _in_a_process(home: Path, rows: int, rounds: int) -> float:
 
 
 def one_shape(home: str, rows: int, rounds: int) -> float:
-    """µs of CPU a row of the first shape, by the package in ``home`` and its compiled modules."""
+    """µs of CPU per row of the first shape, with the package in ``home`` and its compiled modules."""
     assert str(extensions.PACKAGE_ROOT) == home, f"loaded from {extensions.PACKAGE_ROOT}"
     if compiled.RECORD_DECODER is None:
         raise SystemExit(f"{home}: the compiled decoder is missing: {extensions.missing_reason(compiled.MODULE_NAME)}")
@@ -189,8 +189,8 @@ def one_shape(home: str, rows: int, rounds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rows", type=int, default=80_000, help="of 100 B; fewer of larger ones")
-    parser.add_argument("--match", default="", help="only shapes whose name has this in it")
+    parser.add_argument("--rows", type=int, default=80_000, help="rows of 100 B; larger rows are fewer")
+    parser.add_argument("--match", default="", help="only shapes whose name contains this text")
     arguments = parser.parse_args()
     costs(arguments.match, arguments.rows, arguments.rounds)
     if compiled.RECORD_DECODER is not None:

@@ -1,16 +1,17 @@
-"""How fast a group coordinator is: a thousand members join one group, and ten thousand in two thousand groups beat.
+"""Measures a group coordinator: a thousand members join one group, ten thousand in two thousand groups send heartbeats.
 
     python bench/coordinator.py --members 1000 --groups 2000 --per-group 5 --rounds 3 [--real 3.9.1] [--write]
 
-Our development broker (in memory, a process of its own) and a real broker (fetched by Maven, ZooKeeper mode) are asked
-the same by the same client, in turn, round by round, so that both see the same load of the machine.
+The same client sends the same requests to the development broker of this project (in memory, in a separate process) and
+to a real broker (fetched by Maven, ZooKeeper mode).  They alternate round by round, so that both have the same load of
+the machine.
 
-*Join*: connections stand; from the first JoinGroup (version 9: each member is given an id first) to the last answer to
-SyncGroup, with ``group.initial.rebalance.delay.ms=200``, which is part of the figure.  The median of the rounds.
-*Heartbeats*: groups of so many members, each member beats every 3 s, the beats spread evenly; what is told is the
-processor time of the *server's process*, in cores, and how long the answers took.  Twenty members share a connection.
+*Join*: with open connections, from the first JoinGroup (version 9: each member first gets an id) to the last answer to
+SyncGroup, including ``group.initial.rebalance.delay.ms=200``.  The median of the rounds.
+*Heartbeats*: each member of the groups sends a heartbeat every 3 s, spread evenly.  The figures are the CPU time of the
+*server's process*, in cores, and the duration of the answers.  Twenty members use one connection.
 
-``--write`` puts the table into migration_docs/reference/coordinator-speed.md.
+``--write`` writes the table to migration_docs/reference/coordinator-speed.md.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Figures:
-    """What was measured of one server."""
+    """The measurements of one server."""
 
     who: str
     pid: int
@@ -96,7 +97,7 @@ class Figures:
 
 
 class Wire:
-    """One connection: a question, and its answer."""
+    """One connection, for one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -117,14 +118,14 @@ class Wire:
 
 @dataclass
 class Member:
-    """Somebody in a group."""
+    """One member of a group."""
 
     group: str
     member_id: str = ""
     generation: int = -1
 
     async def join(self, wire: Wire) -> JoinGroupResponse:
-        """As clients of 2.2 and later do: an id first."""
+        """Join as clients of 2.2 and later do: the first answer contains the member id."""
         body = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
@@ -142,7 +143,7 @@ class Member:
         return told
 
     async def sync(self, wire: Wire, joined: JoinGroupResponse) -> None:
-        """The leader gives everybody a share."""
+        """Send SyncGroup; the leader sends an assignment for each member."""
         body = SyncGroupRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -164,18 +165,18 @@ class Member:
 
 
 def now_s() -> float:
-    """Finer than milliseconds."""
+    """The time in seconds, with a higher resolution than milliseconds."""
     return asyncio.get_running_loop().time()
 
 
 async def leave(wire: Wire, members: list[Member]) -> None:
-    """All at once; nobody must beat for them any more."""
+    """All members leave at once; then no heartbeat may be sent for them."""
     rows = [LeavingMember(member_id=one.member_id) for one in members]
     await wire.ask(LEAVE_GROUP, 5, LeaveGroupRequest(group_id=members[0].group, members=rows))
 
 
 async def measure_join(figures: Figures, count: int) -> None:
-    """So many members, one group."""
+    """``count`` members join one group."""
     members = [Member(f"join-{next(_numbers)}")]
     members += [Member(members[0].group) for _ in range(count - 1)]
     wires = [await Wire.to(figures.port) for _ in members]
@@ -183,7 +184,7 @@ async def measure_join(figures: Figures, count: int) -> None:
         start_s = now_s()
         await asyncio.gather(*(member.come(wire) for member, wire in zip(members, wires, strict=True)))
         figures.join_s.append(now_s() - start_s)
-        assert {member.generation for member in members} == {1}, "one rebalance was enough"
+        assert {member.generation for member in members} == {1}, "all members joined in one rebalance"
         await leave(wires[0], members)
     finally:
         for wire in wires:
@@ -191,7 +192,7 @@ async def measure_join(figures: Figures, count: int) -> None:
 
 
 async def measure_beats(figures: Figures, groups: int, per_group: int) -> None:
-    """So many groups, each with so many members."""
+    """``groups`` groups with ``per_group`` members each send heartbeats."""
     members = await make_groups(figures.port, groups, per_group)
     wires = [await Wire.to(figures.port) for _ in range(0, len(members), MEMBERS_A_CONNECTION)]
     server = psutil.Process(figures.pid)
@@ -219,7 +220,7 @@ async def measure_beats(figures: Figures, groups: int, per_group: int) -> None:
 
 
 def used_s(process: psutil.Process) -> float:
-    """Processor time of the process, of all its threads."""
+    """The CPU time of the process, with all its threads."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
@@ -227,7 +228,7 @@ def used_s(process: psutil.Process) -> float:
 async def beat_for(
     figures: Figures, wire: Wire, members: list[Member], phase: float, measured_from_s: float, end_s: float
 ) -> None:
-    """Every member once in ``BEAT_MS``, evenly."""
+    """Each member sends one heartbeat in ``BEAT_MS``, spread evenly."""
     step_s = BEAT_MS / 1000 / len(members)
     next_s = now_s() + phase * step_s
     for member in itertools.cycle(members):
@@ -243,7 +244,7 @@ async def beat_for(
 
 
 async def make_groups(port: int, groups: int, per_group: int) -> list[Member]:
-    """The groups, some at once; each member joins over a connection that nobody else uses meanwhile."""
+    """Create the groups, several at once; each member joins over a connection that no other member uses meanwhile."""
     waiting = [f"beat-{next(_numbers)}" for _ in range(groups)]
     made: list[Member] = []
 
@@ -264,7 +265,7 @@ async def make_groups(port: int, groups: int, per_group: int) -> list[Member]:
 
 
 def wait_ready(port: int) -> None:
-    """Until every partition of the offsets topic has its coordinator."""
+    """Wait until every partition of the offsets topic has its coordinator."""
 
     async def is_ready() -> bool:
         wire = await Wire.to(port)
@@ -284,13 +285,13 @@ def wait_ready(port: int) -> None:
     deadline_ms = SYSTEM_CLOCK.now_ms() + START_MS
     while not asyncio.run(is_ready()):
         if SYSTEM_CLOCK.now_ms() > deadline_ms:
-            raise SystemExit(f"not within {START_MS} ms: the broker on port {port} coordinates groups")
+            raise SystemExit(f"the broker on port {port} did not coordinate groups within {START_MS} ms")
         pause_ms(100)
 
 
 @contextlib.contextmanager
 def ours() -> Iterator[Figures]:
-    """Our broker, as a process."""
+    """Start the development broker as a process."""
     process = subprocess.Popen(
         [sys.executable, "-c", OURS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -306,7 +307,7 @@ def ours() -> Iterator[Figures]:
 
 @contextlib.contextmanager
 def real(release: str) -> Iterator[Figures]:
-    """A real one."""
+    """Start a real broker."""
     with Sandbox() as sandbox:
         sandbox.start_zookeeper()
         broker = sandbox.start_broker(release, chroot="/kafka", settings=SETTINGS, heap_mb=512)
@@ -319,11 +320,11 @@ def report(figures: list[Figures], arguments: argparse.Namespace, load: float) -
     head = [
         "# How fast the coordinator is",
         "",
-        "Printed by `python bench/coordinator.py --write` (its docstring says what is counted from when to when).",
+        "Printed by `python bench/coordinator.py --write`; its docstring explains the measurement.",
         "",
         f"{arguments.members} members join one group; {arguments.groups} groups of {arguments.per_group} members, "
         f"a heartbeat of each every {BEAT_MS / 1000:.0f} s.",
-        f"{arguments.rounds} rounds in turn, {machine} (the client's own work included). Median (least to most).",
+        f"{arguments.rounds} alternating rounds, {machine} (including the client's work). Median (minimum to maximum).",
         "",
         "| server | join | cores under heartbeats | heartbeats/s | answer: median, 99 % | refused |",
         "|---|---|---|---|---|---|",
@@ -333,7 +334,7 @@ def report(figures: list[Figures], arguments: argparse.Namespace, load: float) -
         mine, theirs = figures
         joins = statistics.median(mine.join_s) / statistics.median(theirs.join_s)
         cores = statistics.median(mine.cores) / statistics.median(theirs.cores)
-        lines += ["", f"Ours to the real one: {joins:.2f} times as long to join, {cores:.2f} times the processor time."]
+        lines += ["", f"Ours divided by the real one: {joins:.2f} for the time to join, {cores:.2f} for the CPU time."]
     return "\n".join(lines) + "\n"
 
 
@@ -344,7 +345,7 @@ def main() -> None:
     parser.add_argument("--per-group", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--real", metavar="RELEASE", default="3.9.1")
-    parser.add_argument("--no-real", action="store_true", help="measure ours alone")
+    parser.add_argument("--no-real", action="store_true", help="measure only the development broker")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
@@ -354,7 +355,7 @@ def main() -> None:
             figures.append(stack.enter_context(real(arguments.real)))
         for one in figures:
             wait_ready(one.port)
-            asyncio.run(measure_join(one, 50))  # classes are loaded, code is compiled
+            asyncio.run(measure_join(one, 50))  # warm up: the JVM loads classes and compiles code
             one.join_s.clear()
         for _ in range(arguments.rounds):
             for one in figures:

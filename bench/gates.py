@@ -1,4 +1,4 @@
-"""What a figure must be: the gates and goals that the pages of this directory show."""
+"""Gates and goals: the limits for the figures on the pages that this directory writes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One figure and what it must be.  ``gate`` None: it is only shown.  ``at_least`` False: at most.
+    """One figure and its limits.  ``gate`` None: it is only shown.  ``at_least`` False: the limits are maximums.
 
-    ``value`` None: it was not measured, and ``note`` says why.  Else ``note`` stands behind the value.
+    ``value`` None: it was not measured, for the reason in ``note``.  Else the page shows ``note`` after the value.
     """
 
     what: str
@@ -22,7 +22,7 @@ class Gate:
 
     @property
     def verdict(self) -> str:
-        """``goal``, ``gate`` or ``MISSED``: the best that is met; ``not run``; ``-`` without a gate."""
+        """``goal`` or ``gate``, the best limit that is met; ``MISSED``; ``not run``; ``-`` without a gate."""
         if self.value is None:
             return "not run"
         if self.gate is None:

@@ -1,28 +1,28 @@
-"""How long a group's offsets take from ZooKeeper to Kafka: read, commit, read back, compare; and in how much memory.
+"""Measures the copy of a group's offsets from ZooKeeper to Kafka: time and memory to read, commit and compare.
 
     python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.8 3.4.6] [--before PATH] [--write]
     python bench/migrate.py --in-memory
 
-A real ZooKeeper (3.8; 3.4.6 cannot read many nodes at once) and a real broker (1.1.1, which takes commits for
-partitions that a known topic does not have, so that a hundred thousand of them need no hundred thousand logs), fetched
-by Maven.  Each round is a process of its own that does what the steps of ``copy`` do, and tells its times and its peak
-of resident memory; the epoch grows from round to round, so everything is written again.
+It uses a real ZooKeeper (3.8; 3.4.6 cannot read many nodes at once) and a real broker, fetched by Maven.  The broker is
+1.1.1: it accepts commits for partitions that a topic does not have, so 100,000 partitions need no 100,000 logs.  Each
+round is a separate process that does the steps of ``copy`` and reports its times and its peak of resident memory.  The
+epoch grows from round to round, so every round writes everything.
 
-*Read*: every offset znode with its version, and what Kafka has, as for a plan.  *Commit*: the seat is taken, Kafka's
-values are compared with their provenance, and every offset is committed in batches.  *Read back*: both stores are read
-and compared by value.  Not in that sum: *check of rights*, the step that looks whether we may do what a move without
-the fence of access lists needs, which reads the list of every offset znode (a packet a node: ZooKeeper has none that
-reads many lists); and *lists changed and put back*, that fence and its way back, two packets a node more.  Start-up and
-the making of the znodes are not counted.  Beside the times stand the processor time of the process and how many
-requests it made.
+*Read*: read every offset znode with its version, and the offsets in Kafka, as for a plan.  *Commit*: the placeholder
+member joins, Kafka's values are compared with their provenance, and all offsets are committed in batches.  *Read back*:
+read both stores and compare the values.  Not in that sum: *check of rights*, the step that checks the permissions for a
+migration without the fence of ACLs; it reads the ACL of every offset znode (one packet for each node, because ZooKeeper
+cannot read many ACLs in one packet).  *Lists changed and put back*: that fence and its removal, two more packets for
+each node.  The start of the process and the creation of the znodes do not count.  The table also has the CPU time of
+the process and the number of its requests.
 
-``--before``: the rounds of another checkout of this project are made in turn with those of this one, on the same
-servers; the last table has the ratios.
+``--before``: the rounds of another checkout of this project alternate with those of this one, on the same servers; the
+last table has the ratios.
 
-``--in-memory``: ZooKeeper in memory in the measured process and a development broker beside it, to try the program
-without Java; its times have the fake's part in them, and its memory says nothing.
+``--in-memory``: ZooKeeper in memory in the measured process, and a development broker, to try the program without Java;
+the times include the fake's part, and the memory is meaningless.
 
-``--write`` puts the page into migration_docs/reference/migrate-speed.md.
+``--write`` writes the page to migration_docs/reference/migrate-speed.md.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SECONDS: dict[tuple[int, str], tuple[float, float | None]] = {
     (100_000, "3.8"): (5.0, 1.5),
     (100_000, "3.4.6"): (15.0, None),
 }
-"""Partitions and ZooKeeper -> the gate and the goal for all three parts together, in seconds."""
+"""Partitions and ZooKeeper release -> the gate and the goal for the sum of the three parts, in seconds."""
 CHECK_S_MAX = {100_000: 5.0}
 """Partitions -> the gate for the check of rights, on either ZooKeeper."""
 RSS_MB_MAX = 300
@@ -87,7 +87,7 @@ def child(arguments: argparse.Namespace) -> None:
 
 
 def run_round(arguments: argparse.Namespace, door: Door) -> None:
-    """Its one round, told in JSON."""
+    """Run one round, and print its figures as JSON."""
     if arguments.child == "in-memory":
         zookeeper = FakeZooKeeper(delivery="thread")
         host, _, port = arguments.where.rpartition(":")
@@ -141,7 +141,7 @@ def development_broker(partitions: int) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The rounds of one tree with so many partitions on one ZooKeeper."""
+    """The rounds of one checkout with one number of partitions on one ZooKeeper."""
 
     partitions: int
     zookeeper: str
@@ -160,7 +160,7 @@ class Cell:
         return max(each["rss"]["mb"] for each in self.rounds)
 
     def row(self) -> str:
-        """One line of the table: medians, and how far the sum goes."""
+        """One line of the table: medians, and the range of the sum."""
         whole = self._whole
         cells = [f"{self.partitions:,}", f"{self.zookeeper} {self.tree}".strip()]
         shown = (*PARTS, CHECK, FENCE)
@@ -171,7 +171,7 @@ class Cell:
         return f"| {' | '.join(cells)} |"
 
     def ratio_row(self, before: Cell) -> str:
-        """One line: what this tree takes of what the other one took, time and processor time."""
+        """One line: the time and CPU time of this checkout divided by those of the other one."""
         cells = [f"{self.partitions:,}", self.zookeeper]
         for part in (*PARTS, CHECK, FENCE):
             ratios = [self._median(part, what) / (before._median(part, what) or 1e-9) for what in ("s", "cpu")]
@@ -179,7 +179,7 @@ class Cell:
         return f"| {' | '.join(cells)} |"
 
     def gates(self) -> list[Gate]:
-        """What must hold; none in memory, and none of another tree."""
+        """The gates; none with ``--in-memory``, and none for another checkout."""
         if self.zookeeper == IN_MEMORY or self.tree == BEFORE:
             return []
         gate, goal = SECONDS.get((self.partitions, self.zookeeper), (None, None))
@@ -214,10 +214,10 @@ def page(head: str, cells: list[Cell], rounds: int) -> str:
     lines = [
         "# How fast offsets move",
         "",
-        f"Printed by `{command}`; its docstring says what is counted from when to when.",
+        f"Printed by `{command}`; its docstring explains the measurement.",
         "",
         head,
-        f"{rounds} rounds; median (least to most). Gates are for a quiet machine.",
+        f"{rounds} rounds; median (minimum to maximum). Gates are for an idle machine.",
         "",
         f"| {' | '.join(HEAD)} |",
         "|---" * len(HEAD) + "|",

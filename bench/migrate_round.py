@@ -41,7 +41,7 @@ def wanted(partitions: int) -> list[TopicPartition]:
 
 
 def fill(session: AdminSession, partitions: int) -> None:
-    """The offset znodes of a group, and the control znode of a migration that has fenced it."""
+    """Create the offset znodes of a group, and the control znode of a migration that has fenced it."""
     path = paths.control(GROUP)
     session.request([*map(Create, paths.parents(path)), Create(path, b"{}")])
     report = StoreWriteReport()
@@ -51,7 +51,7 @@ def fill(session: AdminSession, partitions: int) -> None:
 
 
 class Door:
-    """How the measured process reaches its servers, counting what it asks of them."""
+    """Connects the measured process to its servers, and counts its requests."""
 
     def __init__(self) -> None:
         self.stores: list[KazooStore | FakeZkStore] = []
@@ -71,7 +71,7 @@ class Door:
 
 
 class Counted(BlockingConnection):
-    """A connection that counts what is sent."""
+    """A connection that counts the sent requests."""
 
     def __init__(self, door: Door, host: str, port: int, **how: Any) -> None:
         super().__init__(host, port, **how)
@@ -83,7 +83,7 @@ class Counted(BlockingConnection):
 
 
 class Marks:
-    """What each part took: seconds, processor time, requests."""
+    """The figures of each part: seconds, CPU time, requests."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -105,7 +105,7 @@ class Marks:
 
 
 def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str, float]]:
-    """One round: what each part took, and the peak of resident memory in MB before access lists are changed."""
+    """One round: the figures of each part, and the peak of resident memory in MB before ACLs are changed."""
     fenced = ControlRecord(MIGRATION, epoch, "fenced", "zookeeper", "copy")
     session.request([SetData(paths.control(GROUP), format_control(fenced))])
     topics = sorted(session.children(paths.offsets(GROUP)).names)  # type: ignore[union-attr]
@@ -123,7 +123,7 @@ def measure(session: AdminSession, epoch: int, door: Door) -> dict[str, dict[str
 
     stores.placeholder.join()
     copy = CopyToKafka(stores, copies)
-    assert copy.check() == StepPending(), "everything is to be written"
+    assert copy.check() == StepPending(), "all offsets must still be written"
     copy.do()
     marks.end("commit")
 

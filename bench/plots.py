@@ -1,8 +1,8 @@
-"""Line plots as SVG text, without a library: both axes logarithmic or named, a few lines, a legend.
+"""Line plots as SVG text, without a library: two logarithmic axes, a few lines, a legend.
 
     svg(Plot("cost", "bytes", "µs", [Line("ours", [(100, .2), (1000, .5)])]))
 
-The colours are readable on white and on black.
+The colours are readable on a white and on a black background.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Both axes are logarithmic."""
+    """A plot; both axes are logarithmic."""
 
     title: str
     x: str
@@ -38,12 +38,12 @@ class Plot:
 
 
 def svg(plot: Plot) -> str:
-    """The whole file.  ``ValueError``: no line has a point, or a value is not greater than 0."""
+    """The content of the file.  Raises ``ValueError`` if no line has a point, or a value is not greater than 0."""
     points = [point for line in plot.lines for point in line.points]
     if not points:
-        raise ValueError(f"{plot.title}: there is nothing to plot")
+        raise ValueError(f"{plot.title}: the plot has no points")
     if any(not value > 0 for point in points for value in point):
-        raise ValueError(f"{plot.title}: a logarithmic axis has no place for values of 0 and less")
+        raise ValueError(f"{plot.title}: a logarithmic axis cannot show values of 0 or less")
     x = _Axis([point[0] for point in points], LEFT, WIDTH - RIGHT)
     y = _Axis([point[1] for point in points], HEIGHT - BOTTOM, TOP)
     parts = [
@@ -73,7 +73,7 @@ def svg(plot: Plot) -> str:
 
 
 class _Axis:
-    """A logarithmic axis from ``start`` to ``end`` on the picture, a little wider than its values."""
+    """A logarithmic axis from ``start`` to ``end`` in the image, with a margin around its values."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self._low, self._high = math.log10(min(values)) - 0.08, math.log10(max(values)) + 0.08
@@ -84,7 +84,7 @@ class _Axis:
         return self._start + share * (self._end - self._start)
 
     def ticks(self) -> list[float]:
-        """1, 2 and 5 of each power of ten; only the powers where that is too many."""
+        """1, 2 and 5 times each power of ten; only the powers if these are too many."""
         powers = range(math.floor(self._low), math.ceil(self._high) + 1)
         found = [
             step * 10.0**power

@@ -1,22 +1,22 @@
-"""How long a group is without full cover when a member joins or leaves, and what it costs in ZooKeeper packets.
+"""Measures a rebalance: the time until every partition is owned again, and the number of packets to ZooKeeper.
 
     python bench/rebalance.py --members 8 --partitions 64 --rounds 20 [--scala 1.1.1] [--write]
     python bench/rebalance.py --processes [--members 16 --partitions 512 --rounds 20] [--before PATH] [--write]
     python bench/rebalance.py --repeats --changes 200 [--scala 1.1.1] [--write]
 
-On a real ZooKeeper (fetched by Maven); brokers are in memory, because nothing is read.  A *join* is counted from the
-call that joins, a *leave* from the call that leaves, both to the moment when every partition has an owner node again
-and the owners are those of the new assignment.  With ``--scala`` original members do the same in turn (a join there
-is counted from the new registration, since a JVM takes seconds to start).
+It uses a real ZooKeeper (fetched by Maven); brokers are in memory, because nothing is read.  A *join* starts with the
+call that joins, a *leave* with the call that leaves; both end when every partition has an owner node again and the
+owners are those of the new assignment.  With ``--scala`` Scala members do the same in alternation (there a join starts
+with the new registration, because a JVM takes seconds to start).
 
-``--processes`` measures members of ours that are a process each (``rebalance_processes`` says how), with the processor
-time of all of them; ``--before`` measures those of another checkout in turn with them.
+``--processes`` measures members that are one process each (see ``rebalance_processes``), with the CPU time of all of
+them; with ``--before``, the members of another checkout alternate with them.
 
-``--repeats`` counts instead which records are read twice when members of both kinds join and leave cleanly, on a real
-broker of the release of the Scala members (``rebalance_repeats``): 2 + 2 members, 8 partitions, 400 records/s.
-``--changes`` are those of all its runs together.
+``--repeats`` instead counts the records that are read twice when members of both kinds join and leave cleanly, on a
+real broker of the release of the Scala members (``rebalance_repeats``): 2 + 2 members, 8 partitions, 400 records/s.
+``--changes``: the number of changes in all its runs together.
 
-``--write`` puts the table into migration_docs/reference/rebalance.md, and leaves the other tables there as they are.
+``--write`` writes the table to migration_docs/reference/rebalance.md, and keeps the other tables there.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import BrokerAddress
 
 SECTIONS = (PROCESSES_TITLE, REPEATS_TITLE)
-"""Titles of the page, behind the first table."""
+"""The section titles of the page, after the first table."""
 
 PAGE = Path(__file__).resolve().parent.parent / "migration_docs" / "reference" / "rebalance.md"
 
 
 @dataclass
 class Figures:
-    """What was measured of one kind of member: ms, and packets a rebalance."""
+    """The measurements of one kind of member: ms, and packets per rebalance."""
 
     who: str
     join_ms: list[float] = field(default_factory=list)
@@ -71,13 +71,13 @@ class Figures:
 
 
 def registration_of(broker: BrokerAddress) -> bytes:
-    """What a broker of 0.8 writes about itself."""
+    """The registration of a broker of 0.8."""
     fields = {"jmx_port": -1, "timestamp": "0", "host": broker.host, "version": 1, "port": broker.port}
     return json.dumps(fields).encode()
 
 
 def wait_quiet(connectors: list[ZookeeperConsumerConnector]) -> None:
-    """Until nobody but the probes sends anything (those come once a second)."""
+    """Wait until no member sends anything except its probe (once per second)."""
     pause = threading.Event()
     while True:
         before = [connector.store.packets_sent for connector in connectors]
@@ -87,7 +87,7 @@ def wait_quiet(connectors: list[ZookeeperConsumerConnector]) -> None:
 
 
 def measure_ours(address: str, cluster: FakeCluster, watcher: Watcher, members: int, rounds: int) -> Figures:
-    """``rounds`` joins and leaves of one member, the others staying."""
+    """``rounds`` joins and leaves of one member, while the others stay."""
     figures = Figures(f"zkconsumer, {members} members")
     config = {"group_id": GROUP, "zookeeper_connect": address, "zookeeper_session_timeout_ms": 6000}
 
@@ -121,7 +121,7 @@ def measure_ours(address: str, cluster: FakeCluster, watcher: Watcher, members: 
 
 
 def measure_scala(sandbox: Sandbox, watcher: Watcher, release: str, members: int, rounds: int) -> Figures:
-    """The same with original members; a join is counted from the moment when the new one is registered."""
+    """The same with Scala members; a join starts when the new member is registered."""
     figures = Figures(f"Scala {release}, {members} members")
     settings = {"zookeeper.session.timeout.ms": "6000"}
 
@@ -145,13 +145,13 @@ def measure_scala(sandbox: Sandbox, watcher: Watcher, release: str, members: int
 
 
 def machine() -> str:
-    """Where the figures come from, for the page."""
+    """The machine of the figures, for the page."""
     load = os.getloadavg()[0]
     return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
 
 
 def write(section: str) -> None:
-    """Put one section of the page down, and keep the others."""
+    """Write one section of the page, and keep the others."""
     text = PAGE.read_text(encoding="utf-8")
     starts = [0, *(at for title in SECTIONS if (at := text.find(f"\n{title}\n")) >= 0)]
     bounds = sorted(starts)
@@ -167,12 +167,12 @@ def report(figures: list[Figures], partitions: int, rounds: int, zookeeper: str)
     head = [
         "# What a rebalance costs",
         "",
-        "Printed by `python bench/rebalance.py --write` (its docstring says what is counted from when to when).",
+        "Printed by `python bench/rebalance.py --write`; its docstring explains the measurement.",
         "",
         f"{partitions} partitions, range, {rounds} joins and leaves, ZooKeeper {zookeeper}, {machine()}.",
-        "Median (least to most).",
+        "Median (minimum to maximum).",
         "",
-        "| members | join ms | leave ms | packets of the joiner | packets of each that was there |",
+        "| members | join ms | leave ms | packets of the joiner | packets of each other member |",
         "|---|---|---|---|---|",
     ]
     return "\n".join([*head, *(one.row() for one in figures)]) + "\n"
@@ -184,14 +184,16 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, help="64; 512 with --processes")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--zookeeper", default="3.8", choices=["3.8", "3.4.6"])
-    parser.add_argument("--scala", metavar="RELEASE", help="measure original members of this release as well")
+    parser.add_argument("--scala", metavar="RELEASE", help="also measure Scala members of this release")
     parser.add_argument("--scala-rounds", type=int, default=5)
-    parser.add_argument("--processes", action="store_true", help="one process a member, and their processor time")
+    parser.add_argument("--processes", action="store_true", help="one process for each member, and their CPU time")
     parser.add_argument("--before", type=Path, metavar="PATH", help="another checkout, for --processes")
     parser.add_argument("--strategy", default="range", choices=["range", "roundrobin"], help="for --processes")
-    parser.add_argument("--repeats", action="store_true", help="count records that are read twice at clean changes")
+    parser.add_argument("--repeats", action="store_true", help="count the records that are read twice at clean changes")
     parser.add_argument("--changes", type=int, default=200, help="joins and leaves of all runs of --repeats together")
-    parser.add_argument("--seed", type=int, default=1, help="of the members' names, which decide what moves")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the members' names, which determine the partitions that move"
+    )
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     arguments.members = arguments.members or (16 if arguments.processes else 8)
@@ -216,7 +218,7 @@ def main() -> None:
     cluster.create_topic(TOPIC, arguments.partitions)
     with Sandbox() as sandbox:
         sandbox.start_zookeeper(arguments.zookeeper)
-        # Our members read from brokers in memory, below a chroot where those are registered.
+        # The members read from brokers in memory, which are registered below this chroot.
         sandbox.zookeeper.admin().ensure_path("/ours")
         admin = sandbox.zookeeper.admin("/ours")
         admin.put_topic(TOPIC, {n: [1] for n in range(arguments.partitions)})

@@ -1,14 +1,14 @@
-"""What ``bench/rebalance.py --processes`` starts: a member in a process of its own, or the broker of all of them.
+"""The process that ``bench/rebalance.py --processes`` starts: one member, or the broker of all members.
 
     python rebalance_member.py member '{"group_id": ..., "topic": ...}'
     python rebalance_member.py broker '{"topic": ..., "partitions": ...}'
 
-The first line on standard output is JSON: the broker's id, host and port, or ``{"package": where}`` of a member that is
-ready.  Then words on standard input, one a line; for each a line of JSON on standard output:
+The first line on standard output is JSON: the broker's id, host and port, or ``{"package": path}`` of a member that is
+ready.  Then it reads commands from standard input, one on each line, and answers each with a line of JSON:
 
     join       begin to join the group; answered at once
     figures    {"cpu_s": processor time of this process so far, "packets": requests to ZooKeeper so far}
-    leave      leave the group; answered when it is left, and the process ends
+    leave      leave the group; answered when the member has left; then the process ends
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def tell(value: object) -> None:
 
 
 def broker(settings: dict[str, Any]) -> None:
-    """A broker in memory behind a real port, for all members; nothing is read from it."""
+    """A broker in memory with a real port, for all members; no records are read from it."""
     cluster = FakeCluster(brokers=[1])
     cluster.create_topic(settings["topic"], settings["partitions"])
     with cluster.serve():
@@ -39,7 +39,7 @@ def broker(settings: dict[str, Any]) -> None:
 
 
 def member(settings: dict[str, Any]) -> None:
-    """Carry out one word after the other."""
+    """Execute the commands in their order."""
     topic = settings.pop("topic")
     connector: ZookeeperConsumerConnector | None = None
     tell({"package": zkconsumer.__file__})
@@ -58,7 +58,7 @@ def member(settings: dict[str, Any]) -> None:
                 tell({})
                 return
             case word:
-                raise SystemExit(f"not a word of this program: {word!r}")
+                raise SystemExit(f"unknown command: {word!r}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""Joins and leaves of a group with one process a member: the cell of ``bench/rebalance.py --processes``.
+"""Measures joins and leaves of a group with one process for each member: ``bench/rebalance.py --processes``.
 
-The members of a tree (this checkout, and with ``--before`` another one) form a group, change it a few times and leave;
-then the next tree has its turn, with the same names in the same order, so both move the same partitions.
+The members of a checkout (this one, and with ``--before`` another one) form a group, change it a few times and leave;
+then the members of the next checkout do the same with the same names in the same order, so both move the same
+partitions.
 
-*Join* is counted from the word to a process that has started already, *leave* from the word to the one that leaves,
-both until every partition is owned and each member has its range share.  The owners are looked at from outside: one
-``exists`` of their parent every few milliseconds, and all owner nodes only when it has changed.  *Packets* are those
-that a member had sent by then.  *CPU* is that of all members together (user and system) from the change until they
-are quiet again, less what they use in the same time while nothing happens; that of the joiner has the start of its
-connections in it, and not that of its process.
+A *join* starts with the command to a process that runs already, a *leave* with the command to the member that leaves.
+Both end when every partition is owned and each member has its range assignment.  A separate session observes the
+owners: one ``exists`` of their parent every few milliseconds, and all owner nodes only when it has changed.  *Packets*:
+the packets that a member has sent by then.  *CPU*: the CPU time of all members together (user and system) from the
+change until they are quiet again, minus their use in the same time without a change; the joiner's part includes the
+start of its connections, but not the start of its process.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ from zkconsumer.testing.sandbox import Sandbox
 PROGRAM = Path(__file__).resolve().parent / "rebalance_member.py"
 TREE = PROGRAM.parent.parent
 CHANGES_A_GROUP = 5
-"""Joins and leaves of one group before the other tree has its turn."""
+"""The number of joins and leaves of one group before the other checkout continues."""
 
 QUIET_S = 0.7
-"""A member that sends at most one packet in so long is quiet; a probe is due every few seconds."""
+"""A member is quiet if it sends at most one packet in this time; it sends a probe every few seconds."""
 
 SESSION_TIMEOUT_MS = 30_000
-"""What members ask for: sixteen of them start on two cores, and the server grants 20 s."""
+"""The requested session timeout: sixteen members start on two cores, and the server grants 20 s."""
 
 FETCH_WAIT_MS = 1_000
-"""How long the broker holds a fetch, since no records come."""
+"""How long the broker delays a fetch, because there are no records."""
 
 SECONDS_MAX = (2.0, 1.0)
 """The gate and the goal for a join and for a leave."""
 
 PACKETS_OF_OTHERS_MAX = 15
-"""For a member that was there; a joiner may send as many and one more for each member."""
+"""The gate for a member that stays; a joiner may send as many, and one more for each member."""
 
 TITLE = "## One process a member"
 
 
 class Process:
-    """A child that answers each word with a line of JSON."""
+    """A child process that answers each command with a line of JSON."""
 
     def __init__(self, kind: str, settings: dict[str, Any], tree: Path) -> None:
         words = [sys.executable, str(PROGRAM), kind, json.dumps(settings)]
@@ -67,16 +68,16 @@ class Process:
         )
         self.hello = self.hear()
         if kind == "member" and not Path(self.hello["package"]).is_relative_to(tree):
-            raise SystemExit(f"a member of {tree} runs {self.hello['package']}: that is no checkout of this project")
+            raise SystemExit(f"a member of {tree} runs {self.hello['package']}, which is not in that checkout")
 
     def say(self, word: str) -> None:
-        """One word; its answer is still to be heard."""
+        """Send a command without waiting for its answer."""
         assert self._child.stdin is not None
         self._child.stdin.write(f"{word}\n")
         self._child.stdin.flush()
 
     def hear(self) -> Any:
-        """The next line.  Raises ``SystemExit`` when the child has ended."""
+        """Read the next answer.  Raises ``SystemExit`` if the child has ended."""
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
@@ -84,12 +85,12 @@ class Process:
         return json.loads(line)
 
     def ask(self, word: str) -> Any:
-        """The answer to one word."""
+        """Send a command and return its answer."""
         self.say(word)
         return self.hear()
 
     def close(self) -> None:
-        """Let it end, however it is."""
+        """End the process in any case."""
         assert self._child.stdin is not None
         self._child.stdin.close()
         try:
@@ -101,21 +102,21 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a member has used so far."""
+    """The CPU time and packets of a member so far."""
 
     cpu_s: float
     packets: int
 
 
 def used_by(members: Sequence[Process]) -> list[Used]:
-    """All are asked before the first is heard."""
+    """Send the command to all members, then read the answers."""
     for member in members:
         member.say("figures")
     return [Used(**member.hear()) for member in members]
 
 
 def wait_quiet(members: Sequence[Process], pause: Callable[[float], object]) -> tuple[list[Used], float]:
-    """Until none sends more than a probe: what each has used, and how many CPU seconds a second all use at rest."""
+    """Wait until members send only probes; return the use of each, and the CPU seconds per second of all while idle."""
     while True:
         before, since_ms = used_by(members), SYSTEM_CLOCK.now_ms()
         pause(QUIET_S)
@@ -127,7 +128,7 @@ def wait_quiet(members: Sequence[Process], pause: Callable[[float], object]) -> 
 
 @dataclass
 class TreeFigures:
-    """What was measured of one tree: ms, packets of a member, and CPU ms of all members together."""
+    """The measurements of one checkout: ms, packets of a member, and CPU ms of all members together."""
 
     name: str
     join_ms: list[float] = field(default_factory=list)
@@ -146,7 +147,7 @@ class TreeFigures:
         return f"| {self.name} | {' | '.join(shown)} |"
 
     def ratio_row(self, before: TreeFigures) -> str:
-        """Medians of this tree by those of another one."""
+        """The medians of this checkout divided by those of another one."""
         pairs = [
             (self.join_ms, before.join_ms), (self.leave_ms, before.leave_ms),
             (self.join_cpu_ms, before.join_cpu_ms), (self.leave_cpu_ms, before.leave_cpu_ms),
@@ -155,24 +156,24 @@ class TreeFigures:
         return f"| ratio | {' | '.join(ratios)} | - | - |"
 
     def gates(self, members: int) -> list[Gate]:
-        """What must hold."""
+        """The gates of this checkout."""
         gate, goal = SECONDS_MAX
         return [
             Gate("join, median", statistics.median(self.join_ms) / 1000, gate, goal, "s", at_least=False),
             Gate("leave, median", statistics.median(self.leave_ms) / 1000, gate, goal, "s", at_least=False),
             Gate(
-                "packets of a member that was there, most",
+                "packets of another member, maximum",
                 max(self.others_packets), PACKETS_OF_OTHERS_MAX, None, "", at_least=False,
             ),
             Gate(
-                "packets of a joiner, most",
+                "packets of the joiner, maximum",
                 max(self.joiner_packets), members + PACKETS_OF_OTHERS_MAX, None, "", at_least=False,
             ),
         ]  # fmt: skip
 
 
 class Group:
-    """The members of one tree, and one more process that is ready to join."""
+    """The members of one checkout, and one more process that is ready to join."""
 
     def __init__(self, address: str, group: str, tree: Path, strategy: str, names: Iterator[str]) -> None:
         self._settings = {
@@ -189,17 +190,17 @@ class Group:
         self.joiner = self.new_process()
 
     def new_process(self) -> Process:
-        """A member that is ready to join."""
+        """Start a process that is ready to join."""
         return Process("member", {**self._settings, "consumer_id": next(self._names)}, self._tree)
 
     def grow(self) -> None:
-        """One more member, and another process that is ready."""
+        """Add a member, and start another process that is ready."""
         self.joiner.ask("join")
         self.members.append(self.joiner)
         self.joiner = self.new_process()
 
     def close(self) -> None:
-        """Let all leave."""
+        """All members leave."""
         everyone = [*self.members, self.joiner]
         for process in everyone:
             process.say("leave")
@@ -209,7 +210,7 @@ class Group:
 
 
 def measure_changes(group: Group, watcher: Watcher, members: int, changes: int, figures: TreeFigures) -> None:
-    """So many joins, each with a leave behind it."""
+    """``changes`` joins, each followed by a leave."""
     pause = threading.Event().wait
     while len(group.members) < members - 1:
         group.grow()
@@ -257,7 +258,7 @@ def running_broker(partitions: int) -> Iterator[list[Any]]:
 
 
 def names_from(seed: int) -> Iterator[str]:
-    """Consumer ids in a random order, the same for each tree: they decide what moves."""
+    """Consumer ids in a random order, the same for each checkout: they determine the partitions that move."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -268,7 +269,7 @@ def names_from(seed: int) -> Iterator[str]:
 def measure_processes(
     trees: dict[str, Path], members: int, partitions: int, rounds: int, strategy: str, zookeeper: str, seed: int
 ) -> list[TreeFigures]:
-    """``rounds`` joins and leaves of each tree, in turns of ``CHANGES_A_GROUP``."""
+    """``rounds`` joins and leaves of each checkout; they alternate after ``CHANGES_A_GROUP``."""
     figures = {name: TreeFigures(name) for name in trees}
     with Sandbox() as sandbox, running_broker(partitions) as (broker_id, host, port):
         sandbox.start_zookeeper(zookeeper)
@@ -294,7 +295,7 @@ def measure_processes(
 
 HEAD = (
     "| members of | join ms | leave ms | CPU of all, join ms | CPU of all, leave ms | packets of the joiner "
-    "| packets of each that was there |\n|---|---|---|---|---|---|---|"
+    "| packets of each other member |\n|---|---|---|---|---|---|---|"
 )
 
 
@@ -309,7 +310,7 @@ def processes_section(
     seed: int,
     machine: Callable[[], str],
 ) -> str:
-    """Measure, and put the table down."""
+    """Measure, and return the section of the page."""
     trees = {"this tree": TREE} if before is None else {"this tree": TREE, "before": before.resolve()}
     words = f" --members {members} --partitions {partitions} --rounds {rounds}"
     words += "" if strategy == "range" else f" --strategy {strategy}"
@@ -319,8 +320,8 @@ def processes_section(
         "",
         f"Printed by `python bench/rebalance.py --processes{words} --write`.",
         "",
-        f"{members} members in processes of their own, {partitions} partitions, {strategy}, {rounds} joins and leaves,",
-        f"ZooKeeper {zookeeper}, {machine()}. Median (least to most).",
+        f"{members} members in separate processes, {partitions} partitions, {strategy}, {rounds} joins and leaves,",
+        f"ZooKeeper {zookeeper}, {machine()}. Median (minimum to maximum).",
         "",
         HEAD,
     ]

@@ -1,8 +1,8 @@
-"""Which records are handed out twice when members of both kinds come and go cleanly, on real servers.
+"""Counts the records that are delivered twice when members of both kinds join and leave cleanly, on real servers.
 
-The group has two members of ours and two Scala members.  One leaves and one of its kind joins, again and again, while
-records are produced and read.  The checker of ``zkconsumer.testing`` attributes each repeated record to the hand-over
-that repeated it: which kind of member had the partition before, and which kind took it over.
+The group has two members of this project and two Scala members.  Repeatedly one leaves and one of its kind joins, while
+records are produced and read.  The checker of ``zkconsumer.testing`` attributes each repeated record to a transfer:
+from which kind of member to which kind the partition moved.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ORIGINAL_DEFAULTS = {
     "rebalance.max.retries": "4",
     "zookeeper.session.timeout.ms": "6000",
 }
-"""The Scala consumer's own defaults, where the sandbox has shorter times for tests."""
+"""The defaults of the Scala consumer, instead of the shorter times of the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What one run varies; times in ms."""
+    """The settings that differ between runs; times in ms."""
 
     commit_interval_ms: int
     settle_ms: int
@@ -48,7 +48,7 @@ SETTINGS = (Setting(500, 0), Setting(60_000, 0), Setting(500, 500), Setting(60_0
 
 @dataclass
 class Repeated:
-    """One run: records repeated and hand-overs by pair of kinds, and how long each change left a gap in the cover."""
+    """One run: repeated records and transfers for each pair of kinds, and the time without owners at each change."""
 
     setting: Setting
     changes: int = 0
@@ -74,7 +74,7 @@ HEAD = (
 
 
 class Comings:
-    """Starts and ends members under names whose order is random, so that each change moves other partitions."""
+    """Starts and ends members with names in random order, so that each change moves other partitions."""
 
     def __init__(self, lab: GroupLab, release: str, chance: random.Random) -> None:
         self._lab = lab
@@ -84,7 +84,7 @@ class Comings:
         self.present: dict[str, list[str]] = {"ours": [], "scala": []}
 
     def join(self, kind: str) -> None:
-        """A new member of this kind."""
+        """Start a new member of this kind."""
         name = f"{self._chance.choice(string.ascii_lowercase)}-{kind}-{next(self._numbers)}"
         with self._lab.change(f"{name} joins"):
             if kind == "ours":
@@ -94,7 +94,7 @@ class Comings:
         self.present[kind].append(name)
 
     def leave(self, kind: str) -> None:
-        """One of this kind shuts down cleanly."""
+        """Shut down one member of this kind cleanly."""
         name = self.present[kind].pop(self._chance.randrange(len(self.present[kind])))
         with self._lab.change(f"{name} leaves"):
             self._lab.leave(name)
@@ -103,7 +103,7 @@ class Comings:
 def measure_repeats(
     sandbox: Sandbox, release: str, setting: Setting, *, changes: int, seed: int, number: int
 ) -> Repeated:
-    """One run of ``changes`` clean joins and leaves, judged; ``number`` names its group and topic."""
+    """One run of ``changes`` clean joins and leaves, with its check; ``number`` is in its group and topic names."""
     settings = ORIGINAL_DEFAULTS | {"auto.commit.interval.ms": str(setting.commit_interval_ms)}
     group = topic = f"repeats-{number}"
     folder = sandbox.run.root / HISTORIES / group
@@ -132,7 +132,7 @@ def measure_repeats(
 
 
 def _judge(lab: GroupLab, repeated: Repeated, folder: Path) -> None:
-    """A finding does not end the benchmark: the table names it."""
+    """Check the run; a failed check does not end the benchmark, the table shows it."""
     try:
         lab.finish()
     except AssertionError as error:
@@ -145,7 +145,7 @@ def _judge(lab: GroupLab, repeated: Repeated, folder: Path) -> None:
 
 
 def repeats_section(release: str, changes: int, seed: int, machine: Callable[[], str]) -> str:
-    """Run every setting on a cluster of its own, and put the table down; ``changes`` are those of all runs together."""
+    """Run every setting on a separate cluster; return the section of the page.  ``changes``: in all runs together."""
     runs: list[Repeated] = []
     with Sandbox() as sandbox:
         sandbox.start_zookeeper("3.8")
@@ -159,14 +159,13 @@ def repeats_section(release: str, changes: int, seed: int, machine: Callable[[],
         "",
         f"Printed by `python bench/rebalance.py --repeats --changes {changes} --write`.",
         "",
-        f"{OF_EACH_KIND} members of ours and {OF_EACH_KIND} Scala members ({release}), each in a process of its own.",
-        "One leaves and one of its kind joins, in turn.",
+        f"{OF_EACH_KIND} members of ours and {OF_EACH_KIND} Scala members ({release}), each in a separate process.",
+        "Repeatedly one leaves and one of its kind joins.",
         f"{PARTITIONS} partitions, range, {PER_SECOND} records/s, ZooKeeper 3.8, broker {release}, {machine()}.",
         "",
-        "*n in m*: n records were read twice, in m partitions that went from one kind to the other. *Cover*: from the",
-        "change among the registrations to the right owners, median (and most). A Scala member that finds a partition",
-        "owned pauses for 2 s. *Other reasons*: a Scala member delivered records that it had fetched before its "
-        "release.",
+        "*n in m*: n records were read twice, in m partitions that moved from one kind to the other. *Cover*: from the",
+        "change of the registrations to the right owners, median (and maximum). A Scala member that finds a partition",
+        "owned pauses for 2 s. *Other reasons*: a Scala member delivered records that it fetched before its release.",
         "",
         HEAD,
     ]

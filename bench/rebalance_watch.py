@@ -1,4 +1,4 @@
-"""Who owns what, seen from outside the group: how ``bench/rebalance.py`` knows that a rebalance is over."""
+"""Observes the owners of partitions from outside the group, to detect the end of a rebalance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWER_MS = 10_000
 
 
 class Watcher:
-    """Looks at the owner nodes with a session of its own."""
+    """Reads the owner nodes in a separate session."""
 
     def __init__(self, address: str, partitions: int, group: str = GROUP) -> None:
         self._store = KazooStore(address, 10_000)
@@ -48,10 +48,10 @@ class Watcher:
         return counts
 
     def is_covered(self, members: int) -> bool:
-        """Every partition is owned, each by one of so many members, and each has its range share.
+        """Whether every partition is owned, and each of ``members`` members owns its range assignment.
 
-        The owners are read only when their parent says that they have changed, and that all are there: the watcher
-        shares the machine with the members.
+        The owners are read only if the stat of their parent shows that they have changed and that all of them exist,
+        because the watcher uses the machine of the members.
         """
         [stat] = submit_and_wait(self._store, [Exists(paths.owners_of_topic(self._group, TOPIC))], ANSWER_MS)
         if not isinstance(stat, Stat) or stat.num_children < len(self._partitions):
@@ -64,7 +64,7 @@ class Watcher:
         return sorted(self.counts().values()) == sorted([share + 1] * more + [share] * (members - more))
 
     def wait_covered(self, members: int, since_ms: int) -> float:
-        """Milliseconds from ``since_ms`` to full cover."""
+        """Milliseconds from ``since_ms`` until every partition is owned."""
         self._seen = None
         wait_until(lambda: self.is_covered(members), f"{members} members cover {TOPIC}")
         return SYSTEM_CLOCK.now_ms() - since_ms
@@ -77,10 +77,10 @@ class Watcher:
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Look every ``LOOK_MS``; raises ``SystemExit`` when it does not hold in time."""
+    """Check every ``LOOK_MS``; raises ``SystemExit`` if the condition is not true in time."""
     pause = threading.Event()
     deadline_ms = SYSTEM_CLOCK.now_ms() + DEADLINE_MS
     while not holds():
         if SYSTEM_CLOCK.now_ms() > deadline_ms:
-            raise SystemExit(f"not within {DEADLINE_MS} ms: {what}")
+            raise SystemExit(f"the condition was not true within {DEADLINE_MS} ms: {what}")
         pause.wait(LOOK_MS / 1000)

@@ -1,4 +1,4 @@
-"""What the topics of these benches hold: sizes, record formats, codecs, batches, headers."""
+"""The records in the topics of the benchmarks: sizes, record formats, codecs, batches, headers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zkconsumer.wire.record_set_builder import build_record_set
 SEED = 20
 WORDS = b'{"id":12345,"name":"a customer","state":"open","amount":17.25,"currency":"EUR","at":1700000000000} '
 HEADERS = (("trace-id", b"0123456789abcdef"), ("content-type", b"application/json"), ("schema", b"7"))
-"""Of each record, where a shape has headers: 57 bytes of names and values."""
+"""The headers of each record of a shape with headers: 57 bytes of names and values."""
 TIMESTAMP_MS = 1_700_000_000_000
 BATCHES_MADE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as a producer sends it: how many records, how many bytes of values, the bytes on the wire."""
+    """One batch as a producer sends it: the number of records, the bytes of the values, and the encoded bytes."""
 
     records: int
     value_bytes: int
@@ -30,10 +30,10 @@ class Batch:
 class Shape:
     """One kind of topic.
 
-    ``batch_bytes``: how large a producer made its batches.  ``batch_records``: the least and the most records of a
-    batch instead, at random.  ``varies``: values have half to one and a half of ``size`` bytes.  Text is one line that
-    begins anywhere and shrinks to a tenth; not ``is_compressible``: its numbers and names differ, and it shrinks to
-    about a third.
+    ``batch_bytes``: the size of the producer's batches.  ``batch_records``: instead, the minimum and maximum of a
+    random number of records in a batch.  ``varies``: values have half to one and a half of ``size`` bytes.  Text is a
+    part of one repeated line, and is compressed to a tenth; without ``is_compressible`` its numbers and names differ,
+    and it is compressed to about a third.
     """
 
     size: int
@@ -69,11 +69,11 @@ class Shape:
 
     @property
     def records_in_a_batch(self) -> int:
-        """That ``batch_bytes`` hold."""
+        """The number of records in ``batch_bytes``."""
         return max(1, self.batch_bytes // (self.size + 16))
 
     def values(self, rows: int) -> list[bytes]:
-        """The values of so many records."""
+        """The values of ``rows`` records."""
         numbers = random.Random(SEED)
         made = []
         for _ in range(rows):
@@ -87,7 +87,7 @@ class Shape:
         return made
 
     def record_set(self, rows: int) -> bytes:
-        """So many records as a broker sends them."""
+        """``rows`` records as a broker sends them."""
         records = [self._record(offset, offset, value) for offset, value in enumerate(self.values(rows))]
         in_a_batch = self.records_in_a_batch
         return b"".join(
@@ -117,7 +117,7 @@ class Shape:
 
 
 def _line(numbers: random.Random) -> bytes:
-    """A line as ``WORDS``, of the same length, with an id, a name, an amount and a time of its own."""
+    """A line like ``WORDS`` with the same length, and with a random id, name, amount and time."""
     number, name, amount = numbers.randrange(10_000, 100_000), numbers.getrandbits(40), numbers.randrange(1000, 10_000)
     made = (
         f'{{"id":{number},"name":"{name:010x}","state":"open","amount":{amount / 100:05.2f},"currency":"EUR",'

@@ -1,29 +1,30 @@
-"""How fast Spark reads through ``format("zkconsumer")``, next to its own Kafka source and to confluent-kafka.
+"""Measures reading with Spark through ``format("zkconsumer")``, compared with Spark's Kafka source and confluent-kafka.
 
     python bench/spark.py [--quick] [--cells 100B-varying ...] [--before PATH] [--json FILE] [--write]
 
-One real broker (3.9.1) of the sandbox, topics of 4 partitions, for each source a ``local[2]`` session of its own, as
-it has in a program.  The sources take turns on the same topic; figures are medians of ``--rounds`` readings after one
-that does not count.  CPU is that of the JVM and, behind the +, of its Python processes; neither the broker's nor this
-program's.  The stream is AvailableNow in batches of 500,000 rows; ours is a member of a ZooKeeper group that claims
-each batch before it reads.
+It uses one real broker (3.9.1) of the sandbox, topics of 4 partitions, and a separate ``local[2]`` session for each
+source, as in a program.  The sources alternate on the same topic; figures are medians of ``--rounds`` readings after
+one that does not count.  CPU is the time of the JVM and, after the +, of its Python processes; without the broker and
+this program.  The stream is AvailableNow in batches of 500,000 rows; the source of this project is a member of a
+ZooKeeper group that claims each batch before it reads it.
 
 Topics are so large that the fastest source reads for some seconds.  A query costs .1 to .3 s of CPU before its first
-row (plans in two Python processes, tasks, and garbage collected in each worker): with a topic of 120,000 rows of 1 KB
-that was a third of what stood there as the cost of a row.  Larger still would gain nothing, and workers that Spark
-does not use for a minute end, and load their packages again.  The whole takes 15 to 20 minutes on two quiet cores.
+row (plans in two Python processes, tasks, and garbage collection in each worker): with a topic of 120,000 rows of 1 KB
+this was a third of the measured cost of a row.  Larger topics would not improve the figures, and Spark ends workers
+that it does not use for a minute; new ones load their packages again.  A run takes 15 to 20 minutes on two idle cores.
 
-confluent-kafka is judged by rows a second where nothing but reading happens and rows are many (100 B, noop): behind a
-sink, or with 1 KB to be copied for each row, all sources come nearer to each other.  The rest is shown.  With rows of
-1 KB CPU goes into carrying the row: ours goes through a second socket, from Python into the JVM.  A source that gives
-one ready batch again and again takes 1 µs of CPU a row there, which is half of what ours takes with all its reading.
+The gates for confluent-kafka are for rows per second with many rows and without other work (100 B, noop): with a sink,
+or with 1 KB to copy for each row, the difference between all sources is smaller.  The other figures are only shown.
+With rows of 1 KB, the transport of the row costs most: rows of this project pass a second socket, from Python to the
+JVM.  A source that returns one prepared batch repeatedly takes 1 µs of CPU per row there, half of the cost of this
+project's source with all its reading.
 
-``--before PATH`` is a second checkout of this project with a virtual environment of its own (``.venv`` or ``venv`` in
-it or beside it): its source takes turns with the others, and each figure of ours is compared with its figure.
-``--json FILE`` saves the gates; ``bench/streams.py --spark FILE`` shows those against the second checkout.
+``--before PATH`` is a second checkout of this project with its own virtual environment (``.venv`` or ``venv`` in it or
+next to it): its source alternates with the others, and each figure of this project is compared with its figure.
+``--json FILE`` saves the gates; ``bench/streams.py --spark FILE`` shows those for the second checkout.
 
-``--quick`` is for a look (some of the rows, three rounds); the JVM is not warm then.  confluent-kafka must be there
-(the extra ``[bench]``).  ``--write`` puts the page into migration_docs/reference/spark-speed.md.
+``--quick`` is for a rough result (fewer rows, three rounds); then the JVM is not warm.  confluent-kafka must be
+installed (the extra ``[bench]``).  ``--write`` writes the page to migration_docs/reference/spark-speed.md.
 """
 
 from __future__ import annotations
@@ -83,16 +84,16 @@ TOPICS = {
     "1KB-varying": (Shape(1024, True), 1_600_000, 100_000),
     "1KB": (Shape(1024, False), 1_600_000, 50_000),
 }
-"""The shape, how many rows, and how many for a look.  Lengths that vary are the usual case, and the harder one."""
+"""The shape, the number of rows, and that number with ``--quick``.  Varying lengths are usual, and slower."""
 SINKS = ("noop", "parquet")
 COLUMNS = (*SOURCES, NARROW, BEFORE, NARROW_BEFORE)
 STREAM = "stream"
 SAME, BETTER = 1.05, 1.0
-"""What a figure of ours may be of that of the second checkout, where less is better: gate and goal."""
+"""The gate and the goal for a figure divided by the figure of the second checkout; less is better."""
 
 
 class Bench:
-    """What was measured so far."""
+    """Measures, and collects the rows and gates of the page."""
 
     def __init__(
         self, sessions: Sessions, cluster: Cluster, folder: Path, rounds: int, before: Checkout | None
@@ -105,14 +106,14 @@ class Bench:
         self.gates_before: list[Gate] = []
 
     def batches(self, topic: str, rows: int) -> None:
-        """All sources and both sinks on one topic."""
+        """Measure all sources and both sinks on one topic."""
         sources = (*SOURCES, *self._before)
         for source in sources:
             found = self._sessions.run(source, count_rows, source, self._cluster, topic)
             if found != rows:
-                raise SystemExit(f"{source.name} finds {found} rows in {topic}, and there are {rows}")
+                raise SystemExit(f"{source.name} finds {found} rows in {topic} instead of {rows}")
         for sink in SINKS:
-            # What Spark does with a column that nobody needs is seen where nothing is written.
+            # Only without a sink the figures show what Spark does with an unused column.
             narrow = [NARROW, *([NARROW_BEFORE] if self._before else [])] if sink == "noop" else []
             samples: dict[Source, list[Sample]] = {source: [] for source in (*sources, *narrow)}
             for number in range(self._rounds + 1):
@@ -143,7 +144,7 @@ class Bench:
                 self.against_before(f"{cell}, {ours.name}", samples[ours], samples[before])
 
     def against_before(self, what: str, ours: list[Sample], before: list[Sample]) -> None:
-        """Time and CPU of a row against the second checkout's; less is better in both."""
+        """Compare time and CPU per row with the second checkout; less is better in both."""
         for name, figure in (("time", _seconds_a_row), ("CPU", _us_a_row)):
             sides = [{number: figure(sample) for number, sample in enumerate(side)} for side in (ours, before)]
             found = ratio(*sides)
@@ -151,12 +152,12 @@ class Bench:
             self.same(f"Spark, {what}: {name} a row ÷ the commit before", found)
 
     def same(self, what: str, found: Ratio) -> None:
-        """A figure that must be within 5 % of the second checkout's."""
+        """Add a gate: the figure must be within 5 % of the second checkout's figure."""
         spread = f"{found.low:.3g} to {found.high:.3g}"
         self.gates_before.append(Gate(what, found.value, SAME, BETTER, at_least=False, note=spread))
 
     def streams(self, topic: str, rows: int, batch_rows: int) -> None:
-        """Ours and the JVM's stream in turn."""
+        """Measure the streams of this project and of the JVM source, alternately."""
         runs: dict[Source, list[StreamRun]] = {source: [] for source in (JVM, OURS, *self._before)}
         for number in range(self._rounds + 1):
             for source, made in runs.items():
@@ -188,7 +189,7 @@ class Bench:
                 self.same(f"Spark, stream: {name} ÷ the commit before", found)
 
     def decoding(self, rows: int, rounds: int) -> None:
-        """``bench/columns.py`` of ours and of the second checkout in turn, each in its session's process."""
+        """Run ``bench/columns.py`` of both checkouts alternately, each in the process of its session."""
         for shape in columns.SHAPES:
             sides: dict[Source, dict[int, tuple[float, float]]] = {OURS: {}, BEFORE: {}}
             for number in range(self._rounds):
@@ -241,7 +242,7 @@ def machine() -> str:
 
 
 def wanted(topic: str, arguments: argparse.Namespace) -> tuple[Shape, int]:
-    """What a topic is filled with, and about how many rows of it."""
+    """The records of a topic, and about how many."""
     shape, rows, quick = TOPICS[topic]
     return shape, int((quick if arguments.quick else rows) * arguments.scale)
 
@@ -253,11 +254,11 @@ def page(head: str, bench: Bench, decoded: list[Cost], arguments: argparse.Names
     lines = [
         "# How fast Spark reads",
         "",
-        "Printed by `python bench/spark.py --write`; its docstring says what is measured, and how.",
+        "Printed by `python bench/spark.py --write`; its docstring explains the measurement.",
         "",
         head,
         f"{arguments.rounds} rounds{of_fewer}; batches of 16 KB on the broker, keys of 8 bytes; lengths that vary",
-        "are half to one and a half of the mean. Gates are for a quiet machine.",
+        "are half to one and a half of the mean. Gates are for an idle machine.",
         "",
         "## Batches: rows a second; µs of CPU a row, JVM + Python",
         "",
@@ -287,7 +288,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of rows")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of rows")
     parser.add_argument("--cells", nargs="*", choices=[*TOPICS, STREAM], default=[*TOPICS, STREAM])
     parser.add_argument("--decode", action=argparse.BooleanOptionalAction, default=True, help="also bench/columns.py")
     parser.add_argument("--before", type=lambda path: checkout_of(Path(path)), metavar="PATH", help="a second checkout")
@@ -304,7 +305,7 @@ def main() -> None:
     decoded = columns.costs("", DECODED_ROWS, DECODED_ROUNDS) if arguments.decode else []
     with Sandbox() as sandbox, tempfile.TemporaryDirectory(prefix="bench-spark-") as scratch:
         sandbox.start_zookeeper()
-        # The records are of 2023.
+        # The timestamps of the records are in 2023.
         sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=HEAP_MB, settings={"log.retention.ms": "-1"})
         cluster = Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
         before: Checkout | None = arguments.before

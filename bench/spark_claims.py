@@ -1,4 +1,4 @@
-"""What a claim takes, for ``bench/spark.py``: asked of a keeper as the source asks, and answered by ZooKeeper."""
+"""Measures a claim for ``bench/spark.py``: the source requests it from a membership process, which uses ZooKeeper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_MS = 10_000
 
 
 def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
-    """Median over the batches of a query with ``PARTITIONS`` partitions; the way to the keeper and back included."""
+    """The median of the batches of a query with ``PARTITIONS`` partitions, with the call of the membership process."""
     settings = MembershipProcessSettings(
         {"group.id": "bench-claims", "zookeeper.connect": cluster.zookeeper}, "static", (topic,), "",
         mode=CommitMode.CLAIM,
@@ -26,7 +26,7 @@ def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
     taken_ms = []
     with MembershipProcessClient(settings) as keeper:
         held = keeper.begin_batch({}, WAIT_MS).partitions
-        assert len(held) == PARTITIONS, "the only member of a new group holds everything"
+        assert len(held) == PARTITIONS, "the only member of a new group owns all partitions"
         partitions: list[TopicPartition] = sorted(held)
         refused = keeper.seek(dict.fromkeys(partitions, 0))
         assert not refused, refused

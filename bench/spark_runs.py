@@ -1,4 +1,4 @@
-"""The Spark side of ``bench/spark.py``: one session, one reading of one topic by one source, and what it took."""
+"""The Spark part of ``bench/spark.py``: a session, and one measured reading of one topic by one source."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTITIONS = 4
-"""Of each topic."""
+"""The partitions of each topic."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the topics are."""
+    """The addresses of the servers with the topics."""
 
     bootstrap: str
     zookeeper: str
@@ -54,16 +54,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A way to read a topic in Spark."""
+    """A data source that reads a topic in Spark."""
 
     name: str
     format: str
     schema: str = ""
     is_before: bool = False
-    """Of a second checkout, in a session of its own."""
+    """Whether it is the source of the second checkout, in a separate session."""
 
     def options(self, cluster: Cluster, topic: str) -> dict[str, str]:
-        """Those of a batch from the beginning to the end."""
+        """The options for a batch from the beginning to the end."""
         if self.format == "bench-confluent":
             return {"bootstrap": cluster.bootstrap, "topic": topic, "partitions": str(PARTITIONS)}
         options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
@@ -83,7 +83,7 @@ SOURCES = (JVM, OURS, CONFLUENT)
 
 @contextmanager
 def session(folder: Path, jars: list[Path], root: Path) -> Iterator[Any]:
-    """``local[2]`` with the three sources; ours is the one of the checkout ``root``.  The JVM ends with it."""
+    """A ``local[2]`` session with the three sources; zkconsumer is from the checkout ``root``.  It ends its JVM."""
     path = [str(root), str(ROOT / "bench"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ |= {
         "PYSPARK_PYTHON": sys.executable,
@@ -133,14 +133,14 @@ def read_batch(spark: Any, source: Source, cluster: Cluster, topic: str, rows: i
 
 
 def count_rows(spark: Any, source: Source, cluster: Cluster, topic: str) -> int:
-    """How many records the source finds."""
+    """The number of records that the source finds."""
     frame = spark.read.format(source.format).options(**source.options(cluster, topic)).load()
     return int(frame.count())
 
 
 @contextmanager
 def measured(spark: Any, rows: int) -> Iterator[list[Sample]]:
-    """Seconds, and CPU of the JVM and its Python processes (not of this one, nor of the broker)."""
+    """Measure seconds, and CPU of the JVM and its Python processes (not of this process, and not of the broker)."""
     samples: list[Sample] = []
     jvm = spark.sparkContext._gateway.proc.pid
     before, start = _cpu_of_tree(jvm), time.monotonic()
@@ -151,15 +151,15 @@ def measured(spark: Any, rows: int) -> Iterator[list[Sample]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """Seconds of CPU: of a process, of each one below it, and of those below that have ended and were waited for."""
+    """Seconds of CPU: of a process, of each descendant, and of descendants that have ended and were waited for."""
 
     root: float
     below: dict[int, float]
     ended: float
 
     def below_since(self, before: _Tree) -> float:
-        """What those below have used.  One that has ended meanwhile was idle; whether its parent has waited for it (and
-        so has all that it ever used), or not (as Spark's daemons), the time before is not counted."""
+        """The CPU time of the descendants since ``before``.  A process that ended meanwhile was idle: its earlier time
+        does not count, whether its parent has waited for it (and has its whole time) or not (as Spark's daemons)."""
         used = sum(seconds - before.below.get(pid, 0.0) for pid, seconds in self.below.items())
         gone = sum(seconds for pid, seconds in before.below.items() if pid not in self.below)
         return used + max(0.0, self.ended - before.ended - gone)

@@ -1,10 +1,10 @@
-"""A Spark session for each kind of source, each with its JVM and its Python in processes of their own.
+"""A Spark session for each kind of source, each with a separate JVM and separate Python processes.
 
-    python spark_sessions.py SOCKET FOLDER ROOT JAR ...        what ``sessions`` starts; SOCKET is an open file number
+    python spark_sessions.py SOCKET FOLDER ROOT JAR ...    started by ``sessions``; SOCKET is an open file descriptor
 
-Sources that share one also share its Python workers and the garbage of its JVM: one would pay for what another left
-behind (threads of librdkafka, classes that Java's compiler has seen too much of), and no program reads so.  The source
-of a second checkout has a Python of its own, too.
+In a common session, the sources would use the same Python workers and the same JVM heap.  Then one source would pay for
+the leftovers of another (threads of librdkafka, code that the JVM optimized for another source), which does not happen
+in a program.  The source of a second checkout also has its own Python.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ END_S = 60
 
 
 class Sessions:
-    """``run`` has work done in the session of a source; the others are idle meanwhile."""
+    """``run`` executes a function in the session of a source; the other sessions are idle meanwhile."""
 
     def __init__(self, connections: Mapping[tuple[str, bool], Connection]) -> None:
         self._connections = connections
 
     def run(self, source: Source, work: Callable[Concatenate[Any, P], R], *rest: P.args, **named: P.kwargs) -> R:
-        """``work(spark, *rest, **named)``, a function of a module of this directory.  ``SystemExit``: it raised."""
+        """Call ``work(spark, *rest, **named)``, a function of a module of this directory.  Raises ``SystemExit`` if it
+        raises."""
         connection = self._connections[source.format, source.is_before]
         connection.send((work, rest, named))
         try:
@@ -50,7 +51,8 @@ class Sessions:
 def sessions(
     sources: tuple[Source, ...], folder: Path, jars: list[Path], before: tuple[Path, str] | None = None
 ) -> Iterator[Sessions]:
-    """One for each format of the sources.  ``before``: the second checkout and its Python.  All end with it."""
+    """One session for each format of the sources; all end with the context.  ``before``: the second checkout and its
+    Python."""
     with ExitStack() as stack:
         made = {}
         for name, is_before in sorted({(source.format, source.is_before) for source in sources}):
@@ -71,7 +73,7 @@ def _process(folder: Path, jars: list[Path], root: Path, python: str) -> Iterato
         process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()])
     try:
         with Connection(ours.detach()) as connection:
-            # One after the other: JVMs that start at once hinder each other.
+            # One after the other: JVMs that start at the same time slow each other down.
             try:
                 connection.recv()
             except EOFError:
@@ -89,7 +91,7 @@ def main() -> None:
     import bridge
 
     if not Path(bridge.__file__).resolve().is_relative_to(root):
-        raise SystemExit(f"{bridge.__file__} was imported, and is not in {root}")
+        raise SystemExit(f"{bridge.__file__} was imported, which is not in {root}")
     with (
         Connection(int(number)) as connection,
         session(Path(folder), list(map(Path, jars)), Path(root)) as spark,
@@ -101,7 +103,7 @@ def main() -> None:
             try:
                 answer = True, work(spark, *rest, **named)
             except (Exception, SystemExit) as error:  # noqa: BLE001
-                # As text: errors of Java cannot be sent.
+                # As text: exceptions from Java cannot be pickled.
                 answer = False, f"{type(error).__name__}: {error}"
             connection.send(answer)
 

@@ -1,6 +1,6 @@
-"""What ``bench/spark.py`` compares with: confluent-kafka's messages as Arrow batches, in a Python data source.
+"""A Python data source for the comparison in ``bench/spark.py``: confluent-kafka's messages as Arrow batches.
 
-Spark's workers import this file, so it stands by itself and nothing is measured here.
+Spark's workers import this file, so it imports no other module of this directory, and measures nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FETCH_BYTES = 8 * 1024 * 1024
 
 
 class Range(InputPartition):
-    """One partition from its beginning to its end at the time of planning."""
+    """One partition, from its beginning to its end at planning."""
 
     def __init__(self, partition: int, first: int, end: int) -> None:
         super().__init__(partition)
@@ -62,7 +62,7 @@ class ConfluentReader(DataSourceReader):
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "bench-never-committed",
                 "enable.auto.commit": False,
-                "check.crcs": True,  # as the two others
+                "check.crcs": True,  # as the other two sources
                 "fetch.message.max.bytes": FETCH_BYTES,
                 "queued.min.messages": 500_000,
             }
@@ -88,7 +88,7 @@ class ConfluentReader(DataSourceReader):
         while position < partition.end:
             messages = consumer.consume(min(BATCH_ROWS, partition.end - position), POLL_S)
             if not messages:
-                raise TimeoutError(f"nothing from offset {position} on within {POLL_S} s")
+                raise TimeoutError(f"no record from offset {position} on within {POLL_S} s")
             for message in messages:
                 if message.error():
                     raise RuntimeError(str(message.error()))

@@ -1,4 +1,4 @@
-"""The stream of ``bench/spark.py``: AvailableNow over one topic, and what Spark's progress says of each batch."""
+"""The stream of ``bench/spark.py``: AvailableNow over one topic, and the figures of Spark's progress for each batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _groups = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class StreamRun:
-    """One query over the whole topic.  Milliseconds are those of Spark's progress, a batch each."""
+    """One query over the whole topic.  Milliseconds are from Spark's progress, one value for each batch."""
 
     whole: Sample
     batch_rows: list[int]
@@ -26,19 +26,19 @@ class StreamRun:
 
     @property
     def add_batch_rate(self) -> float:
-        """Rows a second inside of ``addBatch``."""
+        """Rows per second in ``addBatch``."""
         return sum(self.batch_rows) / (sum(self.add_batch_ms) / 1000)
 
     @property
     def overhead_ms(self) -> float:
-        """Of a trigger: what is not ``addBatch``."""
+        """The time of a trigger outside of ``addBatch``."""
         return statistics.median(whole - add for whole, add in zip(self.trigger_ms, self.add_batch_ms, strict=True))
 
 
 def read_stream(
     spark: Any, source: Source, cluster: Cluster, topic: str, rows: int, batch_rows: int, folder: Path
 ) -> StreamRun:
-    """Every row of the topic in batches of ``batch_rows``; ours as the only member of a new group that claims."""
+    """Read the topic in batches of ``batch_rows``; zkconsumer as the only member of a new group, with claims."""
     number = next(_groups)
     options = {
         **source.options(cluster, topic),
@@ -64,7 +64,7 @@ def read_stream(
 
 
 def _progress(query: Any, rows: int) -> list[Any]:
-    """The batches with rows, once they stand for all rows: progress comes a little after the end."""
+    """The progress of the batches with rows, when it covers all rows: it arrives a little after the end."""
     give_up = time.monotonic() + 10
     while True:
         batches = [batch for batch in query.recentProgress if batch["numInputRows"]]

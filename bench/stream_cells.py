@@ -1,4 +1,4 @@
-"""What ``bench/streams.py`` measures: the cells, and which peers read in each."""
+"""The cells that ``bench/streams.py`` measures, and the peers of each cell."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _both(*peers: str) -> Columns:
 
 FAST = ("ours", "ours-batches", "scala", "java", "confluent-crc", "confluent", "franz-go")
 SLOW = ("ours-python", "before-python", "kafka-python", "kafka-python-crc32c")
-"""They read a topic of a tenth of the messages."""
+"""Slow peers: they read a topic with a tenth of the messages."""
 USUAL = _both(*FAST)
 PRIMARY = _both(*FAST, "before", *SLOW)
 WITH_FAST_CODECS = _both(*FAST, "ours-fast")
 PLOTTED = tuple((peer, BEST) for peer in FAST)
 AT_TAIL: Columns = tuple((peer, AS_OURS) for peer in ("ours", "before", "scala", "java", "confluent-crc", "franz-go"))
-"""With one column: best settings are larger fetches, and at the tail no fetch is full."""
+"""With one column: the best settings have larger fetches, and at the tail no fetch is full."""
 
 SMALL = (1, 5)
 NO_ZSTD = {"scala": "the Scala consumer cannot read zstd"}
@@ -41,7 +41,7 @@ CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One topic and who reads it.  ``rate``: records a second at the tail; 0: the topic is read to its end."""
+    """One topic and its peers.  ``rate``: records per second at the tail; 0: the topic is read to its end."""
 
     name: str
     title: str
@@ -130,7 +130,7 @@ CELLS = {
 
 
 def columns_of(cell: Cell, *, is_quick: bool) -> Columns:
-    """Who reads: for a look only with the best settings of each (at the tail there is one column)."""
+    """The peers and settings; with ``is_quick`` only the best settings of each (at the tail there is one column)."""
     if not is_quick or cell.rate:
         return cell.columns
     return tuple(each for each in cell.columns if each[1] == BEST)

@@ -1,8 +1,8 @@
-"""The gates of ``bench/streams.py``: which figure is compared with which, and what must come of it.
+"""The gates of ``bench/streams.py``: the compared figures and their limits.
 
-Like is compared with like, twice: ours with its best settings against a peer with its best, and ours with its defaults
-against a peer with the same settings.  At the tail there is one comparison: no fetch is full there.  A gate that could
-not be measured is there as well, with the reason.
+There are two comparisons: the best settings of zkconsumer with the best settings of a peer, and its defaults with the
+same settings of a peer.  At the tail there is one comparison, because no fetch is full there.  A gate that could not be
+measured is in the list, too, with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAIL_P99_MS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Cost of ``peer`` ÷ cost of ``other`` in one cell: at most ``gate``, better ``goal``."""
+    """The cost of ``peer`` ÷ the cost of ``other`` in one cell must be at most ``gate``; the goal is ``goal``."""
 
     cell: str
     peer: str
@@ -82,7 +82,7 @@ HEADERS_GATE = 1.1
 
 
 def gates(results: Results, wanted: tuple[str, ...] | None = None) -> list[Gate]:
-    """All gates, or those of the cells that were wanted.  One that was wanted and not measured says why."""
+    """All gates, or those of the wanted cells.  The note of a gate that was not measured contains the reason."""
 
     def is_wanted(cell: str) -> bool:
         return wanted is None or cell in wanted
@@ -98,19 +98,19 @@ def gates(results: Results, wanted: tuple[str, ...] | None = None) -> list[Gate]
 
 
 def as_dict(gate: Gate) -> dict[str, Any]:
-    """As it is in the JSON file."""
+    """The gate as in the JSON file."""
     return {**asdict(gate), "verdict": gate.verdict}
 
 
 def costs(
     cell: CellResult, peer: str, settings: str, what: Callable[[Run], float] | None = None
 ) -> Mapping[int, float]:
-    """One figure of a peer by round: what ``CellResult.cost`` says, or ``what``."""
+    """Round -> one figure of a peer: ``CellResult.cost``, or the result of ``what``."""
     return {run.round: (what or cell.cost)(run) for run in cell.of(peer, settings)}
 
 
 def columns_of(results: Results) -> tuple[str, ...]:
-    """The columns of settings that were measured: in a look only the best."""
+    """The columns of settings that were measured: with ``--quick`` only the best."""
     return (BEST,) if results.is_quick else (BEST, AS_OURS)
 
 
@@ -146,7 +146,7 @@ def _p99(run: Run) -> float:
 
 
 def _of_headers(results: Results) -> Gate:
-    """Three headers that are not looked at; both cells are read in the same run, but not in turn."""
+    """Three unread headers; both cells are read in the same run, but do not alternate."""
     column = columns_of(results)[-1]
     what = "three unread headers: CPU ÷ without headers"
     sides = []
@@ -161,7 +161,7 @@ def _of_headers(results: Results) -> Gate:
 
 def _of_spark(results: Results) -> list[Gate]:
     if not results.spark:
-        note = f"run {SPARK_COMMAND}, and give the file with --spark"
+        note = f"run {SPARK_COMMAND}, and pass the file with --spark"
         return [
             Gate("Spark: all figures, interleaved with the commit before", None, 1.05, 1.0, at_least=False, note=note)
         ]

@@ -24,32 +24,32 @@ PLOTTED = ("ours", "ours-batches", "scala", "java", "confluent-crc", "franz-go")
 COMPARED = ("scala", "java", "confluent-crc", "confluent", "franz-go", "kafka-python", "kafka-python-crc32c")
 
 WRONG = """\
-- *Windows inside a topic.* All clients fetch ahead, and all but the Java client decode ahead. What was done before the
-  first mark of a window is missing from it, and with compressed topics that was nearly all of it. Now the whole
-  reading counts, and joining and leaving are measured apart and subtracted.
-- *Values that shrink to a tenth.* One line that is repeated costs a decompressor little. Values of compressed topics
-  now have numbers and names that differ, and shrink to about a third.
-- *A cold JVM.* A JVM compiles while it reads. A process now stays for the whole cell, and its first readings do not
+- *Windows in a topic.* All clients fetch ahead, and all except the Java client decode ahead. Work that was done before
+  the start of a window is missing in it; with compressed topics this was nearly all of it. Now the whole reading
+  counts; joining and leaving are measured separately and subtracted.
+- *Values that are compressed to a tenth.* A repeated line costs a decompressor little. Values of compressed topics now
+  have different numbers and names, and are compressed to about a third.
+- *A cold JVM.* A JVM compiles while it reads. Now a process runs for the whole cell, and its first readings do not
   count.
-- *The JVM of the tests.* The sandbox starts Java with the first compiler alone, since servers of tests live for
-  seconds. Peers in Java have both compilers here. The broker still has the first alone; its CPU does not count.
-- *Defaults against defaults.* The Java client needs much less CPU with larger fetches, a larger receive buffer and
-  lists of more than 500 records. One column for the best of each and one for equal settings replace it.
-- *Sums in the loop.* Adding up offsets and lengths costs a Python program about as much as compiled code needs for a
-  message, and a JVM nearly nothing. Sums are made in the reading that does not count.
-- *Different first messages.* With several partitions no two clients see the same first million messages. Sums are
+- *The JVM of the tests.* The sandbox starts Java only with the first compiler, because servers of tests run for
+  seconds. Here peers in Java have both compilers. The broker still has only the first one; its CPU does not count.
+- *Defaults compared with defaults.* The Java client needs much less CPU with larger fetches, a larger receive buffer
+  and lists of more than 500 records. Two columns replace this: the best settings of each, and equal settings.
+- *Sums in the loop.* Summing offsets and lengths costs a Python program about as much as compiled code needs for a
+  message, and a JVM nearly nothing. Now sums are computed in the reading that does not count.
+- *Different first messages.* With several partitions each client reads other first million messages. Now sums are
   compared for the whole topic.
-- *Format 1 that was none.* A broker of 3.9 ignores `message.format.version` of a topic and writes format 2, unless its
-  `inter.broker.protocol.version` is below 3.0. What is on disk is now read from a segment.
-- *Short readings.* A JVM counts the CPU of its process in ticks of 10 ms. Topics are so large that this is nothing.
-- *Stamps in every record.* At 50,000 records a second a look at the clock for each is a good part of what a reader
-  does. At most 1,000 a second are stamped, and differ in length, so that the others cost nothing.
-- *`consume(500)` at the tail.* It waits for 500 messages. There confluent-kafka is read with `poll()`.
+- *Format 2 instead of 1.* A broker of 3.9 ignores `message.format.version` of a topic and writes format 2, unless its
+  `inter.broker.protocol.version` is below 3.0. Now the format on disk is read from a segment.
+- *Short readings.* A JVM counts the CPU of its process in ticks of 10 ms. Topics are so large that this is negligible.
+- *Timestamps in every record.* At 50,000 records per second, reading the clock for each record is a large part of the
+  work of a reader. Now at most 1,000 per second are stamped; they differ in length, so that the others cost nothing.
+- *`consume(500)` at the tail.* It waits for 500 messages. Now confluent-kafka is read with `poll()` there.
 """
 
 
 def write(results: Results) -> list[Path]:
-    """Write page and plots; gives the files."""
+    """Write the page and the plots; return the files."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     pictures = {FOLDER / f"speed-{name}.svg": svg(plot) for name, plot in plots(results).items()}
     for path, text in pictures.items():
@@ -73,14 +73,14 @@ def page(results: Results) -> str:
         _missing(results),
         _peers(results),
         _topics(results),
-        ["## What was measured wrong on the way", "", *WRONG.splitlines(), ""],
+        ["## Errors of earlier measurements", "", *WRONG.splitlines(), ""],
         _schema(),
     ]
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
 def gate_table(gates: Iterable[Gate]) -> list[str]:
-    """Head and rows."""
+    """The table of these gates."""
     return ["| what | is | gate | goal | |", "|---|---|---|---|---|", *(gate.row() for gate in gates)]
 
 
@@ -109,7 +109,7 @@ def codec_of(shape: Shape) -> str:
 
 
 def plots(results: Results) -> dict[str, Plot]:
-    """Name -> plot; only those for which at least two cells were measured."""
+    """Name -> plot; only plots with at least two measured cells."""
     made = {
         "size": Plot(
             "Cost against message size (v2, best settings)",
@@ -141,21 +141,22 @@ def plots(results: Results) -> dict[str, Plot]:
 def _head(results: Results) -> list[str]:
     found = results.machine
     before = f", against {results.before}" if results.before else ""
-    look = " It was only a look (`--quick`): figures are rough." if results.is_quick else ""
+    look = " It was a quick run (`--quick`): figures are rough." if results.is_quick else ""
     fewer = f" The numbers of messages are multiplied by {results.scale:g}." if results.scale != 1 else ""
     return [
         "# What a message costs",
         "",
-        f"Printed by `{results.command}`; the docstring of `bench/streams.py` says what is measured, and how.",
+        f"Printed by `{results.command}`; the docstring of `bench/streams.py` explains the measurement.",
         "",
         f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python",
         f"{found['python']}; load {results.load_at_start:g} before the start.",
         f"Broker {results.broker} in ZooKeeper mode, on the same cores. Commit {results.commit}{before}.",
         f"{results.started}, {results.seconds / 60:.0f} minutes.",
-        f"Medians of {results.rounds} rounds in which all peers take turns.{look}{fewer}",
-        "Gates are for a quiet machine.",
+        f"Medians of {results.rounds} rounds in which all peers alternate.{look}{fewer}",
+        "Gates are for an idle machine.",
         "",
-        "Ours is a whole member: in a group, with commits, lease and ownership. The settings of ours are its defaults.",
+        "zkconsumer is a complete member: in a group, with commits, lease and ownership. Settings of ours: the defaults",
+        "of zkconsumer.",
         "",
     ]
 
@@ -198,7 +199,8 @@ def _ratios(results: Results, cells: list[CellResult]) -> list[str]:
     return [
         "## Ratios",
         "",
-        "Of the medians; in parentheses the least and the greatest ratio of one round. Below 1 ours needs less CPU.",
+        "Ratios of the medians; in parentheses the smallest and the largest ratio of one round. Below 1 zkconsumer",
+        "needs less CPU.",
         "",
         "| topic | what | both with their best settings | both with those of ours |",
         "|---|---|---|---|",
@@ -213,8 +215,8 @@ def _tails(results: Results, cells: list[CellResult]) -> list[str]:
     lines = [
         "## At the tail",
         "",
-        "Latency is from sending to the program, of up to 1,000 records a second. All have the settings of ours: at",
-        "the tail no fetch is full. The producer waits 1 ms for more records of a batch.",
+        "Latency: from sending a record to its delivery to the program, for up to 1,000 records per second. All have",
+        "the settings of ours: at the tail no fetch is full. The producer waits 1 ms for more records of a batch.",
         "",
         "| topic | consumer | ms of CPU a second | p50, ms | p99, ms |",
         "|---|---|---|---|---|",
@@ -250,12 +252,12 @@ def _missing(results: Results) -> list[str]:
 
 
 def _peers(results: Results) -> list[str]:
-    lines = ["## What each does that others do not, and its settings", "", "| consumer | versions | |", "|---|---|---|"]
+    lines = ["## Differences of the consumers, and their settings", "", "| consumer | versions | |", "|---|---|---|"]
     for peer in results.peers.values():
         versions = ", ".join(f"{name} {value}" for name, value in peer["versions"].items() if isinstance(value, str))
         lines.append(f"| {peer['title']} | {versions} | {peer['difference']} |")
-    lines += ["", "The best settings have the least CPU a message at 100 B, v2, of those that were tried:", ""]
-    lines += [*TRIED.splitlines(), "", "Besides addresses and what TLS needs:", "", "```text"]
+    lines += ["", "The best settings need the least CPU per message at 100 B, v2, of these settings:", ""]
+    lines += [*TRIED.splitlines(), "", "Without addresses and TLS settings:", "", "```text"]
     for peer in results.peers.values():
         for column, settings in peer["settings"].items():
             if settings:
@@ -268,7 +270,7 @@ def _topics(results: Results) -> list[str]:
     lines = [
         "## The topics",
         "",
-        "Keys of 8 bytes; values are cut out of lines of JSON. What the broker really wrote is read from a segment.",
+        "Keys of 8 bytes; values are parts of lines of JSON. Format and codec on disk are read from a segment.",
         "",
         "| topic | what was sent | partitions | messages | a tenth | on disk: format, codec, bytes a batch, records |",
         "|---|---|---|---|---|---|",
@@ -289,8 +291,8 @@ def _schema() -> list[str]:
     return [
         "## The JSON file",
         "",
-        "`--json FILE` saves all readings, `--page FILE` makes this page of them. `[]` is each element of a list, `{}`",
-        "each value of an object.",
+        "`--json FILE` saves all readings, `--page FILE` makes this page from them. `[]`: each element of a list;",
+        "`{}`: each value of an object.",
         "",
         "| field | what | |",
         "|---|---|---|",
@@ -302,7 +304,7 @@ def _schema() -> list[str]:
 
 
 def _all_of(cell: CellResult) -> list[tuple[str, str]]:
-    """Everybody of a cell, in the order of the first round, then those that could not run."""
+    """All peers of a cell, in the order of the first round; then those that could not run."""
     named = [(run.peer, run.settings) for run in cell.runs]
     left_out = [(who.partition(" ")[0], who.partition(" ")[2]) for who in cell.not_run]
     return sorted(dict.fromkeys([*named, *left_out]), key=lambda who: (_place(who[0]), who[1] != BEST))

@@ -1,7 +1,7 @@
-"""The peers of ``bench/streams.py``: how each is started, with which settings, and why it cannot be.
+"""The peers of ``bench/streams.py``: their commands and settings.
 
-Settings are data; ``ADDED`` of a peer says what it needs to reach the cluster.  A peer whose programs or packages are
-not here raises ``NotRun`` with the reason.
+Settings are data; each peer has a function that adds the settings of the connection.  A peer whose programs or packages
+are not installed raises ``NotRun`` with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GO_BUILD_S = 600
 GO_SOURCES = ("go.mod", "go.sum", "main.go")
 NO_EXTENSIONS = "ZKCONSUMER_NO_EXTENSIONS"
 FAST_CODECS = ("isal", "zstandard")
-"""Packages of the extra ``[fast]``; without it the product decompresses with cramjam."""
+"""The packages of the extra ``[fast]``; without them the product decompresses with cramjam."""
 
 MB = str(1 << 20)
 LOG4J = """\
@@ -57,7 +57,7 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the topics are.  ``certificates``: the cell is over TLS, and ``bootstrap`` is that listener."""
+    """The addresses of the servers.  ``certificates``: the cell uses TLS, and ``bootstrap`` is that listener."""
 
     bootstrap: str
     zookeeper: str
@@ -66,7 +66,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """All that the command of a peer may need."""
+    """The input of a peer's command."""
 
     settings_file: Path
     folder: Path
@@ -75,7 +75,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One peer.  ``columns``: a column of settings to those settings.  ``jvm_s``: it is judged when it is warm."""
+    """One peer.  ``columns``: name of a column -> settings.  ``is_jvm``: it is measured after a warm-up."""
 
     title: str
     difference: str
@@ -103,7 +103,7 @@ def _here(_: Start) -> Checkout:
 
 def _before(start: Start) -> Checkout:
     if start.before is None:
-        raise NotRun("give --before PATH, a second checkout")
+        raise NotRun("pass --before PATH, a second checkout")
     return start.before
 
 
@@ -179,7 +179,7 @@ def _java(release: str, program: str) -> Callable[[Start], Command]:
 
 
 JVM_OPTIONS = ("-Xms512m", "-Xmx512m", "-XX:+UseParallelGC")
-"""Fewest CPU seconds a message of the three collectors that suit two cores (Serial, Parallel, G1)."""
+"""The collector with the least CPU per message, of the three that suit two cores (Serial, Parallel, G1)."""
 
 
 # --- others ---------------------------------------------------------------------------------------------------------
@@ -210,10 +210,10 @@ def _franz(start: Start) -> Command:
 
 
 def franz_program() -> Path:
-    """The compiled peer of franz-go, from the cache or built.  ``NotRun``: there is no Go, or the build fails."""
+    """The compiled peer of franz-go, from the cache or built.  Raises ``NotRun`` without Go, or if the build fails."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
-        raise NotRun("there is no 'go' in PATH: install Go (the version is in bench/peers/franz/go.mod)")
+        raise NotRun("PATH has no 'go': install Go (the version is in bench/peers/franz/go.mod)")
     digest = hashlib.sha256()
     for name in GO_SOURCES:
         digest.update((PEERS / "franz" / name).read_bytes())
@@ -251,8 +251,8 @@ def _kafka_python(blocked: tuple[str, ...]) -> Callable[[Start], Command]:
 
 # --- settings -------------------------------------------------------------------------------------------------------
 
-# What our consumer does without any setting, in the words of each peer: 1 MiB of a partition at a time, answers after
-# at most 100 ms, a receive buffer of 64 KiB, two chunks queued, a commit a minute.
+# The defaults of zkconsumer as settings of each peer: fetches of 1 MiB from a partition, answers after at most 100 ms,
+# a receive buffer of 64 KiB, two queued chunks, a commit per minute.
 JAVA_AS_OURS = {
     "max.partition.fetch.bytes": MB,
     "fetch.max.wait.ms": "100",
@@ -292,20 +292,20 @@ TRIED = """\
 - kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
 - zkconsumer: 1, 2 and 4 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's.
 """
-"""What the best settings were chosen from: the least CPU a message at 100 B, v2."""
+"""The settings from which the best were selected: those with the least CPU per message at 100 B, v2."""
 
-_CONFLUENT = "librdkafka decodes on threads of its own and queues each message; lists of 500 messages are made in C"
-_KAFKA_PYTHON = "all in Python; reads a topic of a tenth of the messages"
+_CONFLUENT = "librdkafka decodes on its own threads and queues each message; C code makes lists of 500 messages"
+_KAFKA_PYTHON = "all in Python; reads a topic with a tenth of the messages"
 
 PEER_TABLE: Mapping[str, Peer] = {
     "ours": _peer_of_ours(
         "zkconsumer",
-        "a whole member of a ZooKeeper group: lease and ownership are looked at before each message",
+        "a complete member of a ZooKeeper group: lease and ownership are checked before each message",
         _ours("messages", _here, blocked=FAST_CODECS),
     ),
     "ours-batches": _peer_of_ours(
         "zkconsumer `batches()`",
-        "the same, but offsets and values are summed as buffers; no object for a message",
+        "the same, but offsets and values are summed as buffers, without an object for each message",
         _ours("batches", _here, blocked=FAST_CODECS),
     ),
     "ours-fast": _peer_of_ours(
@@ -334,7 +334,7 @@ PEER_TABLE: Mapping[str, Peer] = {
     ),
     "scala": Peer(
         f"Scala consumer {SCALA}",
-        "speaks Fetch v3, so the broker converts format 2 down to format 1 for it, at the broker's cost; offsets in "
+        "uses Fetch v3, so the broker converts format 2 to format 1 for it, at the broker's cost; offsets in "
         "ZooKeeper",
         {
             BEST: {"queued.max.message.chunks": "10", "socket.receive.buffer.bytes": MB},
@@ -378,8 +378,8 @@ PEER_TABLE: Mapping[str, Peer] = {
     ),
     "franz-go": Peer(
         "franz-go",
-        "in Go; keys and values are slices of what was received; the receive buffer is the system's; with its best "
-        "settings slices of records are used again (`pools`), and the garbage collector waits for 400 % (`gogc`)",
+        "in Go; keys and values are slices of the received bytes; the receive buffer is the system's; with its best "
+        "settings slices of records are reused (`pools`), and the garbage collector waits for 400 % (`gogc`)",
         {BEST: FRANZ_BEST, AS_OURS: FRANZ_AS_OURS},
         _reach_franz,
         _franz,
@@ -404,22 +404,22 @@ PEER_TABLE: Mapping[str, Peer] = {
 
 
 def checkout_of(path: Path) -> Checkout:
-    """The second checkout.  ``SystemExit``: it is none, or has no Python of its own."""
+    """The second checkout.  Raises ``SystemExit`` if it is not a checkout, or has no virtual environment."""
     root = path.resolve()
     if not (root / "zkconsumer" / "__init__.py").is_file():
-        raise SystemExit(f"--before {path}: there is no zkconsumer in it; give a checkout of this project")
+        raise SystemExit(f"--before {path}: it contains no zkconsumer; pass a checkout of this project")
     for place in (root / ".venv", root / "venv", root.parent / "venv"):
         python = place / "bin" / "python"
         if os.access(python, os.X_OK):
             return Checkout(root, str(python))
     raise SystemExit(
-        f"--before {path}: it has no virtual environment of its own; make one there: python3 -m venv .venv, "
+        f"--before {path}: it has no virtual environment; create one there: python3 -m venv .venv, "
         "then .venv/bin/pip install -e '.[test]'"
     )
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a checkout, with + behind it where files were changed."""
+    """The commit of a checkout, followed by + if files were changed."""
     words = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

@@ -1,4 +1,4 @@
-"""One peer of ``bench/streams.py`` as a process that takes commands; ``peers/protocol.py`` has the lines."""
+"""One peer of ``bench/streams.py`` as a process that executes commands; ``peers/protocol.py`` defines the lines."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ import psutil
 START_S = 300
 STOP_S = 20
 CPU_TOLERANCE = 0.02
-"""By how much a peer's own account of its CPU may differ from the system's: the ticks of both, and reading it."""
+"""The maximum difference between the CPU times that the peer and the system report: ticks, and the time of reading."""
 CPU_TOLERANCE_S = 0.1
 
 
 class PeerFailed(Exception):
-    """A peer could not be started, or could not do what it was asked; the text is the reason."""
+    """A peer could not be started, or could not execute a command; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to start; ``environment`` is added to ours."""
+    """The command line of a peer; ``environment`` is added to this process's environment."""
 
     words: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class PeerProcess:
-    """A running peer.  ``about`` is what it says of itself.  Raises ``PeerFailed`` when it cannot be started."""
+    """A running peer.  ``about``: the peer's description of itself.  Raises ``PeerFailed`` if it cannot be started."""
 
     def __init__(self, name: str, command: Command, folder: Path) -> None:
         self._name = name
@@ -52,7 +52,7 @@ class PeerProcess:
                     cwd=folder,
                     env={**os.environ, **command.environment},
                     text=True,
-                    # Ctrl-C reaches the bench alone; it ends its peers by the end of their input.
+                    # Only the benchmark receives Ctrl-C; it ends its peers by closing their input.
                     start_new_session=True,
                 )
         except OSError as error:
@@ -65,7 +65,7 @@ class PeerProcess:
             raise
 
     def ask(self, words: Sequence[object], timeout_s: float) -> dict[str, Any]:
-        """The answer to one command.  Raises ``PeerFailed``; the process is of no use after a time-out."""
+        """The answer to one command.  Raises ``PeerFailed``; after a timeout the process cannot be used any more."""
         assert self._popen.stdin is not None
         try:
             self._popen.stdin.write(" ".join(map(str, words)) + "\n")
@@ -94,7 +94,7 @@ class PeerProcess:
         self._lines.put(None)
 
     def _answer(self, timeout_s: float) -> dict[str, Any]:
-        """The next line that is JSON: some libraries print lines of their own."""
+        """The next line that is JSON; some libraries print other lines."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout_s)
@@ -109,15 +109,15 @@ class PeerProcess:
                 return answer
 
     def _check_cpu(self, own_s: float) -> None:
-        """The system's account must not be smaller than the peer's own, and there must be no child beside it."""
+        """Check that the peer does not report more CPU time than the system, and that it has no child process."""
         process = psutil.Process(self._popen.pid)
         times = process.cpu_times()
         seen_s = times.user + times.system + times.children_user + times.children_system
         if seen_s < own_s * (1 - CPU_TOLERANCE) - CPU_TOLERANCE_S:
-            raise PeerFailed(f"it says that it used {own_s:.2f} s of CPU, and the system says {seen_s:.2f} s")
+            raise PeerFailed(f"it reports {own_s:.2f} s of CPU, and the system reports {seen_s:.2f} s")
         children = process.children(recursive=True)
         if children:
-            raise PeerFailed(f"it left processes whose CPU is not counted: {[child.name() for child in children]}")
+            raise PeerFailed(f"it started processes whose CPU is not counted: {[child.name() for child in children]}")
 
     def _end_of_log(self) -> str:
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]

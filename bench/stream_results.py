@@ -1,6 +1,6 @@
-"""The figures of ``bench/streams.py``: what one reading gave, ratios of readings, and the JSON file.
+"""The figures of ``bench/streams.py``: the result of one reading, ratios of readings, and the JSON file.
 
-``FIELDS`` is the schema of the file; the page prints it, and ``problems`` holds a file against it.
+``FIELDS`` is the schema of the file; the page contains it, and ``problems`` checks a file against it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Self
 
 SCHEMA = 1
 BEST, AS_OURS = "best", "ours"
-"""The two columns of settings: the best of a peer, and those of our consumer."""
+"""The two columns of settings: the best ones of a peer, and those of zkconsumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """One reading that counts.
 
-    ``cpu_s`` is without ``start_s``, the CPU of joining and leaving the group, and ``messages`` without those that were
-    read in finding it.  ``wall_s`` is of the whole reading; at the tail it is the window.  ``latencies_ms``: p50 and
-    p99 at the tail; None where a topic is read to its end.
+    ``cpu_s`` does not include ``start_s``, the CPU of joining and leaving the group; ``messages`` does not include the
+    messages that were read to measure it.  ``wall_s``: the time of the whole reading; at the tail, of the window.
+    ``latencies_ms``: p50 and p99 at the tail; None if a topic is read to its end.
     """
 
     peer: str
@@ -38,18 +38,18 @@ class Run:
 
     @property
     def us(self) -> float:
-        """µs of CPU a message."""
+        """µs of CPU per message."""
         return self.cpu_s / self.messages * 1e6
 
     @property
     def ms_a_second(self) -> float:
-        """ms of CPU a second."""
+        """ms of CPU per second."""
         return self.cpu_s / self.wall_s * 1e3
 
 
 @dataclass(slots=True)
 class CellResult:
-    """All readings of one cell.  ``not_run``: "peer settings" -> why."""
+    """All readings of one cell.  ``not_run``: "peer settings" -> the reason."""
 
     name: str
     title: str
@@ -72,19 +72,19 @@ class CellResult:
         return [run for run in self.runs if (run.peer, run.settings) == (peer, settings)]
 
     def why_not(self, peer: str, settings: str) -> str:
-        """Why there is no figure; empty where there is one."""
+        """Why there is no figure; "" if there is one."""
         if self.of(peer, settings):
             return ""
         return self.not_run.get(f"{peer} {settings}", "not part of this cell")
 
     def cost(self, run: Run) -> float:
-        """What is compared: µs a message, at the tail ms of CPU a second."""
+        """The compared figure: µs per message, at the tail ms of CPU per second."""
         return run.ms_a_second if self.is_tail else run.us
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of two medians, and the least and the greatest ratio of one round."""
+    """The ratio of two medians, and the smallest and the largest ratio of one round."""
 
     value: float
     low: float
@@ -95,7 +95,7 @@ class Ratio:
 
 
 def ratio(upper: Mapping[int, float], lower: Mapping[int, float]) -> Ratio | None:
-    """Of two peers' figures by round; only rounds that both have count.  None: there is none."""
+    """The ratio of the figures of two peers, by round; only rounds of both count.  None without such a round."""
     rounds = sorted(upper.keys() & lower.keys())
     if not rounds:
         return None
@@ -105,7 +105,7 @@ def ratio(upper: Mapping[int, float], lower: Mapping[int, float]) -> Ratio | Non
 
 
 def difference(upper: Mapping[int, float], lower: Mapping[int, float]) -> Ratio | None:
-    """As ``ratio``, with differences."""
+    """Like ``ratio``, with differences."""
     rounds = sorted(upper.keys() & lower.keys())
     if not rounds:
         return None
@@ -122,7 +122,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Results:
-    """A whole run of the bench."""
+    """One run of the benchmark."""
 
     started: str
     command: str
@@ -147,7 +147,7 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises ``ValueError`` with all that is wrong; gates are computed anew."""
+        """Parse the file; gates are computed again.  Raises ``ValueError`` with all problems."""
         data = json.loads(text)
         wrong = problems(data)
         if wrong:
@@ -179,33 +179,35 @@ FIELDS = (
     Field("started", "text", "when the run began, ISO 8601 in UTC"),
     Field("command", "text", "the command line"),
     Field("machine", "object", "processor, cores, memory, system, Python; names to texts or numbers"),
-    Field("load_at_start", "number", "the load average of the last minute before anything was started"),
-    Field("rounds", "integer", "how many rounds count"),
+    Field("load_at_start", "number", "the load average of the last minute before the start"),
+    Field("rounds", "integer", "the number of rounds that count"),
     Field("scale", "number", "the factor on the numbers of messages"),
-    Field("is_quick", "boolean", "whether it was only a look"),
+    Field("is_quick", "boolean", "whether it was a quick run (`--quick`)"),
     Field("broker", "text", "the release of the broker"),
-    Field("commit", "text", "the commit of ours; `+` behind it: with changes"),
+    Field("commit", "text", "the commit of this checkout; `+` after it: with changes"),
     Field("before", "text", "the commit of the second checkout; empty without one"),
     Field("peers{}", "object", "one for each peer"),
     Field("peers{}.title", "text", "its name on the page"),
-    Field("peers{}.difference", "text", "what it does that others do not"),
-    Field("peers{}.versions", "object", "what the peer says of its versions; names to texts or booleans"),
+    Field("peers{}.difference", "text", "its differences to the others"),
+    Field("peers{}.versions", "object", "the versions that the peer reports; names to texts or booleans"),
     Field("peers{}.settings", "object", "`best` and `ours`: the settings of each column, names to texts"),
-    Field("cells[].name", "text", "the word for `--cells`"),
+    Field("cells[].name", "text", "its name for `--cells`"),
     Field("cells[].title", "text", "its name on the page"),
     Field("cells[].shape", "text", "sizes, record format, codec, batches, headers"),
     Field("cells[].value_bytes", "integer", "the mean length of a value"),
-    Field("cells[].partitions", "integer", "of the topic"),
-    Field("cells[].messages", "integer", "in the topic; 0 at the tail"),
-    Field("cells[].tenth", "integer", "in the topic of a tenth, for slow peers; 0 where none of them reads"),
-    Field("cells[].rate", "integer", "records a second at the tail, else 0"),
+    Field("cells[].partitions", "integer", "the number of partitions of the topic"),
+    Field("cells[].messages", "integer", "the number of messages in the topic; 0 at the tail"),
+    Field(
+        "cells[].tenth", "integer", "the number of messages in the smaller topic for slow peers; 0 without such peers"
+    ),
+    Field("cells[].rate", "integer", "records per second at the tail, else 0"),
     Field("cells[].on_disk", "object", "record format, codec and mean batch in the first megabyte of a segment"),
     Field("cells[].runs[].peer", "text", "a key of `peers`"),
     Field("cells[].runs[].settings", "text", "`best` or `ours`"),
     Field("cells[].runs[].round", "integer", "from 1"),
-    Field("cells[].runs[].messages", "integer", "that `cpu_s` is for"),
+    Field("cells[].runs[].messages", "integer", "the number of messages for `cpu_s`"),
     Field("cells[].runs[].cpu_s", "number", "user and system time of the peer's process, without `start_s`, seconds"),
-    Field("cells[].runs[].wall_s", "number", "how long the reading took, at the tail the window, seconds"),
+    Field("cells[].runs[].wall_s", "number", "the time of the reading, at the tail of the window, seconds"),
     Field("cells[].runs[].start_s", "number", "CPU of joining and leaving, 0 at the tail, seconds"),
     Field("cells[].runs[].latencies_ms", "list or null", "p50 and p99 at the tail, from sending to the program"),
     Field("cells[].not_run", "object", "peer and settings to the reason why there is no figure"),
@@ -217,11 +219,11 @@ FIELDS = (
     Field("spark[].unit", "text", "as in `gates`"),
     Field("spark[].at_least", "boolean", "as in `gates`"),
     Field("spark[].note", "text", "as in `gates`"),
-    Field("seconds", "number", "how long all took"),
+    Field("seconds", "number", "the time of the whole run"),
     Field("gates[].what", "text", "what is compared"),
     Field("gates[].value", "number or null", "the ratio of medians, or the difference; null: not run"),
-    Field("gates[].gate", "number or null", "what it must be; null: it is only shown"),
-    Field("gates[].goal", "number or null", "what is wanted"),
+    Field("gates[].gate", "number or null", "the limit; null: it is only shown"),
+    Field("gates[].goal", "number or null", "the goal"),
     Field("gates[].unit", "text", "`x` for a ratio, `ms`"),
     Field("gates[].at_least", "boolean", "false: the value must be at most that"),
     Field("gates[].note", "text", "the spread over the rounds, or why it was not run"),
@@ -243,9 +245,9 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def problems(data: Any) -> list[str]:
-    """What keeps a file from being one of this schema: fields that lack, are of another kind, or are not known."""
+    """The differences of a file to this schema: fields that are missing, have another type, or are unknown."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        return [f"this is no file of schema {SCHEMA} of bench/streams.py"]
+        return [f"this is not a file of schema {SCHEMA} of bench/streams.py"]
     known = {row.path: row for row in FIELDS}
     found: list[str] = []
     for path, value in _walk(data, ""):
@@ -264,7 +266,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Each path with each of its values; containers that have paths below are not given themselves."""
+    """Each path with each of its values; without containers that have paths below them."""
     if path in OBJECTS_OF_ANYTHING:
         yield path, value
     elif isinstance(value, dict) and path == "peers":
@@ -307,7 +309,7 @@ def _names_below(path: str, known: Mapping[str, Field]) -> list[str]:
 
 
 def load(path: Path) -> Results:
-    """Raises ``SystemExit`` for a file that cannot be read or is of another schema."""
+    """Load a file.  Raises ``SystemExit`` if it cannot be read or has another schema."""
     try:
         return Results.from_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -1,30 +1,31 @@
-"""What a message costs our consumer and every other one, in CPU, on one real broker.
+"""Measures the CPU that zkconsumer and other consumers need per message, with one real broker.
 
     python bench/streams.py [--quick] [--cells 100B-v2 ...] [--before PATH] [--json FILE] [--write]
     python bench/streams.py --page FILE [--write]
 
-CPU time a message is user and system time of the consumer's process, all its threads, from before it joins its group
-until it has left it, less that of a reading of some hundred messages (joining and leaving), divided by the messages.
-The whole topic is read: what a client fetches or decodes ahead is in it, once.  Every peer is a process of its own that
-stays for the whole cell, reads the topic once without counting (a JVM some millions of messages), and then takes turns
-with the others, each reading with a new group.  In the first reading offsets and lengths are summed, and must be those
-that were written.  Then key, value and offset of each message are touched.
+CPU time per message: user and system time of the consumer's process with all its threads, from before it joins its
+group until it has left it, minus the time of a reading of some hundred messages (joining and leaving), divided by the
+number of messages.  The whole topic is read, so the work that a client does ahead counts once.  Every peer is a
+separate process that runs for the whole cell.  It reads the topic once without counting (a JVM reads some millions of
+messages), and then the peers alternate; each reading uses a new group.  In the first reading offsets and lengths are
+summed, and must be equal to the written ones.  In the other readings key, value and offset of each message are
+accessed.
 
-One broker of the sandbox (3.9.1 in ZooKeeper mode, ``inter.broker.protocol.version=2.8``, so that it writes format 1
-where a topic wants it; what is on disk is looked at).  It is on the same cores, and its CPU does not count.  Every peer
-reads twice: with the best settings that were found for it, and with the defaults of ours, in its own words.  At the
-tail a producer sends at a steady rate, up to 1,000 records a second with their time of sending; CPU a second and the
-latency of these records are measured in windows of 8 s.
+The broker is one of the sandbox (3.9.1 in ZooKeeper mode, with ``inter.broker.protocol.version=2.8``, so that it writes
+format 1 for topics with this setting; the format on disk is checked).  It uses the same cores, and its CPU does not
+count.  Every peer reads twice: with its best known settings, and with settings that are equal to zkconsumer's defaults.
+At the tail a producer sends at a constant rate, up to 1,000 records per second with their time of sending; CPU per
+second and the latency of these records are measured in windows of 8 s.
 
-A peer that cannot run has a line that says why.  ``--before PATH`` is a second checkout of this project with a virtual
-environment of its own (``.venv`` or ``venv`` in it or beside it); it is one more peer in the same turns.  ``--spark
-FILE`` adds the gates of ``bench/spark.py --before PATH --json FILE``.
+A peer that cannot run has a line with the reason.  ``--before PATH`` is a second checkout of this project with its own
+virtual environment (``.venv`` or ``venv`` in it or next to it); it is one more peer.  ``--spark FILE`` adds the gates
+of ``bench/spark.py --before PATH --json FILE``.
 
-``--quick`` is for a look: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, best settings
-alone, at most ten minutes.
-The whole takes up to two hours on two quiet cores.  ``--json`` saves all readings; the page lists the fields.
-``--page`` makes the page of such a file again, without measuring.  ``--write`` puts page and plots into
-migration_docs/reference/.  Needs Java, Maven and, for franz-go, Go; Python packages: the extra ``[bench]``.
+``--quick`` is for a rough result: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, only
+best settings, at most ten minutes.  A whole run takes up to two hours on two idle cores.  ``--json`` saves all
+readings; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.  ``--write`` writes
+page and plots to migration_docs/reference/.  Requires Java, Maven and, for franz-go, Go; Python packages: the extra
+``[bench]``.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity
 BROKER = "3.9.1"
 HEAP_MB = 768
 BROKER_SETTINGS = {
-    # The records are of 2023.
+    # The timestamps of the records are in 2023.
     "log.retention.ms": "-1",
     "log.message.timestamp.before.max.ms": str(2**63 - 1),
     # Below 3.0 a topic may still have its record format.
@@ -76,7 +77,7 @@ FORMAT_1 = {"message.format.version": "0.10.2"}
 ROUNDS, ROUNDS_QUICK = 5, 2
 SCALE_QUICK = 0.2
 WARM_MESSAGES = 2_000_000
-"""That a JVM reads before it is judged."""
+"""The number of messages that a JVM reads before its readings count."""
 WARM_READINGS_MAX = 4
 SETTLE_S = 3
 WINDOW_S, WINDOW_S_QUICK = 8, 4
@@ -85,14 +86,14 @@ PRODUCER_END_S = 10
 READ_TIMEOUT_US_A_MESSAGE = 100
 KEPT_UP = 0.95
 TAIL_TRIES = 2
-"""A consumer that once does not keep up is asked once more."""
+"""A consumer that is too slow in a window gets another attempt."""
 
 _groups = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What is read in a cell: ``start`` has a batch for each partition, ``tenth`` is for slow peers."""
+    """The topics of a cell: ``start`` has one batch for each partition, ``tenth`` is for slow peers."""
 
     whole: Filled
     start: Filled
@@ -101,7 +102,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading with joining and leaving."""
+    """One reading, including joining and leaving."""
 
     messages: int
     cpu_s: float
@@ -109,14 +110,14 @@ class Reading:
 
 
 class Turns:
-    """The peers of one cell: started, asked in turn, and left out with a reason when they fail."""
+    """The peers of one cell: starts them, alternates their readings, and excludes those that fail, with the reason."""
 
     def __init__(self, result: CellResult, rounds: int, window_s: int = WINDOW_S) -> None:
         self._result, self._rounds, self._window_s = result, rounds, window_s
         self._processes: dict[tuple[str, str], PeerProcess] = {}
 
     def start(self, cell: Cell, columns: Columns, cluster: Cluster, before: Checkout | None, folder: Path) -> None:
-        """Start each that can read the cell."""
+        """Start each peer that can read the cell."""
         for peer, column in columns:
             if peer in cell.cannot:
                 self._leave_out((peer, column), cell.cannot[peer])
@@ -129,7 +130,7 @@ class Turns:
                 self._leave_out((peer, column), str(error))
 
     def about(self) -> dict[str, dict[str, Any]]:
-        """Peer -> what it says of itself."""
+        """Peer -> its description of itself."""
         return {peer: process.about for (peer, _), process in self._processes.items()}
 
     def read(self, topics: Topics) -> None:
@@ -139,7 +140,7 @@ class Turns:
         for number in range(self._rounds + 1):
             for who in self._in_turn(number):
                 topic = topics.tenth if PEER_TABLE[who[0]].is_slow else topics.whole
-                assert topic is not None, "there is a tenth where a peer is slow"
+                assert topic is not None, "a cell with a slow peer has a topic of a tenth"
                 times = _warm_readings(who[0], topic.rows) if number == 0 else 1
                 with self._left_out_when_it_fails(who):
                     for _ in range(times):
@@ -166,7 +167,7 @@ class Turns:
                         self._result.runs.append(run)
 
     def leave_out_all(self, why: str) -> None:
-        """No figure of this cell counts."""
+        """Exclude all peers: no figure of this cell counts."""
         for who in list(self._processes):
             self._processes.pop(who).close()
             self._leave_out(who, why)
@@ -176,7 +177,7 @@ class Turns:
             process.close()
 
     def _in_turn(self, number: int) -> list[tuple[str, str]]:
-        """Another one is first in each round."""
+        """The order of the peers; in each round another one is first."""
         names = list(self._processes)
         first = number % len(names) if names else 0
         return names[first:] + names[:first]
@@ -188,7 +189,7 @@ class Turns:
         found = answer["messages"], answer["offsets"], answer["bytes"]
         written = topic.rows, topic.offsets, topic.value_bytes
         if any(is_ not in (None, should_be) for is_, should_be in zip(found, written, strict=True)):
-            raise PeerFailed(f"it read other records: count, offsets and bytes are {found}, and were {written}")
+            raise PeerFailed(f"it read other records: count, offsets and bytes are {found} instead of {written}")
         return Reading(topic.rows, answer["window_cpu_s"], answer["window_s"])
 
     def _follow_once(self, who: tuple[str, str], topic: str, rate: int, number: int) -> Run:
@@ -213,7 +214,7 @@ class Turns:
             self._leave_out(who, str(error))
 
     def _leave_out(self, who: tuple[str, str], why: str) -> None:
-        """A peer that fails once has no figure in this cell: rounds without it would be no rounds."""
+        """Exclude a peer that failed: it has no figure in this cell, because it would miss rounds."""
         self._result.runs = [run for run in self._result.runs if (run.peer, run.settings) != who]
         self._result.not_run[" ".join(who)] = why
         print(f"  {PEER_TABLE[who[0]].title}, settings {who[1]}: not run: {why}", flush=True)
@@ -230,7 +231,7 @@ def _start(peer: str, column: str, cluster: Cluster, start: Start) -> PeerProces
         if not file.resolve().is_relative_to(root):
             why = f"it imports {file}, which is not in {root}"
         elif peer == "before" and not process.about["extension"]:
-            why = "the second checkout has no extension for messages; its line without extensions has its figure"
+            why = "the second checkout has no compiled module for messages; see its line without extensions"
         if why:
             process.close()
             raise PeerFailed(why)
@@ -238,7 +239,7 @@ def _start(peer: str, column: str, cluster: Cluster, start: Start) -> PeerProces
 
 
 def _without_start(who: tuple[str, str], number: int, reading: Reading, start_s: float, start_messages: int) -> Run:
-    """``PeerFailed``: what is left is no more than joining and leaving."""
+    """Subtract joining and leaving.  Raises ``PeerFailed`` if the rest is not larger than that."""
     cpu_s = reading.cpu_s - start_s
     if cpu_s <= 0:
         raise PeerFailed(
@@ -258,7 +259,7 @@ def _warm_readings(peer: str, messages: int) -> int:
 
 
 class Bench:
-    """One cluster, and the cells one after the other."""
+    """Measures the cells one after the other, on one cluster."""
 
     def __init__(self, arguments: argparse.Namespace, results: Results, scratch: Path) -> None:
         self._arguments, self._results, self._scratch = arguments, results, scratch
@@ -317,7 +318,7 @@ class Bench:
         made = Topics(filled(cell.name, rows), filled(f"{cell.name}-start", 1), tenth)
         found = on_disk(sandbox.run.root / sandbox.brokers[0].name / "data" / f"{cell.name}-0")
         if (found.magic, found.codec) != (cell.shape.magic, stream_page.codec_of(cell.shape)):
-            raise SystemExit(f"{cell.name}: the broker wrote {found}, and {cell.shape} was sent")
+            raise SystemExit(f"{cell.name}: the broker wrote {found} instead of {cell.shape}")
         result.messages, result.on_disk = made.whole.rows, asdict(found)
         result.tenth = tenth.rows if tenth is not None else 0
         return made
@@ -328,7 +329,7 @@ class Bench:
         return Cluster(sandbox.bootstrap, sandbox.zookeeper_connect)
 
     def _follow(self, sandbox: Sandbox, cell: Cell, turns: Turns) -> None:
-        """The readings of a tail, beside a producer.  If that does not keep its rate, no figure counts."""
+        """The readings at the tail, with a running producer.  If it does not keep its rate, no figure counts."""
         words = [sys.executable, str(ROOT / "bench" / "tail_producer.py"), sandbox.bootstrap, cell.name]
         words += [str(cell.partitions), str(cell.rate)]
         with tempfile.TemporaryFile("w+", dir=self._scratch) as out:
@@ -347,7 +348,7 @@ class Bench:
 
 
 def producer_trouble(lines: Sequence[str], rate: int) -> str:
-    """Why the figures beside this producer do not count; empty if they do.  ``lines``: what it printed."""
+    """Why the figures with this producer do not count; "" if they do.  ``lines``: its output."""
     if not lines:
         return "the producer sent nothing"
     last = json.loads(lines[-1])
@@ -358,7 +359,7 @@ def producer_trouble(lines: Sequence[str], rate: int) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Names to texts and numbers."""
+    """The machine: names to texts and numbers."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -407,24 +408,26 @@ def spark_gates(file: str) -> list[dict[str, Any]]:
         rows = json.loads(Path(file).read_text("utf-8"))["gates"]
         return [{key: value for key, value in row.items() if key != "verdict"} for row in rows]
     except (OSError, ValueError, KeyError) as error:
-        raise argparse.ArgumentTypeError(f"{file} is no file of bench/spark.py --json: {error!r}") from None
+        raise argparse.ArgumentTypeError(f"{file} is not a file of bench/spark.py --json: {error!r}") from None
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a look: some cells, fewer messages and rounds")
+    parser.add_argument("--quick", action="store_true", help="a rough result: some cells, fewer messages and rounds")
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), metavar="CELL", help=f"of {', '.join(CELLS)}")
     parser.add_argument(
         "--peers", nargs="+", choices=list(PEER_TABLE), default=list(PEER_TABLE), metavar="PEER",
         help=f"of {', '.join(PEER_TABLE)}",
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, help=f"that count  [{ROUNDS}]")
-    parser.add_argument("--scale", type=float, help="of the numbers of messages  [1]")
+    parser.add_argument("--rounds", type=int, help=f"number of rounds that count  [{ROUNDS}]")
+    parser.add_argument("--scale", type=float, help="factor for the numbers of messages  [1]")
     parser.add_argument("--before", type=lambda path: checkout_of(Path(path)), metavar="PATH", help="a second checkout")
     parser.add_argument("--spark", type=spark_gates, default=[], metavar="FILE", help="from bench/spark.py --json")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save all readings")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="make the page of saved readings, measure nothing")
-    parser.add_argument("--write", action="store_true", help="put page and plots into migration_docs/reference/")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="make the page from saved readings, without measuring"
+    )
+    parser.add_argument("--write", action="store_true", help="write page and plots to migration_docs/reference/")
     arguments = parser.parse_args(words)
     arguments.rounds = arguments.rounds or (ROUNDS_QUICK if arguments.quick else ROUNDS)
     arguments.scale = arguments.scale or (SCALE_QUICK if arguments.quick else 1.0)
@@ -446,7 +449,7 @@ def main() -> None:
                 Bench(arguments, results, Path(scratch)).run([CELLS[name] for name in arguments.cells])
             finally:
                 results.seconds = round(time.monotonic() - start, 1)
-                # Also what was measured before an error: an hour of readings is not thrown away.
+                # Also after an error, so that an hour of readings is not lost.
                 if arguments.json is not None:
                     made = stream_gates.gates(results)
                     arguments.json.write_text(results.to_json([stream_gates.as_dict(gate) for gate in made]), "utf-8")

@@ -1,10 +1,10 @@
-"""The producer of the tail in ``bench/streams.py``: a steady rate, some records with the time of their sending.
+"""The producer for the tail in ``bench/streams.py``: sends at a constant rate, some records with their time of sending.
 
     python tail_producer.py BOOTSTRAP TOPIC PARTITIONS RATE
 
-Records go out in bursts, each burst to one partition, in turn.  At most 1,000 records a second are stamped: their value
-has STAMPED_BYTES and begins with the time; all others have 100 bytes.  Each second one line of JSON on standard output
-says how many records were sent and acknowledged so far, and for how long.  The end of the input ends it.
+It sends records in bursts, each burst to the next partition.  At most 1,000 records per second are stamped: their value
+has STAMPED_BYTES and begins with the time; all others have 100 bytes.  Each second it prints one line of JSON: how many
+records were sent and acknowledged so far, and the elapsed time.  It ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTINGS = {"linger.ms": 1, "acks": "1", "queue.buffering.max.messages": 1_000_0
 
 
 def plan(rate: int) -> tuple[int, int]:
-    """How many records a burst has, and the how manieth burst begins with a stamped record."""
+    """The number of records in a burst, and n: every n-th burst begins with a stamped record."""
     burst = max(1, rate // BURSTS_A_SECOND)
     bursts_a_second = rate / burst
     return burst, max(1, round(bursts_a_second / STAMPS_A_SECOND))

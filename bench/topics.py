@@ -1,6 +1,6 @@
-"""Topics for these benches: filled with our own wire code, batches of a known size and shape, in seconds.
+"""Fills topics for the benchmarks with batches of a known size and shape, in seconds.
 
-Some hundreds of batches are built once and sent again and again; the broker gives them their offsets.
+Some hundred batches are built once and sent repeatedly; the broker assigns their offsets.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from zkconsumer.wire.schemas.produce import ProducePartition, ProduceRequest, Pr
 
 IN_FLIGHT = 8
 REQUEST_BYTES = 500_000
-"""About how large a request is at most: small batches go into it for many partitions, large ones for few."""
+"""About the maximum size of a request: it contains small batches for many partitions, or large ones for few."""
 TIMEOUT_MS = 60_000
 PRODUCE_OF_FORMAT = {0: 1, 1: 2}
-"""The last version of Produce that may carry record formats 0 and 1."""
+"""The last version of Produce that may contain record formats 0 and 1."""
 LOOKED_AT_BYTES = 1 << 20
 _HEAD = struct.Struct(">qi")
 _FORMAT_2 = struct.Struct(">hi")
@@ -34,7 +34,7 @@ _FORMAT_2 = struct.Struct(">hi")
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a topic holds; each partition holds the same.  ``offsets``: the sum of the offsets of all records."""
+    """The content of a topic, equal in all partitions.  ``offsets``: the sum of the offsets of all records."""
 
     topic: str
     partitions: int
@@ -45,7 +45,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """What the first megabyte of a log segment holds.  ``records_a_batch``: None where format 1 does not say it."""
+    """The content of the first megabyte of a log segment.  ``records_a_batch``: None if unknown, as in format 1."""
 
     magic: int
     codec: str
@@ -56,9 +56,9 @@ class OnDisk:
 def fill(
     sandbox: Sandbox, topic: str, shape: Shape, rows: int, partitions: int, config: Mapping[str, str] | None = None
 ) -> Filled:
-    """Create the topic and write about so many records in all, never fewer.
+    """Create the topic and write at least this number of records in total.
 
-    Raises ``SystemExit`` when the broker refuses a batch.
+    Raises ``SystemExit`` if the broker rejects a batch.
     """
     sandbox.create_topic(topic, partitions, config=config)
     host, port = sandbox.bootstrap.split(",")[0].split(":")
@@ -87,14 +87,14 @@ def fill(
 
 
 def delete(sandbox: Sandbox, topic: str) -> None:
-    """Ask the cluster's controller to delete the topic; its files go a little later."""
+    """Request the deletion of the topic from the controller; the broker deletes its files a little later."""
     sandbox.admin.put(f"/admin/delete_topics/{topic}", b"")
 
 
 def on_disk(folder: Path) -> OnDisk:
-    """What the broker really wrote into the first segment of a partition; ``folder`` is the partition's.
+    """The records that the broker wrote to the first segment of a partition; ``folder``: the partition's folder.
 
-    Raises ``SystemExit`` for a segment without a whole batch.
+    Raises ``SystemExit`` for a segment without a complete batch.
     """
     segment = min(folder.glob("*.log"), default=None)
     data = segment.open("rb").read(LOOKED_AT_BYTES) if segment is not None else b""
@@ -113,7 +113,7 @@ def on_disk(folder: Path) -> OnDisk:
         sizes.append(size)
         at += size
     if not sizes:
-        raise SystemExit(f"{folder} has no whole batch in its first segment")
+        raise SystemExit(f"{folder} has no complete batch in its first segment")
     mean = sum(records) / len(records) if records else None
     return OnDisk(magic, compression.CODEC_NAMES[attributes & 7], sum(sizes) / len(sizes), mean)
 
@@ -126,4 +126,4 @@ def _request(topic: str, batch: Batch, numbers: range) -> ProduceRequest:
 def _check(answer: object) -> None:
     errors = {row.error_code for topic in answer.responses for row in topic.partition_responses}  # type: ignore[attr-defined]
     if errors != {0}:
-        raise SystemExit(f"the broker refused a batch: error codes {sorted(errors)}")
+        raise SystemExit(f"the broker rejected a batch: error codes {sorted(errors)}")
