@@ -155,8 +155,8 @@ def _head(results: Results) -> list[str]:
         f"Medians of {results.rounds} rounds in which all peers alternate.{look}{fewer}",
         "Gates are for an idle machine.",
         "",
-        "zkconsumer is a complete member: in a group, with commits, lease and ownership. Settings of ours: the defaults",
-        "of zkconsumer.",
+        "zkconsumer is a complete member: in a group, with commits, lease and ownership.",
+        "Settings of ours: the defaults of zkconsumer.",
         "",
     ]
 

@@ -58,8 +58,8 @@ JAVA_CLIENT_KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "client.dns.lookup": "every address of a host is tried, with the configured host name",
     "connections.max.idle.ms": "a connection stays open until the broker closes it",
     "internal.throw.on.fetch.stable.offset.unsupported": "no offset fetch waits for transactions",
-    "metadata.recovery.rebootstrap.trigger.ms": "if brokers do not answer, the client bootstraps again at once",
-    "metadata.recovery.strategy": "if brokers do not answer, the client always bootstraps again",
+    "metadata.recovery.rebootstrap.trigger.ms": "if brokers do not answer, the client searches for brokers at once",
+    "metadata.recovery.strategy": "if brokers do not answer, the client always searches for brokers again",
     "send.buffer.bytes": "the operating system chooses the size of this buffer",
     **dict.fromkeys(
         (

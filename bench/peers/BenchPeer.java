@@ -15,7 +15,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.common.utils.AppInfoParser;
 
-/** What every peer in Java does on its standard input and output; protocol.py says what the lines mean. */
+/** The protocol of the peers in Java on standard input and output; protocol.py defines the lines. */
 abstract class BenchPeer {
     private static final int STAMPED_BYTES = 101;
     private static final OperatingSystemMXBean SYSTEM =
@@ -24,7 +24,7 @@ abstract class BenchPeer {
 
     private final Properties settings = new Properties();
 
-    /** Takes messages until it is true that it has enough. */
+    /** Receives messages; returns true when it has enough. */
     abstract static class Sink {
         final String topic;
         final String group;
@@ -172,10 +172,10 @@ abstract class BenchPeer {
         }
     }
 
-    /** Join the group, give messages to the sink until it has enough, and leave. */
+    /** Join the group, pass messages to the sink until it has enough, and leave. */
     abstract void consume(Sink sink) throws Exception;
 
-    /** The settings of one consumer, with what {@code auto.offset.reset} is called in its release. */
+    /** The settings of one consumer, with the value of {@code auto.offset.reset} in its release. */
     final Properties settingsOf(Sink sink, String resetToEnd, String resetToBeginning) {
         Properties own = new Properties();
         own.putAll(settings);
@@ -209,7 +209,7 @@ abstract class BenchPeer {
         }
     }
 
-    /** The end of the input ends the JVM, also in the middle of a reading. */
+    /** The JVM ends at the end of the input, also during a reading. */
     private static void listen(BlockingQueue<String> lines) {
         try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in))) {
             for (String line = in.readLine(); line != null; line = in.readLine()) {

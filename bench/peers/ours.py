@@ -1,4 +1,4 @@
-"""The consumer of this project as a peer of ``bench/streams.py``: a whole member, with group, commits and lease.
+"""The consumer of this project as a peer of ``bench/streams.py``: a complete member, with group, commits and lease.
 
     python ours.py SETTINGS messages|batches [BLOCKED_PACKAGE ...]
 
@@ -28,7 +28,7 @@ TIMEOUT_MS = "60000"
 
 
 class Ours:
-    """Message by message."""
+    """Reads one message after the other."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self._settings = settings

@@ -1,20 +1,20 @@
-"""What every peer of ``bench/streams.py`` does on its standard input and output, in Python.
+"""The protocol of the peers of ``bench/streams.py`` on standard input and output, for peers in Python.
 
-Commands, one a line, words separated by blanks:
+The commands, one on each line, with words separated by blanks:
 
     read TOPIC GROUP MESSAGES CHECK TIMEOUT_S
     tail TOPIC GROUP SETTLE_S WINDOW_S TIMEOUT_S
 
-``read`` joins the group, reads so many messages from the beginning, and leaves; the window is all of that.  With CHECK
-1 it sums offsets and lengths of values.  ``tail`` joins at the end of the topic, and begins its window SETTLE_S seconds
-after the first message.  Each answers with one line of JSON:
+``read`` joins the group, reads MESSAGES messages from the beginning, and leaves; the window is the whole reading.  With
+CHECK 1 it sums offsets and lengths of values.  ``tail`` joins at the end of the topic, and begins its window SETTLE_S
+seconds after the first message.  The answer to each command is one line of JSON:
 
     {"messages": 5, "offsets": 10, "bytes": 500, "window_messages": 3, "window_cpu_s": .1, "window_s": .1, "cpu_s": .5}
 
-``offsets`` and ``bytes`` are null without CHECK; ``cpu_s`` is what the process has used in all; ``tail`` adds
-``latencies_us``, one number for each stamped message of the window.  A failure is ``{"failed": "why"}``.  The first
-line is ``{"ready": {...}}`` with what a peer says of itself.  The end of the input ends the process, also in the middle
-of a reading: the bench is gone then.
+``offsets`` and ``bytes`` are null without CHECK; ``cpu_s`` is the CPU time of the process since its start; ``tail``
+adds ``latencies_us``, one number for each stamped message of the window.  A failure is ``{"failed": "why"}``.  The
+first line is ``{"ready": {...}}`` with the peer's description of itself.  The process ends at the end of its input,
+also during a reading, because then the benchmark has ended.
 
 A stamped message has a value of STAMPED_BYTES that begins with the time of sending, microseconds since 1970, as 8
 bytes in big-endian.
@@ -37,14 +37,14 @@ STAMP = struct.Struct(">q")
 
 
 class Peer(Protocol):
-    """What a peer in Python has: both raise any exception for a failure."""
+    """The methods of a peer in Python; both raise any exception for a failure."""
 
     def read(self, read: Read) -> None: ...
     def tail(self, tail: Tail) -> None: ...
 
 
 def cpu_s() -> float:
-    """User and system time of this process, all its threads, and of its children that have ended."""
+    """User and system time of this process with all its threads, and of its children that have ended."""
     used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -57,11 +57,11 @@ class Window:
         self._cpu_s = self._s = 0.0
 
     def begin(self) -> None:
-        """Now."""
+        """Begin the window now."""
         self._cpu_s, self._s = cpu_s(), time.monotonic()
 
     def end(self, messages: int) -> None:
-        """Now; so many messages were read since ``begin``."""
+        """End the window now; ``messages``: the number of messages read since ``begin``."""
         self.messages, self._cpu_s, self._s = messages, cpu_s() - self._cpu_s, time.monotonic() - self._s
 
     def figures(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Window:
 
 
 class Read:
-    """One ``read``: what is wanted, and what was found."""
+    """One ``read``: its arguments, and its results."""
 
     def __init__(self, words: list[str]) -> None:
         self.topic, self.group = words[:2]
@@ -96,7 +96,7 @@ class Tail:
         self.window = Window()
 
     def stamped(self, value: bytes, count: int) -> bool:
-        """``count``: how many messages were read so far."""
+        """``count``: the number of messages read so far."""
         now_us = time.time_ns() // 1000
         if not self._begin_us:
             self._begin_us = now_us + self.settle_s * 1_000_000
@@ -118,7 +118,7 @@ class Tail:
 
 
 def serve(peer: Peer, about: dict[str, Any]) -> None:
-    """Obey until the end of the input, which ends this process."""
+    """Execute commands until the end of the input, which ends this process."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     say({"ready": about})
@@ -144,11 +144,11 @@ def _listen(lines: queue.SimpleQueue[str]) -> None:
 
 
 def say(line: dict[str, Any]) -> None:
-    """One line of JSON."""
+    """Print one line of JSON."""
     print(json.dumps(line), flush=True)
 
 
 def settings(path: str) -> dict[str, str]:
-    """A file of ``key=value`` lines."""
+    """Read a file of ``key=value`` lines."""
     with open(path, encoding="utf-8") as lines:
         return dict(line.rstrip("\n").split("=", 1) for line in lines if "=" in line)

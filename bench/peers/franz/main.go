@@ -2,8 +2,8 @@
 //
 //	franz SETTINGS
 //
-// SETTINGS is a file of key=value lines with the keys of the Java client; protocol.py says what the lines on standard
-// input and output mean.
+// SETTINGS is a file of key=value lines with the keys of the Java client; protocol.py defines the lines on standard
+// input and output.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 
 const stampedBytes = 101
 
-// sink takes messages until it has enough.
+// sink receives messages; take returns true when it has enough.
 type sink interface{ take(record *kgo.Record) bool }
 
 type window struct {
