@@ -178,7 +178,7 @@ def test_a_set_is_fetched_once_and_then_used_without_maven(tools: Tools) -> None
 
 def test_too_few_jars_are_an_error_and_never_a_set(tools: Tools) -> None:
     tools.maven(jars=JARS - 1)
-    with pytest.raises(SandboxError, match=f"brought {JARS - 1} jars for Kafka {RELEASE} instead of {JARS}"):
+    with pytest.raises(SandboxError, match=f"returned {JARS - 1} jars for Kafka {RELEASE} instead of {JARS}"):
         artifacts.ensure_artifact_set(RELEASE)
     assert not (cache.root() / "kafka" / RELEASE).exists()
     assert [path.name for path in (cache.root() / "kafka").iterdir()] == []
