@@ -60,7 +60,7 @@ def acls(authority: ControlZnode, planned: dict[str, AccessList], *, members_lea
 
 
 def fence_all(authority: ControlZnode, planned: dict[str, AccessList]) -> list[MigrationStep]:
-    """K9 and K2 as ``copy`` has them."""
+    """The access list fence and the owner fences, as ``copy`` sets them."""
     return [
         acls(authority, planned),
         acls(authority, planned, members_leave=False),

@@ -1,4 +1,4 @@
-"""Access lists as a fence (K9): no member registers, acquires or commits, and every list is restored."""
+"""Access lists as a fence: no member registers, acquires or commits, and every list is restored."""
 
 from __future__ import annotations
 
@@ -469,7 +469,7 @@ def test_a_fence_that_the_plan_saw_already_is_refused() -> None:
 
 
 def test_a_stale_run_changes_no_list() -> None:
-    """K1 where no multi is: what it has in hand is bound to the session that held the run."""
+    """A server without multi: each write is conditional on the session that has the lock of the run."""
     group = moved(*FENCING)
     with group.process() as stale:
         carry_out(stale, [AcquireLock(stale, WHO)])

@@ -204,7 +204,7 @@ def test_undone_is_not_past_what_came_before_it() -> None:
 
 
 def test_a_stale_run_cannot_write() -> None:
-    """K1: whatever it has in hand is bound to the control znode that it read."""
+    """Each write is conditional on the version of the control znode that the run read."""
     group = begun(Phase.FENCING)
     with group.process() as stale, group.process() as other:
         held = stale.require_phase(Phase.FENCING)

@@ -415,7 +415,7 @@ def test_a_rollback_interrupted_at_any_write_ends_the_same(
 
 
 def test_every_multi_is_bound_to_the_control_znode(env: PlaceholderFixture) -> None:
-    """K1: a run that was overtaken between two multis writes nothing more."""
+    """A run whose lock another run took between two multis writes nothing more."""
     moved(env)
     with env.process() as session:
         stores = env.stores(session)

@@ -1,4 +1,4 @@
-"""A fence in the place of every claim (K2): whole or not at all, never over a live owner, and away again."""
+"""A fence in the place of every claim: whole or not at all, never over a live owner, and away again."""
 
 from __future__ import annotations
 

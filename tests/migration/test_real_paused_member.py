@@ -1,4 +1,4 @@
-"""A Scala consumer that was paused beyond its session and resumes after the fences were set, on real servers (K9)."""
+"""A Scala consumer that was paused beyond its session and resumes after the fences were set, on real servers."""
 
 from __future__ import annotations
 

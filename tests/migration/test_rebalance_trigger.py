@@ -1,4 +1,4 @@
-"""Triggers a rebalance of members that gave up at a fence (K7), and names the partitions that are still not read."""
+"""Triggers a rebalance of members that gave up at a fence, and names the partitions that are still not read."""
 
 from __future__ import annotations
 

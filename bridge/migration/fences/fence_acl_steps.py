@@ -1,4 +1,4 @@
-"""The access list fence, which blocks even a member that resumes from a long pause (K9), and its removal.
+"""The access list fence, which blocks even a member that resumes from a long pause, and its removal.
 
     ids            no member registers             upper nodes first, so that no client creates nodes below a fenced
     owners, T      no member acquires ownership    node; and ``ids`` before all: when no member can register any more,

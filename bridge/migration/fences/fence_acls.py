@@ -1,4 +1,4 @@
-"""Defines which access lists are a fence (K9), and takes over nodes that an earlier run fenced.
+"""Defines which access lists are a fence, and takes over nodes that an earlier run fenced.
 
     the run has a login of its own    that login: everything     every entry from before: READ, if it had it (and
                                       DELETE, under ``owners``, while members still leave)     the fence entry: nothing

@@ -1,4 +1,4 @@
-"""The owner fences (K2): for every partition a persistent owner node with a child.
+"""The owner fences: for every partition a persistent owner node with a child.
 
 A Scala consumer finds the partition owned, tries four times, and gives up with an error.  The child makes an
 unconditional delete fail.  One multi with a check of the control znode creates all fences of a chunk, or none.  It
@@ -47,7 +47,7 @@ from zkconsumer.zk.requests import (
 )
 
 CHUNK_PARTITIONS_MAX = 2_000
-"""The maximum in one multi (K2); a packet's limits of operations and bytes are mostly lower."""
+"""The maximum in one multi; a packet's limits of operations and bytes are mostly lower."""
 
 _LONGEST_FENCE_RECORD = FenceRecord("0" * 64, 10**18 - 1)
 _FENCING = (Phase.FENCING, Phase.RETURNING)

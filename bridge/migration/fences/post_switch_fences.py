@@ -1,7 +1,7 @@
 """Fences of a ``dual`` migration: after the switch, each released partition gets its fence.
 
 The members own every partition in ZooKeeper until the switch, and release all after it.  Then a late Scala consumer
-would find unowned partitions; a fence (K2) blocks it.  The step changes no existing owner node: it names a Scala
+would find unowned partitions; a fence blocks it.  The step changes no existing owner node: it names a Scala
 consumer that was faster, and fences its partitions after it has released them.
 """
 

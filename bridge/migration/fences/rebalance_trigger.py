@@ -1,4 +1,4 @@
-"""Triggers a rebalance of members that gave up at a fence (K7), and checks that they read again.
+"""Triggers a rebalance of members that gave up at a fence, and checks that they read again.
 
 A Scala consumer that has used up its four tries does nothing until a child of ``ids`` is created or deleted, not even
 when the fence is lifted.  So one multi creates and deletes such a child: every member gets the event, and no member can

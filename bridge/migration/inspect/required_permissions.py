@@ -1,12 +1,12 @@
 """The permissions that the steps of a migration need, besides reading and administering, and those that are missing.
 
     /consumers/G           create, delete          where ids, owners or offsets are missing: created, and deleted later
-    ids                    create, delete          the rollback triggers a rebalance of old members (K7) after the
+    ids                    create, delete          the rollback triggers a rebalance of old members after the
                                                    lists are restored
     /zkconsumer/groups/G   create, delete, write   where an earlier migration left it; else create on the nearest
                                                    existing parent
     without the access list fence, which gives this login all nodes of the group:
-    owners, owners/T       create, delete          the owner fences (K2)
+    owners, owners/T       create, delete          the owner fences
     offsets, offsets/T     create                  the rollback, for missing offset znodes
     offsets/T/P            write                   the rollback
 

@@ -1,4 +1,4 @@
-"""The origin of an offset in Kafka: the metadata of our commits names the migration (K6).  Pure.
+"""The origin of an offset in Kafka: the metadata of our commits names the migration.  Pure.
 
     zkconsumer-migrate:1:<migration id>:<epoch>:<version of the offset znode that it was copied from>
 

@@ -1,4 +1,4 @@
-"""The placeholder member in the coordinator group, which keeps all other clients out while offsets are copied (K5).
+"""The placeholder member in the coordinator group, which keeps all other clients out while offsets are copied.
 
     read group -> others are members: nothing is done, the error names them
       |

@@ -146,7 +146,7 @@ class WaitForEmptyCoordinatorGroup:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlaceholder:
-    """Join the placeholder member (K5).
+    """Join the placeholder member.
 
     ``had_placeholder``: by the control znode an earlier run joined it.  Then another member is an interference and
     ends the run (exit code 5); otherwise the step waits for it to leave.

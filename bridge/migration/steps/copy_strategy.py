@@ -1,9 +1,9 @@
 """``copy``: the old members stop, both sides are fenced, offsets are copied and compared, the authority moves.
 
     planned    control znode · lock · plan stored beside it
-    fencing    no member is registered · access lists (K9) · no partition has an owner · owner fences (K2) ·
-               placeholder member (K5)
-    fenced     all fences exist · offsets as planned, or drift accepted · committed to Kafka with provenance (K6)
+    fencing    no member is registered · access lists · no partition has an owner · owner fences (K2) ·
+               placeholder member
+    fenced     all fences exist · offsets as planned, or drift accepted · committed to Kafka with provenance
     copied     read back and compared by value, ZooKeeper's unchanged
     verified   hooks before the cut-over · all checks again, the placeholder member last
     switched   the authority moves in one conditional write · the placeholder confirms it and leaves · hooks after it
