@@ -1,4 +1,4 @@
-"""Owner fences alone block a late Scala consumer; it stays, and is named after they are removed (K7)."""
+"""Owner fences alone block a late Scala consumer; it stays, and is named after they are removed."""
 
 from __future__ import annotations
 

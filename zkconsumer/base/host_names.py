@@ -1,4 +1,4 @@
-"""Checks names that a user wrote: host names without an address, and misspelled names.
+"""Checks host names that a user wrote.
 
 ``check_host_names`` checks before the first connection that the host names of a setting have addresses.  Later, a
 connection that is retried cannot treat a missing address as an error, because it may be missing for a moment.  At the
@@ -8,8 +8,7 @@ start it is an error, as in Kafka's clients ("No resolvable bootstrap urls").
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable
 
 from zkconsumer.errors import UnknownHostException
 
@@ -31,9 +30,3 @@ def check_host_names(setting: str, addresses: Iterable[tuple[str, int]]) -> None
         raise UnknownHostException(
             f"no host of {setting} has an address: {names}; correct the host name, or DNS on this machine"
         )
-
-
-def near_name(name: str, known: Collection[str]) -> str:
-    """`` (did you mean NAME?)`` with the known name that is most similar to ``name``; empty if none is similar."""
-    near = get_close_matches(name, known, 1)
-    return f" (did you mean {near[0]}?)" if near else ""

@@ -1,6 +1,6 @@
 """Newly created partitions, and stored offsets that belong to a deleted topic of the same name.
 
-This module avoids two defects of the Scala consumer (30 and 31 of the list):
+This module avoids two defects of the Scala consumer (30 and 31 in ``migration_docs/reference/parity.md``):
 
 - A new partition without a stored offset is read from its *beginning*, regardless of ``auto.offset.reset``.  It is new
   when an earlier view of this membership did not contain it, and every view since its creation assigned it to us: so

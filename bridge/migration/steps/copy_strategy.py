@@ -1,7 +1,7 @@
 """``copy``: the old members stop, both sides are fenced, offsets are copied and compared, the authority moves.
 
     planned    control znode · lock · plan stored beside it
-    fencing    no member is registered · access lists · no partition has an owner · owner fences (K2) ·
+    fencing    no member is registered · access lists · no partition has an owner · owner fences ·
                placeholder member
     fenced     all fences exist · offsets as planned, or drift accepted · committed to Kafka with provenance
     copied     read back and compared by value, ZooKeeper's unchanged
