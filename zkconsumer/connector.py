@@ -20,7 +20,8 @@ from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.connector_base import ConsumerConnector, Position, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.runtime.broker_access import BrokerAccess
-from zkconsumer.runtime.health_snapshot import MemberHealthSource, take_member_snapshot
+from zkconsumer.runtime.connector_member import ConnectorMember
+from zkconsumer.runtime.health_snapshot import MemberHealthSource
 from zkconsumer.runtime.membership_config import (
     assignment_planner_of,
     channel_settings_of,
@@ -28,7 +29,7 @@ from zkconsumer.runtime.membership_config import (
     make_consumer_id,
     offset_stores_of,
 )
-from zkconsumer.runtime.zookeeper_connector_member import ZooKeeperConnectorMember
+from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.zk_security import zk_security_of
@@ -46,7 +47,7 @@ COMMIT_TIMEOUT_MS = 10_000
 """How long a commit to ZooKeeper may take."""
 
 
-class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
+class ZookeeperConsumerConnector(ConsumerConnector[ConnectorMember[ZooKeeperMembership]]):
     """A member of a ZooKeeper consumer group; a context manager.
 
     The constructor connects to ZooKeeper within ``zookeeper.connection.timeout.ms``: it raises ``ZkTimeoutException``
@@ -86,25 +87,34 @@ class ZookeeperConsumerConnector(ConsumerConnector[ZooKeeperConnectorMember]):
         security = zk_security_of(config)
         make_store = store or partial(KazooStore, security=security)
         self.store = make_store(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        member = ZooKeeperConnectorMember(
+        brokers = BrokerAccess.from_config(
+            config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+        )
+        member = ConnectorMember(
+            consumer_id,
             config.group_id,
-            group_settings_of(config, consumer_id),
-            assignment_planner_of(config, consumer_id),
             fetch_settings_of(config),
-            num_fetchers=config.num_consumer_fetchers,
-            store=self.store,
-            brokers=BrokerAccess.from_config(
-                config, self.store, config.socket_timeout_ms, clock, connect=connect, oauth_token=oauth_token
+            config.num_consumer_fetchers,
+            brokers,
+            clock,
+            lambda lease, meters: ZooKeeperMembership(
+                config.group_id,
+                group_settings_of(config, consumer_id),
+                assignment_planner_of(config, consumer_id),
+                client_id=config.client_id,
+                socket_timeout_ms=config.socket_timeout_ms,
+                store=self.store,
+                brokers=brokers,
+                clock=clock,
+                lease=lease,
+                meters=meters,
+                security=security,
+                coordinator_channel=channel_settings_of(config),
+                hooks=hooks,
             ),
-            clock=clock,
-            security=security,
-            channel=channel_settings_of(config),
-            hooks=hooks,
         )
         super().__init__(config, consumer_id, member, clock, {**config.ignored, **_coordinator_only_settings(config)})
-        looker = MemberHealthSource(
-            member, lambda: take_member_snapshot(member, clock), config.group_id, self._delivered_at_ms, clock
-        )
+        looker = MemberHealthSource(member, config.group_id, self._delivered_at_ms, clock)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property

@@ -31,7 +31,7 @@ from zkconsumer.member.offset_stores import CommitFailure, OffsetSource
 from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
 from zkconsumer.observe.metrics_file import write_metrics
-from zkconsumer.runtime.connector_member import ConnectorMember
+from zkconsumer.runtime.connector_member import ConnectorMember, ConnectorMembership
 from zkconsumer.runtime.health_server import (
     HealthServer,
     HealthSource,
@@ -74,7 +74,7 @@ class Position(NamedTuple):
     source: OffsetSource
 
 
-M = TypeVar("M", bound=ConnectorMember[Any])
+M = TypeVar("M", bound=ConnectorMember[ConnectorMembership])
 
 
 class ConsumerConnector(Generic[M]):
@@ -105,6 +105,7 @@ class ConsumerConnector(Generic[M]):
         self._streams: list[KafkaStream[Any, Any]] = []
         self._created = False
         self._member = member
+        self._membership = member.membership
         self._health_source: HealthSource
         self._health: HealthServer | None = None
         for key, why in (config.ignored if without_effect is None else without_effect).items():
@@ -116,10 +117,10 @@ class ConsumerConnector(Generic[M]):
         try:
             if self.config.health_socket is not None:
                 self._health = register_health_source(looker, self.config.health_socket)
-            self._member.start(timeout_ms)
+            self._membership.start(timeout_ms)
         except BaseException:
             self._stop_health()
-            self._member.close()
+            self._membership.close()
             raise
         _connectors.add(self)
         self._finalizer = weakref.finalize(self, _warn_not_closed, self.consumer_id, self._pid)
@@ -162,7 +163,7 @@ class ConsumerConnector(Generic[M]):
                 raise MessageStreamsExistException(
                     f"{type(self).__name__} can only set consumer rebalance listener before creating streams"
                 )
-            self._member.listener.set(listener)
+            self._membership.listener.set(listener)
 
     def create_message_streams(
         self,
@@ -231,7 +232,7 @@ class ConsumerConnector(Generic[M]):
 
     def _check_brokers(self) -> None:
         if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
-            self._member.check_brokers()
+            self._membership.check_brokers()
 
     def _create_once(self) -> None:
         with self._lock:
@@ -262,7 +263,7 @@ class ConsumerConnector(Generic[M]):
 
     def _report_poison(self, tp: TopicPartition, why: str) -> None:
         """Report on the control thread: on the program's thread a signal handler may raise while a lock is taken."""
-        self._member.membership.event_loop.call_soon(partial(self._member.observer.poison_record_found, tp, why))
+        self._membership.event_loop.call_soon(partial(self._membership.observer.poison_record_found, tp, why))
 
     def _checked(self, topic_count_map: Mapping[str, int]) -> dict[str, int]:
         if not isinstance(topic_count_map, Mapping):
@@ -301,13 +302,13 @@ class ConsumerConnector(Generic[M]):
         config = self.config
         timeout_ms = max(
             config.rebalance_max_retries * config.rebalance_backoff_ms,
-            SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT * self._member.negotiated_timeout_ms,
+            SESSION_TIMEOUTS_FOR_FIRST_ASSIGNMENT * self._membership.negotiated_timeout_ms,
         )
-        if self._member.wait_for_share(timeout_ms):
+        if self._membership.wait_for_assignment(timeout_ms):
             return
         words = f"{self.consumer_id} did not get its complete assignment within {timeout_ms} ms"
         if config.rebalance_fail_fast:
-            left = "it has left the group" if self._member.leave() else "the group removes it when its session ends"
+            left = "it has left the group" if self._membership.leave() else "the group removes it when its session ends"
             raise ConsumerRebalanceFailedException(f"{words}; {left} (rebalance.fail.fast)")
         log.warning("assignment-wait-timeout member=%s waited_ms=%d: still trying", self.consumer_id, timeout_ms)
 
@@ -341,7 +342,7 @@ class ConsumerConnector(Generic[M]):
         ownerships = self._ownerships()
         positions = self._consumed() if offsets is None else _checked_offsets(offsets)
         timeout_ms = self._commit_timeout_ms
-        refused = self._member.commit(positions, timeout_ms)
+        refused = self._membership.commit(positions, timeout_ms)
         retries = self.config.offsets_commit_max_retries if retry_on_failure else 0
         waited_ms = 0
         while refused_now := self._retriable(refused, ownerships):
@@ -355,7 +356,7 @@ class ConsumerConnector(Generic[M]):
             if not again:
                 break
             refused = {tp: why for tp, why in refused.items() if tp not in again}
-            refused |= self._member.commit(again, timeout_ms)
+            refused |= self._membership.commit(again, timeout_ms)
         if refused:
             raise OffsetsNotCommitted({tp: str(why) for tp, why in refused.items()})
 
@@ -424,15 +425,15 @@ class ConsumerConnector(Generic[M]):
                     stream.iterator().acknowledge()
                 else:
                     stream.iterator().undeliver()
-        left = self._member.leave()
-        clean = self._member.close()
+        left = self._membership.leave()
+        clean = self._membership.close()
         self._stop_health()
         if not (left and clean):
             log.warning(
                 "close-incomplete member=%s: %s, after at most %d ms",
                 self.consumer_id,
                 self._INCOMPLETE_CLOSE_TEXT,
-                self._member.negotiated_timeout_ms,
+                self._membership.negotiated_timeout_ms,
             )
 
     def end_streams(self) -> None:
@@ -490,7 +491,7 @@ class ConsumerConnector(Generic[M]):
     @property
     def counters(self) -> dict[str, int]:
         """Event -> how often it happened so far."""
-        return self._member.counters.snapshot()
+        return self._membership.counters.snapshot()
 
     # --- helpers --------------------------------------------------------------------------------------------
 
@@ -508,12 +509,12 @@ class ConsumerConnector(Generic[M]):
                 f"{self.consumer_id} was created in process {self._pid}; create a connector in this process instead"
             )
         # A close, and an end by an error, wait for a running call of the rebalance listener: that call may commit.
-        if self._member.listener.is_inside_awaited_call:
+        if self._membership.listener.is_inside_awaited_call:
             return
         if self._closed:
             raise ConnectorClosed(f"{self.consumer_id} is closed: create another connector")
-        if self._member.failure is not None:
-            raise self._member.failure
+        if self._membership.failure is not None:
+            raise self._membership.failure
 
     def _fail_in_child(self) -> None:
         self._closed = True

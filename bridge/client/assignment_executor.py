@@ -1,6 +1,6 @@
 """Executes partition commands of the state machine: starts and drains the partitions of a processor, step by step.
 
-    StopPartitions --> drain ---- all drained, or rebalance.drain.timeout.ms ---.
+    Drain --> PartitionsDrained, or rebalance.drain.timeout.ms and ForceDrain --.
     CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
     Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
     Invoke LOST: drop at once; the listener is called without a wait for its return
@@ -23,7 +23,7 @@ from bridge.client import events as cev
 from bridge.client.commands import Callback
 from zkconsumer.errors import UsageError
 from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.partition_releaser import DROP_REASON_RELEASED
 from zkconsumer.types import TopicPartition
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from bridge.client.stream_assignor import StreamAssignor
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.member.topic_count import ConsumerThreadId
     from zkconsumer.runtime.listener_calls import ListenerCalls
     from zkconsumer.runtime.member_observer import MemberObserver
-    from zkconsumer.runtime.membership_protocols import PartitionProcessor
 
 UNKNOWN = -1
 PARTITION_LOST_REASON = "the group has assigned it to another member, or may have"
@@ -81,7 +81,7 @@ class AssignmentExecutor:
         assignment_complete: Callable[[], None],
         refused: Callable[[ZkConsumerError], None],
     ) -> None:
-        self.holder: PartitionProcessor
+        self.processor: PartitionProcessor
         self.subscription: TopicSubscription | None = None
         self.is_closing = False
         self._spread = spread
@@ -129,27 +129,26 @@ class AssignmentExecutor:
 
     # --- commands of the machine --------------------------------------------------------------------------------
 
-    def stop_fetching(self, command: cmd.StopPartitions) -> None:
-        """Stop the delivery of records of these."""
+    def drain(self, command: ownership.Drain) -> None:
+        """Stop the delivery of records of these: those that run and do not drain already."""
         for tp in command.partitions:
             self._awaiting_offsets.pop(tp, None)
-        self._moving -= command.partitions
-        stopping = [tp for tp in sorted(command.partitions & self._running.keys()) if tp not in self._draining]
-        fresh = [tp for tp in stopping if tp not in self._drained]
-        self._begin_drain(fresh)
+        self._moving.difference_update(command.partitions)
+        inactive = self._draining | self._drained.keys()
+        self._begin_drain([tp for tp in command.partitions if tp in self._running and tp not in inactive])
 
     def _begin_drain(self, partitions: list[TopicPartition]) -> None:
         if not partitions:
             return
         self._draining.update(partitions)
-        self.holder.drain(do.Drain(tuple(partitions)))
+        self.processor.execute(ownership.Drain(tuple(partitions)))
         self._wait(AssignmentWait.DRAIN, self._limits.drain_ms)
 
     def collect_positions(self) -> None:
         """Report the consumed offsets, once all leaving partitions are drained."""
 
         def step() -> bool:
-            self.holder.collect_positions()
+            self.processor.execute(ownership.CollectPositions())
             return True
 
         self._put(step)
@@ -197,8 +196,8 @@ class AssignmentExecutor:
                 self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
-        self.holder.start_fetching(
-            do.StartFetching(
+        self.processor.execute(
+            ownership.StartFetching(
                 {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
                 {tp: self._awaiting_offsets[tp] for tp in known},
                 {tp: OffsetSource.NEITHER if stored is None else OffsetSource.KAFKA for tp, stored in known.items()},
@@ -213,7 +212,7 @@ class AssignmentExecutor:
 
     def _start(self, tp: TopicPartition) -> int:
         """The starting position of a partition without a committed offset."""
-        return do.BEGINNING if self._limits.new_from_beginning and tp in self._new else UNKNOWN
+        return ownership.BEGINNING if self._limits.new_from_beginning and tp in self._new else UNKNOWN
 
     def _ask(self) -> None:
         on_its_way = frozenset[TopicPartition]().union(*self._asked.values())
@@ -262,7 +261,7 @@ class AssignmentExecutor:
 
     # --- callbacks of the partition processor -------------------------------------------------------------------
 
-    def on_offset_reset(self, event: ev.OffsetReset) -> bool:
+    def on_offset_reset(self, event: ownership.OffsetReset) -> bool:
         """A broker does not have the committed offset: logs it and the new one, if an offset was committed."""
         tp, stored = event.partition, self._stored.get(event.partition, UNKNOWN)
         if stored < 0:
@@ -272,7 +271,7 @@ class AssignmentExecutor:
         self._observing.command_executed(do.LogEvent("WARNING", "offset-reset", words, (tp, stored, event.offset)))
         return True
 
-    def drained(self, event: ev.PartitionsDrained) -> None:
+    def drained(self, event: ownership.PartitionsDrained) -> None:
         """These are drained: they leave this member, or change to another thread."""
         arrived = {tp: position for tp, position in event.positions.items() if tp in self._draining}
         self._draining -= arrived.keys()
@@ -283,23 +282,23 @@ class AssignmentExecutor:
             threads = self._threads(frozenset())
             targets = {tp: str(threads[tp]) for tp in sorted(moved)}
             self._running.update(targets)
-            self.holder.move_to_thread(do.MoveToThread(targets, dict.fromkeys(targets, self._generation)))
+            self.processor.execute(ownership.MoveToThread(targets, dict.fromkeys(targets, self._generation)))
         if not self._draining:
             self._wait(AssignmentWait.DRAIN, None)
         self._advance()
 
-    def collected(self, event: ev.PositionsCollected) -> None:
+    def collected(self, event: ownership.PositionsCollected) -> None:
         """The consumed offsets of running partitions; those of drained ones are known from the drain."""
         positions = {**event.positions, **self._drained}
-        self._feed(cev.PositionsReceived({tp: cev.Offset(at) for tp, at in positions.items() if at >= 0}))
+        self._feed(ownership.PositionsCollected(positions))
 
     def fired(self, what: AssignmentWait) -> None:
         """A wait has reached its deadline."""
         match what:
             case AssignmentWait.DRAIN if self._draining:
-                command = do.ForceDrain(tuple(sorted(self._draining)))
+                command = ownership.ForceDrain(tuple(sorted(self._draining)))
                 self._observing.command_executed(command)
-                self.holder.force_drain(command)
+                self.processor.execute(command)
             case AssignmentWait.POSITIONS:
                 self._ask()
             case AssignmentWait.LISTENER:
@@ -410,8 +409,8 @@ class AssignmentExecutor:
                 len(gone),
                 gone[0],
             )
-        command = do.DropPartitions(gone, why)
-        self.holder.drop_partitions(command)
+        command = ownership.DropPartitions(gone, why)
+        self.processor.execute(command)
         self._observing.command_executed(command)
 
     def _move(self, threads: Mapping[TopicPartition, ConsumerThreadId]) -> None:

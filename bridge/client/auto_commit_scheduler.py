@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import deque
 
 from bridge.client.backoff import ExponentialBackoff
-from bridge.client.commands import RequestPositions
 from bridge.client.commit_queue import CommitErrors, CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
 from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
 from bridge.client.pending_commands import PendingCommands
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.member.ownership import CollectPositions
 
 
 class AutoCommitScheduler:
@@ -45,7 +45,7 @@ class AutoCommitScheduler:
     def collect(self, why: CommitReason) -> None:
         """Request positions."""
         self._waiting.append(why)
-        self._pending_commands.add(RequestPositions())
+        self._pending_commands.add(CollectPositions())
 
     def collect_if_due(self) -> None:
         """Request positions for the timer: one request at a time."""

@@ -1,4 +1,9 @@
-"""The commands of a member's state machine.  Values only; a list of them is executed in its order."""
+"""The commands of a member's state machine.  Values only; a list of them is executed in its order.
+
+Two of them are those of ``zkconsumer.member.ownership``: ``Drain`` before partitions are committed and released, and
+``CollectPositions`` for an automatic commit, answered once by ``PositionsCollected``.  After ``Drain`` the positions
+are final: a record that the program is processing then is consumed, or not.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from typing import Any, TypeAlias
 
 from bridge.client.events import CoordinatorNode, Offset, RequestId, TimerKind
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.member.ownership import CollectPositions, Drain
 from zkconsumer.types import TopicPartition
 
 
@@ -75,13 +81,6 @@ class Invoke:
 
 
 @dataclass(frozen=True, slots=True)
-class StopPartitions:
-    """Stop the delivery of these, before they are committed and released."""
-
-    partitions: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
 class StartPartitions:
     """We own these in this generation; ``FetchAsked`` requests their committed offsets.
 
@@ -91,14 +90,6 @@ class StartPartitions:
     partitions: frozenset[TopicPartition]
     generation: int
     new: frozenset[TopicPartition] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class RequestPositions:
-    """Answer with ``PositionsReceived``, once, for an automatic commit.
-
-    After ``StopPartitions`` the positions are final: a record that the program is processing then is consumed, or not.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +145,9 @@ Command: TypeAlias = (
     | SetMemberTimer
     | CancelMemberTimer
     | Invoke
-    | StopPartitions
+    | Drain
     | StartPartitions
-    | RequestPositions
+    | CollectPositions
     | CommitDone
     | FetchDone
     | NeedMetadata

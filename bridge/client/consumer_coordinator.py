@@ -31,6 +31,7 @@ from bridge.client.offset_fetches import OffsetFetches
 from bridge.client.partition_assignor import ConsumerPartitionAssignor
 from bridge.client.pending_commands import RequestKind
 from zkconsumer.errors import ConnectorClosed
+from zkconsumer.member.ownership import PositionsCollected
 from zkconsumer.types import TopicPartition
 
 
@@ -96,8 +97,8 @@ class ConsumerCoordinator(ConsumerRebalance):
             case ev.CommitAsked(number, offsets, retried):
                 self.coordinator_discovery.clear_fatal_error()
                 self.commit_queue.ask(PendingCommit(number, offsets, CommitReason.REQUESTED, retried, until_ms))
-            case ev.PositionsReceived(offsets):
-                self._collected(offsets)
+            case PositionsCollected(positions):
+                self._collected({tp: ev.Offset(at) for tp, at in positions.items() if at >= 0})
             case ev.FetchAsked():
                 self.coordinator_discovery.clear_fatal_error()
                 self.offset_fetches.ask(event)

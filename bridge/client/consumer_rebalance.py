@@ -21,7 +21,7 @@ from bridge.client.assignments import (
 )
 from bridge.client.auto_commit_scheduler import AutoCommitScheduler
 from bridge.client.backoff import Uniform
-from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions, StopPartitions
+from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions
 from bridge.client.commit_queue import CommitErrors, CommitQueue, CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_new_partitions import CoordinatorNewPartitions
@@ -38,6 +38,7 @@ from bridge.client.partition_assignor import (
 from bridge.client.revocation import PartitionRevocation
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, encode_subscription
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol
@@ -237,13 +238,13 @@ class ConsumerRebalance(AbstractCoordinator):
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """See ``GroupMemberBase``.  Stops lost partitions now: a callback, or an answer, may still be pending."""
         if self.assigned and self.step is not JoinStep.IDLE:
-            self.pending_commands.add(StopPartitions(self.assigned))
+            self.pending_commands.add(Drain(tuple(sorted(self.assigned))))
         super().reset_state_and_rejoin(reason, keeps_member_id=keeps_member_id)
 
     def end(self, error: ZkConsumerError) -> None:
         """See ``AbstractCoordinator``; other members own our partitions now."""
         if self.assigned:
-            self.pending_commands.add(StopPartitions(self.assigned))
+            self.pending_commands.add(Drain(tuple(sorted(self.assigned))))
         super().end(error)
 
     # --- assignment -------------------------------------------------------------------------------------------------

@@ -108,18 +108,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[Coordinator
         )
         super().__init__(config, consumer_id, member, clock, settings_without_effect(config))
 
-        def fetching() -> int:
-            live = {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
-            return len(live - member.fetchers.leaderless())
-
-        looker = MemberHealthSource(
-            member,
-            lambda: member.membership.health_snapshot(fetching(), member.fetchers.failures()),
-            config.group_id,
-            self._delivered_at_ms,
-            clock,
-            COORDINATOR,
-        )
+        looker = MemberHealthSource(member, config.group_id, self._delivered_at_ms, clock, COORDINATOR)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
@@ -129,7 +118,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[Coordinator
     @property
     def generation(self) -> int:
         """The current generation of this member; -1 without one."""
-        return self._member.membership.machine.generation.generation_id
+        return self._member.membership.generation_id
 
 
 def group_config_of(config: ConsumerConfig, group: Mapping[str, object]) -> GroupMemberConfig:

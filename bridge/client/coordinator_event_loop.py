@@ -23,6 +23,7 @@ from bridge.client.error_policy import REBALANCE_IN_PROGRESS
 from bridge.client.events import TimerKind
 from bridge.client.generation import NO_GENERATION_ID
 from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.runtime.event_loop import EventLoop
 from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.client.consumer_coordinator import ConsumerCoordinator
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
-    from zkconsumer.runtime.membership_protocols import PartitionProcessorEvent
+    from zkconsumer.member.ownership import PartitionEvent
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 """The part of the session timeout for which a lease is valid, from the time when the answered request was sent."""
@@ -70,7 +71,7 @@ class NetworkAnswer:
     sent_at_ms: int
 
 
-Item: TypeAlias = "cev.Event | NetworkAnswer | PartitionProcessorEvent | ev.ListenerSet | ev.ListenerReturned"
+Item: TypeAlias = "cev.Event | NetworkAnswer | PartitionEvent | ev.ListenerSet | ev.ListenerReturned"
 
 
 class CommandSender(Protocol):
@@ -90,7 +91,7 @@ class MachineObserver(Protocol):
     def stopped(self) -> None: ...
     def noted(self, command: cmd.LogMemberEvent) -> None: ...
     def answered(self, answer: NetworkAnswer) -> None: ...
-    def was_reset(self, event: ev.OffsetReset) -> None: ...
+    def was_reset(self, event: ownership.OffsetReset) -> None: ...
 
 
 class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
@@ -130,11 +131,11 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
                 self._extend_lease(event)
                 self._concerned.answered(event)
                 self.dispatch(event.event)
-            case ev.PartitionsDrained():
+            case ownership.PartitionsDrained():
                 self._handing.drained(event)
-            case ev.PositionsCollected():
+            case ownership.PositionsCollected():
                 self._handing.collected(event)
-            case ev.OffsetReset():
+            case ownership.OffsetReset():
                 self._concerned.was_reset(event)
             case ev.ListenerReturned():
                 self._handing.listener_returned()
@@ -183,7 +184,7 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
         return self._pending.popleft()
 
     def _poll_program(self) -> cev.Polled:
-        busy = self._handing.holder.busy_stream
+        busy = self._handing.processor.busy_stream
         return cev.Polled() if busy is None else cev.Polled(*busy)
 
     def _execute(self, command: cmd.Command) -> None:
@@ -194,9 +195,9 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
                 self.set_timer(kind, deadline_ms)
             case cmd.CancelMemberTimer(kind):
                 self.cancel_timer(kind)
-            case cmd.StopPartitions():
-                self._handing.stop_fetching(command)
-            case cmd.RequestPositions():
+            case ownership.Drain():
+                self._handing.drain(command)
+            case ownership.CollectPositions():
                 self._handing.collect_positions()
             case cmd.Invoke():
                 self._handing.invoke(command)

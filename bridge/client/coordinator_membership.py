@@ -20,6 +20,7 @@ from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
 from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
+from bridge.client.generation import MemberState
 from bridge.client.group_api_versions import with_group_apis
 from bridge.client.group_topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
 from bridge.client.network import Network
@@ -29,6 +30,7 @@ from zkconsumer.kafka.metadata_client import fetch_leaders
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member.offset_committer import NOT_OWNER
 from zkconsumer.member.offset_stores import CommitFailure
+from zkconsumer.member.ownership import AssignmentStatus
 from zkconsumer.observe.counters import Counters
 from zkconsumer.observe.member_health import CONNECTED, REGISTERED, MemberHealthSnapshot
 from zkconsumer.runtime.broker_access import check_brokers
@@ -49,12 +51,12 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.version_negotiation import SupportedVersions
-    from zkconsumer.member import events as ev
+    from zkconsumer.member import ownership
     from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.connector_member import ConnectorMembership
     from zkconsumer.runtime.member_observer import MembershipMeters
-    from zkconsumer.runtime.membership_protocols import PartitionProcessor
     from zkconsumer.types import Hooks
 
 LEAVE_GRACE_MS = 3_000
@@ -105,7 +107,7 @@ class CoordinatorMembership:
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observer = MemberObserver(meters, self.hooks, lambda: self._holder.assignment)
+        self.observer = MemberObserver(meters, self.hooks, lambda: self._processor.assignment)
         self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)
         self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
         self.event_loop = CoordinatorEventLoop(self.machine, config.session_timeout_ms, lease, clock)
@@ -113,7 +115,7 @@ class CoordinatorMembership:
         self._config = config
         self._settings = settings
         self._clock = clock
-        self._holder: PartitionProcessor
+        self._processor: PartitionProcessor
         self._share_known = threading.Event()
         self._has_left = threading.Event()
         self._failure: ZkConsumerError | None = None
@@ -162,9 +164,9 @@ class CoordinatorMembership:
         """Run an action on the control thread about every ``interval_ms``; call before ``attach_processor``."""
         self.event_loop.call_every(interval_ms, action)
 
-    def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Start the threads; ``holder`` receives the partitions of this member."""
-        self._holder = self.assignment_executor.holder = holder
+    def attach_processor(self, processor: PartitionProcessor) -> None:
+        """Start the threads; ``processor`` receives the partitions of this member."""
+        self._processor = self.assignment_executor.processor = processor
         self._network.start()
         self.event_loop.start(f"{self.id}-control", self.assignment_executor, self._network, self, self.thread_died)
 
@@ -321,11 +323,11 @@ class CoordinatorMembership:
 
     def close(self) -> bool:
         """End everything, including the partition processor.  True when nothing is left in the group."""
-        self._holder.end(None)
+        self._processor.end(None)
         self.listener.close(finish=self._failure is not None)
         self._ask_to_stop()
         self._network.ask_to_stop()
-        clean = self._holder.join(CLOSE_STEP_MS)
+        clean = self._processor.join(CLOSE_STEP_MS)
         clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
         clean = self._network.join(CLOSE_STEP_MS) and clean
         clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
@@ -347,16 +349,23 @@ class CoordinatorMembership:
         """The error that ended this membership, if one did."""
         return self._failure
 
-    def health_snapshot(self, fetching: int, failures: Sequence[str] = ()) -> MemberHealthSnapshot:
-        """The current state of this member.  On the control thread.
+    @property
+    def generation_id(self) -> int:
+        """The current generation of this member; -1 without one."""
+        return self.machine.generation.generation_id
 
-        ``fetching``: the number of partitions that are read and have a leader; ``failures``: why others have none, or
-        do not answer.
-        """
+    def assignment_status(self) -> AssignmentStatus:
+        counts = self.machine.subscriptions.partition_counts()
+        return AssignmentStatus(
+            {topic: count or 0 for topic, count in sorted(counts.items())},
+            is_stable=self.machine.state is MemberState.STABLE,
+            is_cooperative=not self.machine.is_eager,
+        )
+
+    def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
         machine = self.machine
-        has_joined = machine.generation.generation_id >= 0
         return MemberHealthSnapshot(
-            membership=REGISTERED if has_joined else machine.state.value,
+            membership=REGISTERED if self.generation_id >= 0 else machine.state.value,
             session=CONNECTED
             if machine.coordinator_discovery.coordinator is not None
             else "the coordinator is unknown",
@@ -368,6 +377,10 @@ class CoordinatorMembership:
             missing_topics=tuple(sorted(self._topics.missing)),
             broker_failures=tuple(failures),
         )
+
+    def offer_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
+        """Join again with these assignors, in order of preference; from any thread."""
+        self.event_loop.submit(cev.AssignorsOffered(tuple(assignors)))
 
     # --- callbacks of the control thread --------------------------------------------------------------------------
 
@@ -418,7 +431,7 @@ class CoordinatorMembership:
         if said is not None:
             self.observer.commit_completed(KAFKA_STORE, *said)
 
-    def was_reset(self, event: ev.OffsetReset) -> None:
+    def was_reset(self, event: ownership.OffsetReset) -> None:
         """See ``MachineObserver``."""
         if self.assignment_executor.on_offset_reset(event):
             self.counters.add("offsets_reset")
@@ -456,7 +469,7 @@ class CoordinatorMembership:
         """The streams deliver no more records, so the member leaves the group: the others get its partitions."""
         is_first = self._failure is None
         self._failure = self._failure or error
-        self._holder.end(self._failure)
+        self._processor.end(self._failure)
         self.lease.set_until(0)
         # Before the listener is called, because a listener waits for its commits.
         self._calls.end()
@@ -468,7 +481,7 @@ class CoordinatorMembership:
         self._share_known.set()
 
     def _ask_to_stop(self) -> None:
-        self._holder.request_stop()
+        self._processor.request_stop()
         if self.topic_finder is not None:
             self.topic_finder.ask_to_stop()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from zkconsumer.member.ownership import PositionsCollected
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
@@ -145,13 +146,6 @@ class CommitAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PositionsReceived:
-    """The consumed offsets for the automatic commit that ``RequestPositions`` requested: one event for each."""
-
-    offsets: Mapping[TopicPartition, Offset]
-
-
-@dataclass(frozen=True, slots=True)
 class FetchAsked:
     """Fetch the committed offsets of these.  ``FetchDone`` with the same number follows."""
 
@@ -192,6 +186,6 @@ class Closed:
 
 Event: TypeAlias = (
     Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | RequestFailed | Disconnected | MemberTimerFired
-    | CommitAsked | PositionsReceived | FetchAsked | CallbackDone | RejoinAsked
+    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked
     | AssignorsOffered | Closed
 )  # fmt: skip

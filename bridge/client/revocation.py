@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from enum import Enum
 
 from bridge.client.auto_commit_scheduler import AutoCommitScheduler
-from bridge.client.commands import Callback, Invoke, StopPartitions
+from bridge.client.commands import Callback, Invoke
 from bridge.client.commit_queue import CommitQueue, CommitReason, PendingCommit
 from bridge.client.events import Offset
 from bridge.client.group_member import GroupMemberBase
+from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
 
 
@@ -63,7 +64,7 @@ class PartitionRevocation:
         """Those of them that other members own by a generation that this member joined only to commit."""
         self.step = RevocationStep.COLLECTING
         if partitions:
-            member.pending_commands.add(StopPartitions(partitions))
+            member.pending_commands.add(Drain(tuple(sorted(partitions))))
         if commits_first and not member.generation.is_lost and not has_moved:
             positions.collect(CommitReason.REVOCATION)
         else:

@@ -27,6 +27,7 @@ from bridge.client.generation import MemberState
 from bridge.coordinator.config import GroupCoordinatorConfig as BrokerConfig
 from tests.coordinator.client_harness import CooperativeDealer, Dealer, coordinator
 from tests.coordinator.server_harness import Table
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP
 
@@ -187,14 +188,14 @@ class Client:
                         self.world.check_given_back(self, at_rest)
                     self.said_uncommitted = False
                 self.world.after(self.world.delay(), lambda: self.returned(command.number))
-            case do.StopPartitions(partitions):
+            case ownership.Drain(partitions):
                 self.stopped_at |= self.program.stopped(partitions)
             case do.StartPartitions(partitions):
                 self.program.started(command)
                 self.numbers += 1
                 self.program.asked[self.numbers] = "fetch"
                 self.later(ev.FetchAsked(self.numbers, partitions), 0)
-            case do.RequestPositions():
+            case ownership.CollectPositions():
                 self.world.after(self.world.delay(), self.collected)
             case do.FetchDone(number, offsets, error):
                 assert self.program.asked.pop(number) == "fetch"
@@ -221,7 +222,7 @@ class Client:
 
     def collected(self) -> None:
         positions = self.stopped_at | self.program.reading
-        self.hear(ev.PositionsReceived({tp: Offset(at) for tp, at in positions.items() if at >= 0}))
+        self.hear(ownership.PositionsCollected({tp: at for tp, at in positions.items() if at >= 0}))
 
     def learn(self, topics: frozenset[str]) -> None:
         counts = {topic: count for topic, count in self.world.topics.items() if topic in topics}

@@ -21,6 +21,7 @@ from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from tests.coordinator.client_harness import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
 from zkconsumer.errors import SaslAuthenticationException
 from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.leave_group import LeaveGroupResponse, LeavingMemberResponse
@@ -247,7 +248,7 @@ def test_a_fenced_instance_ends_with_its_heartbeat() -> None:
     member.rejoin(T[:1], generation=1)
     said = member.beat(FENCED)
     assert raised(said).is_fatal
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:1])
+    assert only(said, ownership.Drain).partitions == tuple(T[:1])
     assert member.machine.generation == NO_GENERATION
 
 
@@ -429,7 +430,7 @@ def test_a_refused_heartbeat_resets_the_generation_and_what_was_owned_is_lost(er
     member = Member()
     member.join(T[:1])
     said = member.beat(error)
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:1])
+    assert only(said, ownership.Drain).partitions == tuple(T[:1])
     assert only(said, do.Invoke).callback is Callback.LOST
     member.returned()
     assert member.sent(JOIN_GROUP).member_id == member_id
@@ -501,7 +502,7 @@ def test_a_program_that_stays_away_makes_its_member_leave_until_it_calls_again()
         if member.has_open(HEARTBEAT):
             member.beat()
     assert member.sent(LEAVE_GROUP).members[0].reason == "consumer poll timeout has expired"
-    assert every(member.said, do.StopPartitions), "others will read these soon"
+    assert every(member.said, ownership.Drain), "others will read these soon"
     assert every(member.said, do.Invoke)[-1].callback is Callback.LOST
     member.left()
     member.returned()

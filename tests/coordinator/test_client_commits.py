@@ -22,6 +22,7 @@ from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, only
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitResponse
@@ -338,34 +339,34 @@ def automatic(**settings: object) -> Member:
 
 def test_positions_are_committed_at_their_interval() -> None:
     member = automatic()
-    assert not every(member.wait(4999), do.RequestPositions)
+    assert not every(member.wait(4999), ownership.CollectPositions)
     member.beat()
-    assert only(member.wait(1), do.RequestPositions)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    assert only(member.wait(1), ownership.CollectPositions)
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     assert member.sent(OFFSET_COMMIT).topics[0].partitions[0].committed_offset == 9
     assert not every(member.committed(), do.CommitDone), "nobody asked for it"
-    assert only(member.wait(5000), do.RequestPositions)
+    assert only(member.wait(5000), ownership.CollectPositions)
 
 
 def test_no_second_commit_is_made_while_the_first_one_is_unanswered() -> None:
     member = automatic()
     member.wait(5000)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     for _ in range(2):
         member.beat()
-        assert not every(member.wait(2800), do.RequestPositions)
+        assert not every(member.wait(2800), ownership.CollectPositions)
     assert member.count_open(OFFSET_COMMIT) == 1
-    assert every(member.committed(), do.RequestPositions), "the interval is over since then"
+    assert every(member.committed(), ownership.CollectPositions), "the interval is over since then"
 
 
 def test_a_member_commits_nothing_by_itself_before_it_has_joined() -> None:
     member = Member(auto_commit=True)
     member.subscribe()
     member.find()
-    assert not every(member.wait(20_000), do.RequestPositions)
+    assert not every(member.wait(20_000), ownership.CollectPositions)
     member.rejoin(T[:1], generation=1)
-    assert only(member.said, do.RequestPositions), "the interval is over, and there is a generation now"
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    assert only(member.said, ownership.CollectPositions), "the interval is over, and there is a generation now"
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 1
 
 
@@ -373,11 +374,11 @@ def test_the_interval_begins_with_a_generation() -> None:
     member = automatic()
     member.wait(3000)
     member.beat(REBALANCE)
-    member.hear(ev.PositionsReceived({}))
+    member.hear(ownership.PositionsCollected({}))
     member.returned()
     member.rejoin(T[:1])
     start = member.now_ms
-    while not every(member.wait(100), do.RequestPositions):
+    while not every(member.wait(100), ownership.CollectPositions):
         if member.has_open(HEARTBEAT):
             member.beat()
     assert member.now_ms - start == 5000
@@ -388,32 +389,32 @@ def test_a_member_that_has_nothing_to_commit_and_keeps_what_it_has_joins_at_once
     member = Member(CooperativeDealer(), auto_commit=True)
     member.join(T[:1])
     member.beat(REBALANCE)
-    member.hear(ev.PositionsReceived({}))
+    member.hear(ownership.PositionsCollected({}))
     assert member.has_open(JOIN_GROUP)
 
 
 def test_an_automatic_commit_that_fails_is_made_again_soon() -> None:
     member = automatic()
     member.wait(5000)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     member.committed(LOADING)
-    assert not every(member.wait(99), do.RequestPositions)
-    assert only(member.wait(1), do.RequestPositions)
+    assert not every(member.wait(99), ownership.CollectPositions)
+    assert only(member.wait(1), ownership.CollectPositions)
 
 
 def test_an_automatic_commit_that_is_refused_is_noted() -> None:
     member = automatic()
     member.wait(5000)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     assert "auto-commit-failed" in [note.name for note in every(member.committed(TOO_LARGE), do.LogMemberEvent)]
 
 
 def test_an_outsider_commits_by_itself_too_once_it_calls() -> None:
     member = Member(auto_commit=True)
-    assert not every(member.wait(20_000), do.RequestPositions)
+    assert not every(member.wait(20_000), ownership.CollectPositions)
     member.poll()
-    only(member.said, do.RequestPositions)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    only(member.said, ownership.CollectPositions)
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     member.find()
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == -1
 
@@ -422,13 +423,13 @@ def test_an_automatic_commit_waits_for_a_coordinator_that_is_away() -> None:
     member = Member(auto_commit=True)
     member.poll()
     member.wait(5000)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9)}))
+    member.hear(ownership.PositionsCollected({T[0]: 9}))
     member.find(error=NOT_AVAILABLE)
     member.wait(100)
     member.find()
     assert member.has_open(OFFSET_COMMIT)
     member.committed()
-    assert only(member.wait(5000), do.RequestPositions)
+    assert only(member.wait(5000), ownership.CollectPositions)
 
 
 def test_with_a_commit_of_before_under_way_a_hand_back_takes_its_own_positions() -> None:
@@ -436,9 +437,9 @@ def test_with_a_commit_of_before_under_way_a_hand_back_takes_its_own_positions()
     member.wait(5000)
     assert member.has_open(HEARTBEAT)
     said = member.answer(HEARTBEAT, HeartbeatResponse(error_code=REBALANCE))
-    assert only(said, do.RequestPositions), "asked once more, after the fetching was stopped"
-    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
-    member.hear(ev.PositionsReceived({T[0]: Offset(6)}))
+    assert only(said, ownership.CollectPositions), "asked once more, after the fetching was stopped"
+    member.hear(ownership.PositionsCollected({T[0]: 5}))
+    member.hear(ownership.PositionsCollected({T[0]: 6}))
     member.committed()
     assert member.sent(OFFSET_COMMIT).topics[0].partitions[0].committed_offset == 6
     assert only(member.committed(), do.Invoke)
@@ -561,7 +562,7 @@ def test_an_outsider_looks_for_no_other_coordinator_by_itself() -> None:
 def test_positions_of_what_was_lost_meanwhile_are_not_committed() -> None:
     member = automatic()
     member.wait(5000)
-    member.hear(ev.PositionsReceived({T[0]: Offset(9), T[1]: Offset(9)}))
+    member.hear(ownership.PositionsCollected({T[0]: 9, T[1]: 9}))
     assert [row.partition_index for row in member.sent(OFFSET_COMMIT).topics[0].partitions] == [0]
 
 

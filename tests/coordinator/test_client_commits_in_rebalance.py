@@ -12,11 +12,11 @@ from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.assignors import RangeAssignor
 from bridge.client.errors import RebalanceInProgressException
-from bridge.client.events import Offset
 from bridge.client.generation import MemberState
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, group_member, only
+from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 
@@ -40,7 +40,7 @@ def joining(*, auto_commit: bool = True) -> Member:
 
 def collected(member: Member, offset: int) -> list[do.Command]:
     """Both partitions are consumed up to there."""
-    return member.hear(ev.PositionsReceived({T[0]: Offset(offset), T[1]: Offset(offset)}))
+    return member.hear(ownership.PositionsCollected({T[0]: offset, T[1]: offset}))
 
 
 def offsets(member: Member) -> tuple[int, dict[int, int]]:
@@ -60,7 +60,7 @@ def callbacks(said: list[do.Command]) -> list[do.Callback]:
 def test_automatic_commits_go_on_in_the_generation_before() -> None:
     member = joining()
     for offset in (6, 7):
-        assert only(member.wait(INTERVAL_MS), do.RequestPositions)
+        assert only(member.wait(INTERVAL_MS), ownership.CollectPositions)
         collected(member, offset)
         assert offsets(member) == (1, {0: offset, 1: offset})
         member.committed()
@@ -114,7 +114,7 @@ def test_what_is_refused_is_committed_as_soon_as_the_next_generation_is_taken_up
     assert [note.name for note in every(said, do.LogMemberEvent)] == ["auto-commit-deferred"]
     member.joined(2)
     said = member.synced(T[:2])
-    assert only(said, do.RequestPositions), "without waiting for the interval"
+    assert only(said, ownership.CollectPositions), "without waiting for the interval"
     collected(member, 11)
     assert offsets(member) == (2, {0: 11, 1: 11})
 
@@ -145,11 +145,11 @@ def test_a_member_whose_join_must_be_sent_again_commits_meanwhile() -> None:
 def test_between_join_and_sync_nothing_is_sent_and_what_was_due_is_committed_behind_it() -> None:
     member = joining()
     member.joined(2)
-    assert not every(member.wait(2 * INTERVAL_MS), do.RequestPositions)
+    assert not every(member.wait(2 * INTERVAL_MS), ownership.CollectPositions)
     member.commit(7, retried=True, t0=9)
     assert not member.has_open(OFFSET_COMMIT)
     assert isinstance(every(member.said, do.CommitDone)[-1].error, RebalanceInProgressException)
-    assert only(member.synced(T[:2]), do.RequestPositions)
+    assert only(member.synced(T[:2]), ownership.CollectPositions)
 
 
 def test_an_eager_member_has_nothing_to_commit_while_it_joins() -> None:
@@ -161,7 +161,7 @@ def test_an_eager_member_has_nothing_to_commit_while_it_joins() -> None:
     member.returned()
     assert member.has_open(JOIN_GROUP)
     assert isinstance(only(member.commit(7), do.CommitDone).error, RebalanceInProgressException)
-    assert not every(member.wait(2 * INTERVAL_MS), do.RequestPositions)
+    assert not every(member.wait(2 * INTERVAL_MS), ownership.CollectPositions)
 
 
 # --- leaving meanwhile ------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from bridge.client import events as ev
 from bridge.client.assignments import COOPERATIVE_STICKY, select_rebalance_protocol
 from bridge.client.commands import Callback
 from bridge.client.errors import AssignorFailed, CommitFailedException, RebalanceCallbackFailed
-from bridge.client.events import Offset
 from bridge.client.generation import NO_GENERATION, MemberState
 from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from tests.coordinator.client_harness import (
@@ -29,6 +28,7 @@ from tests.coordinator.client_harness import (
     only,
 )
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, InvalidConfigException, RemoteProtocolError
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
@@ -607,7 +607,7 @@ def test_an_eager_member_gives_everything_back_before_it_joins() -> None:
     member = Member()
     member.join(T[:2])
     said = member.beat(REBALANCE)
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
+    assert only(said, ownership.Drain).partitions == tuple(T[:2])
     assert callbacks(said) == [(Callback.REVOKED, frozenset(T[:2]))]
     member.returned()
     assert owned(member) == ()
@@ -624,7 +624,7 @@ def cooperative(*assigned: TopicPartition) -> Member:
 def test_a_cooperative_member_keeps_what_it_has_while_the_group_forms_anew() -> None:
     member = cooperative(T[0], T[1])
     said = member.beat(REBALANCE)
-    assert not every(said, do.StopPartitions)
+    assert not every(said, ownership.Drain)
     assert not callbacks(said)
     assert owned(member) == (T[0], T[1])
     assert decode_subscription(member.sent(JOIN_GROUP).protocols[0].metadata).generation_id == 1
@@ -639,7 +639,7 @@ def test_a_cooperative_member_gives_back_what_is_to_move_and_joins_once_more() -
     member.beat(REBALANCE)
     member.joined(2)
     said = member.synced(T[:1])
-    assert only(said, do.StopPartitions).partitions == frozenset([T[1]])
+    assert only(said, ownership.Drain).partitions == (T[1],)
     assert callbacks(said) == [(Callback.REVOKED, frozenset([T[1]]))]
     assert callbacks(member.returned()) == [(Callback.ASSIGNED, frozenset())]
     member.returned()
@@ -669,15 +669,15 @@ def test_a_cooperative_member_commits_what_is_to_move_before_it_gives_it_back() 
     member = Member(CooperativeDealer(), auto_commit=True)
     member.join(T[:2])
     member.beat(REBALANCE)
-    member.hear(ev.PositionsReceived({T[0]: Offset(1), T[1]: Offset(1)}))
+    member.hear(ownership.PositionsCollected({T[0]: 1, T[1]: 1}))
     member.committed()
     member.joined(2)
     said = member.synced(T[:1])
     assert [type(command) for command in said if not isinstance(command, do.LogMemberEvent)][:2] == [
-        do.StopPartitions, do.RequestPositions,
+        ownership.Drain, ownership.CollectPositions,
     ]  # fmt: skip
     assert not callbacks(said)
-    member.hear(ev.PositionsReceived({T[0]: Offset(2), T[1]: Offset(3)}))
+    member.hear(ownership.PositionsCollected({T[0]: 2, T[1]: 3}))
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 2
     assert callbacks(member.committed()) == [(Callback.REVOKED, frozenset([T[1]]))]
 
@@ -697,7 +697,7 @@ def test_a_cooperative_member_gives_back_at_once_what_it_does_not_subscribe_to_a
 def test_a_member_that_dropped_out_loses_everything_before_it_joins_again(member: Member, error: int) -> None:
     member.join(T[:2])
     said = member.beat(error)
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
+    assert only(said, ownership.Drain).partitions == tuple(T[:2])
     assert callbacks(said) == [(Callback.LOST, frozenset(T[:2]))]
     assert not member.has_open(JOIN_GROUP), "the program has not returned yet"
     member.returned()
@@ -826,7 +826,7 @@ def handing_back() -> Member:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.beat(REBALANCE)
-    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
+    member.hear(ownership.PositionsCollected({T[0]: 5}))
     return member
 
 
@@ -834,7 +834,7 @@ def test_without_automatic_commits_nothing_is_committed_before_a_rebalance() -> 
     member = Member()
     member.join(T[:1])
     said = member.beat(REBALANCE)
-    assert not every(said, do.RequestPositions)
+    assert not every(said, ownership.CollectPositions)
     assert callbacks(said)
 
 
@@ -946,7 +946,7 @@ def test_unsubscribing_commits_what_it_gives_back() -> None:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.hear(ev.Unsubscribed())
-    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
+    member.hear(ownership.PositionsCollected({T[0]: 5}))
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == 1
     assert callbacks(member.committed()) == [(Callback.REVOKED, frozenset(T[:1]))]
 
@@ -1015,7 +1015,7 @@ def test_a_close_ends_in_time_without_an_answer_to_the_commit() -> None:
     member = Member(auto_commit=True)
     member.join(T[:1])
     member.hear(ev.Closed(timeout_ms=5000))
-    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
+    member.hear(ownership.PositionsCollected({T[0]: 5}))
     member.wait(5000)
     assert member.has_open(LEAVE_GROUP), "the others need not wait for the session to end"
     only(member.said, do.MemberStopped)
@@ -1042,7 +1042,7 @@ def test_a_close_while_the_coordinator_is_away_waits_only_for_a_commit(auto_comm
     member.disconnect()
     said = member.hear(ev.Closed(timeout_ms=5000))
     if auto_commit:
-        member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
+        member.hear(ownership.PositionsCollected({T[0]: 5}))
         member.wait(1000)
         member.find()
         said = member.committed()

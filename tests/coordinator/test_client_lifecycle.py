@@ -5,9 +5,9 @@ from __future__ import annotations
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.commands import Callback
-from bridge.client.events import Offset
 from bridge.client.generation import MemberState
 from tests.coordinator.client_harness import Member, T, every, only
+from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 
 
@@ -31,8 +31,8 @@ def test_a_rebalance_stops_commits_tells_and_then_joins() -> None:
     member = Member(auto_commit=True)
     member.join(T[:2])
     said = member.beat(27)
-    assert [type(command) for command in said[:2]] == [do.StopPartitions, do.RequestPositions]
-    said = member.hear(ev.PositionsReceived({T[0]: Offset(5), T[1]: Offset(7)}))
+    assert [type(command) for command in said[:2]] == [ownership.Drain, ownership.CollectPositions]
+    said = member.hear(ownership.PositionsCollected({T[0]: 5, T[1]: 7}))
     assert not every(said, do.Invoke), "the program is told when the commit is through"
     assert only(member.committed(), do.Invoke).callback is Callback.REVOKED
     assert not member.has_open(JOIN_GROUP), "the program has not returned yet"
@@ -47,8 +47,8 @@ def test_a_rebalance_stops_commits_tells_and_then_joins() -> None:
 def test_a_close_commits_gives_back_leaves_and_stops() -> None:
     member = Member(auto_commit=True)
     member.join(T[:2])
-    assert every(member.hear(ev.Closed()), do.StopPartitions)
-    member.hear(ev.PositionsReceived({T[0]: Offset(5)}))
+    assert every(member.hear(ev.Closed()), ownership.Drain)
+    member.hear(ownership.PositionsCollected({T[0]: 5}))
     assert member.has_open(OFFSET_COMMIT)
     member.committed()
     member.returned()

@@ -9,7 +9,6 @@ import pytest
 from bridge.client import commands as do
 from bridge.client import events as ev
 from bridge.client.commands import Callback
-from bridge.client.events import Offset
 from tests.coordinator.client_harness import (
     HEARTBEAT_MS,
     POLL_MS,
@@ -20,6 +19,7 @@ from tests.coordinator.client_harness import (
     group_member,
     only,
 )
+from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 
@@ -43,7 +43,7 @@ def test_what_is_kept_is_stopped_when_it_is_lost_during_a_callback(error: int) -
     assert told.partitions == frozenset(T[2:3])
     member.wait(HEARTBEAT_MS)
     said = member.answer(HEARTBEAT, HeartbeatResponse(error_code=error))
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:3]), "the program may take long to return"
+    assert only(said, ownership.Drain).partitions == tuple(T[:3]), "the program may take long to return"
     said = member.returned()
     assert not every(said, do.StartPartitions)
     lost = only(said, do.Invoke)
@@ -55,7 +55,7 @@ def test_what_is_kept_is_stopped_when_it_is_lost_while_the_leader_is_waited_for(
     member = keeping_two()
     member.wait(HEARTBEAT_MS)
     said = member.answer(HEARTBEAT, HeartbeatResponse(error_code=error))
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
+    assert only(said, ownership.Drain).partitions == tuple(T[:2])
 
 
 @BOTH
@@ -63,14 +63,14 @@ def test_what_is_kept_is_stopped_when_it_is_lost_while_something_else_is_handed_
     member = Member(CooperativeDealer(), auto_commit=True)
     member.join(T[:2])
     member.beat(27)
-    member.hear(ev.PositionsReceived({T[0]: Offset(5), T[1]: Offset(7)}))
+    member.hear(ownership.PositionsCollected({T[0]: 5, T[1]: 7}))
     member.committed()
     member.joined(2)
-    assert only(member.synced(T[:1]), do.StopPartitions).partitions == frozenset(T[1:2])
-    member.hear(ev.PositionsReceived({T[0]: Offset(5), T[1]: Offset(7)}))
+    assert only(member.synced(T[:1]), ownership.Drain).partitions == tuple(T[1:2])
+    member.hear(ownership.PositionsCollected({T[0]: 5, T[1]: 7}))
     assert member.has_open(OFFSET_COMMIT)
     said = member.committed(error)
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:2])
+    assert only(said, ownership.Drain).partitions == tuple(T[:2])
 
 
 def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
@@ -79,7 +79,7 @@ def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
     member.hear(ev.Closed(timeout_ms=100))
     said = member.wait(100)
     assert every(said, do.MemberStopped)
-    assert only(said, do.StopPartitions).partitions == frozenset(T[:3])
+    assert only(said, ownership.Drain).partitions == tuple(T[:3])
 
 
 def leave_in_join(member: Member) -> int:

@@ -20,7 +20,7 @@ from bridge.client.commands import Callback
 from bridge.client.stream_assignor import StreamAssignor
 from zkconsumer.errors import TopicAuthorizationException
 from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.types import TopicPartition
@@ -56,7 +56,7 @@ class World:
             self._share_held,
             self._say,
         )
-        self.handing.holder = self  # type: ignore[assignment]
+        self.handing.processor = self  # type: ignore[assignment]
         self.handing.subscription = TopicSubscription(STATIC_SUBSCRIPTION, {"t": threads})
 
     def _wait(self, what: AssignmentWait, timeout_ms: int | None) -> None:
@@ -75,11 +75,7 @@ class World:
     def _say(self, command: object) -> None:
         self.said.append(command)
 
-    start_fetching = drain = force_drain = drop_partitions = move_to_thread = _say
-    call_before_releasing = call_before_starting = call_partitions_lost = _say
-
-    def collect_positions(self) -> None:
-        self.said.append("collect")
+    execute = call_before_releasing = call_before_starting = call_partitions_lost = _say
 
     def taken(self) -> list[Any]:
         taken = list(self.said)
@@ -112,7 +108,7 @@ def test_what_is_new_and_has_no_offset_is_read_from_its_beginning(from_beginning
     [asked] = world.taken()
     world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 2): cev.Offset(7)}))
     [started, _] = world.taken()
-    start = do.BEGINNING if from_beginning else -1
+    start = ownership.BEGINNING if from_beginning else -1
     assert [started.positions[tp] for tp in ordered(0, 1, 2)] == [-1, start, 7]
 
 
@@ -139,7 +135,7 @@ def test_what_the_coordinator_refuses_for_good_is_not_asked_again_and_the_progra
     assert world.waits == {}
     world.handing.start_fetching(cmd.StartPartitions(tps(1), 2))
     [asked] = world.taken()
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0, 1)))
+    world.handing.drain(ownership.Drain(ordered(0, 1)))
     world.handing.fetched(cmd.FetchDone(asked.number, {}, error))
     assert world.taken() == [], "it is not ours any more"
 
@@ -148,40 +144,40 @@ def test_nothing_is_committed_or_given_back_before_all_that_leaves_is_at_rest() 
     world = World()
     world.own({0: 0, 1: 0})
     world.taken()
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0, 1)))
+    world.handing.drain(ownership.Drain(ordered(0, 1)))
     world.handing.collect_positions()
-    assert world.taken() == [do.Drain(ordered(0, 1))]
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 5}))
+    assert world.taken() == [ownership.Drain(ordered(0, 1))]
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 0): 5}))
     assert world.taken() == []
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 1): 6}))
-    assert world.taken() == ["collect"]
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 1): 6}))
+    assert world.taken() == [ownership.CollectPositions()]
     assert world.waits == {}
-    world.handing.collected(ev.PositionsCollected({}))
-    expected = {TopicPartition("t", 0): cev.Offset(5), TopicPartition("t", 1): cev.Offset(6)}
-    assert world.taken() == [cev.PositionsReceived(expected)]
+    world.handing.collected(ownership.PositionsCollected({}))
+    expected = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
+    assert world.taken() == [ownership.PositionsCollected(expected)]
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0, 1)))
-    assert world.taken() == [do.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(9)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(9)]
     assert world.handing.partitions == frozenset()
 
 
 def test_who_does_not_come_back_in_time_is_not_waited_for() -> None:
     world = World()
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
+    world.handing.drain(ownership.Drain(ordered(0)))
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0)))
     world.taken()
     assert world.waits == {AssignmentWait.DRAIN: 2_000}
     world.handing.fired(AssignmentWait.DRAIN)
-    assert world.taken() == [do.ForceDrain(ordered(0))]
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 3}))
-    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
+    assert world.taken() == [ownership.ForceDrain(ordered(0))]
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 0): 3}))
+    assert world.taken() == [ownership.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
 
 
 def test_what_is_lost_is_dropped_at_once_and_the_listener_not_asked() -> None:
     world = World()
     world.listener = object()
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
+    world.handing.drain(ownership.Drain(ordered(0)))
     world.taken()
     world.handing.invoke(cmd.Invoke(9, Callback.LOST, tps(0)))
     [dropped, done] = world.taken()
@@ -193,7 +189,7 @@ def test_a_partition_given_back_while_its_position_is_asked_for_is_not_started()
     world = World()
     world.handing.start_fetching(cmd.StartPartitions(tps(0, 1), 1))
     [asked] = world.taken()
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
+    world.handing.drain(ownership.Drain(ordered(0)))
     world.handing.fetched(cmd.FetchDone(asked.number, {TopicPartition("t", 1): cev.Offset(4)}))
     started = world.taken()[0]
     assert list(started.positions) == [*ordered(1)]
@@ -211,13 +207,13 @@ def test_the_listener_is_told_in_turns_and_waited_for() -> None:
     world.handing.listener_returned()
     assert world.taken() == [cev.CallbackDone(1)]
     world.own({0: 0})
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 3}))
+    world.handing.drain(ownership.Drain(ordered(0)))
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 0): 3}))
     world.taken()
     world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0)))
     assert world.taken() == [do.CallBeforeReleasing(0, ordered(0))]
     world.handing.listener_returned()
-    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(2)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0), "released"), cev.CallbackDone(2)]
 
 
 def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_time_meanwhile(
@@ -234,7 +230,7 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     assert [record.getMessage() for record in caplog.records] == [
         f"listener-timeout member=m {words} (rebalance.listener.timeout.ms)"
     ]
-    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
     world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(0)))
     assert world.taken() == []
     world.handing.listener_returned()
@@ -248,7 +244,7 @@ def test_a_close_does_not_call_the_listener() -> None:
     world.taken()
     world.handing.close()
     world.handing.invoke(cmd.Invoke(1, Callback.REVOKED, tps(0)))
-    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0), "released"), cev.CallbackDone(1)]
 
 
 def started(*numbers: int) -> World:
@@ -267,13 +263,13 @@ def test_the_listener_is_called_about_what_is_lost_and_not_waited_for() -> None:
     world = started(0, 1, 2)
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
     assert world.taken() == [
-        do.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON),
+        ownership.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON),
         do.CallPartitionsLost(ordered(0, 1)),
         cev.CallbackDone(2),
     ]
     world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(1, 2)))
     assert world.taken() == [
-        do.DropPartitions(ordered(2), PARTITION_LOST_REASON),
+        ownership.DropPartitions(ordered(2), PARTITION_LOST_REASON),
         do.CallPartitionsLost(ordered(2)),
         cev.CallbackDone(3),
     ], "each once"
@@ -303,7 +299,7 @@ def test_what_the_listener_gave_back_is_not_reported_as_lost() -> None:
     world.taken()
     world.handing.invoke(cmd.Invoke(3, Callback.LOST, tps(0, 1)))
     assert world.taken() == [
-        do.DropPartitions(ordered(1), PARTITION_LOST_REASON),
+        ownership.DropPartitions(ordered(1), PARTITION_LOST_REASON),
         do.CallPartitionsLost(ordered(1)),
         cev.CallbackDone(3),
     ]
@@ -313,7 +309,7 @@ def test_a_close_reports_no_loss() -> None:
     world = started(0, 1)
     world.handing.close()
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
-    assert world.taken() == [do.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON), cev.CallbackDone(2)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0, 1), PARTITION_LOST_REASON), cev.CallbackDone(2)]
 
 
 ERROR = TopicAuthorizationException("no READ on t")
@@ -329,7 +325,7 @@ def test_what_an_ended_member_still_has_is_given_back_as_in_a_rebalance(is_close
     world.handing.invoke(cmd.Invoke(2, Callback.REVOKED, tps(0, 1)))
     assert world.taken() == [do.CallBeforeReleasing(0, ordered(0, 1))]
     world.handing.listener_returned()
-    assert world.taken() == [do.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(2)]
+    assert world.taken() == [ownership.DropPartitions(ordered(0, 1), "released"), cev.CallbackDone(2)]
     world.handing.stopped()
     assert world.taken() == []
 
@@ -339,7 +335,7 @@ def test_what_an_ended_member_has_not_any_more_is_lost_by_the_error() -> None:
     world.handing.end(ERROR)
     world.handing.invoke(cmd.Invoke(2, Callback.LOST, tps(0, 1)))
     assert world.taken() == [
-        do.DropPartitions(ordered(0, 1), ENDED),
+        ownership.DropPartitions(ordered(0, 1), ENDED),
         do.CallPartitionsLost(ordered(0, 1)),
         cev.CallbackDone(2),
     ]
@@ -349,7 +345,7 @@ def test_what_an_ended_member_could_not_give_back_in_time_is_lost() -> None:
     world = started(0, 1)
     world.handing.end(ERROR)
     world.handing.stopped()
-    assert world.taken() == [do.DropPartitions(ordered(0, 1), ENDED), do.CallPartitionsLost(ordered(0, 1))]
+    assert world.taken() == [ownership.DropPartitions(ordered(0, 1), ENDED), do.CallPartitionsLost(ordered(0, 1))]
 
 
 def test_a_release_that_the_listener_was_called_about_is_one_though_the_member_stops_meanwhile() -> None:
@@ -359,9 +355,9 @@ def test_a_release_that_the_listener_was_called_about_is_one_though_the_member_s
     world.taken()
     world.handing.stopped()
     assert world.taken() == [
-        do.DropPartitions(ordered(0), "released"),
+        ownership.DropPartitions(ordered(0), "released"),
         cev.CallbackDone(2),
-        do.DropPartitions(ordered(1), ENDED),
+        ownership.DropPartitions(ordered(1), ENDED),
         do.CallPartitionsLost(ordered(1)),
     ]
 
@@ -381,20 +377,20 @@ def test_what_falls_to_another_stream_is_brought_to_rest_and_then_moved() -> Non
     world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
     asked, drain = world.taken()
     assert asked.partitions == tps(2, 3)
-    assert drain == do.Drain(ordered(1))
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 1): 8}))
-    assert world.taken() == [do.MoveToThread({TopicPartition("t", 1): "m-0"}, {TopicPartition("t", 1): 2})]
+    assert drain == ownership.Drain(ordered(1))
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 1): 8}))
+    assert world.taken() == [ownership.MoveToThread({TopicPartition("t", 1): "m-0"}, {TopicPartition("t", 1): 2})]
 
 
 def test_what_only_changes_its_thread_is_not_waited_for_before_something_is_given_back() -> None:
     world = World(threads=2)
     world.own({0: 0, 1: 0})
     world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
-    world.handing.stop_fetching(cmd.StopPartitions(tps(0)))
+    world.handing.drain(ownership.Drain(ordered(0)))
     world.handing.invoke(cmd.Invoke(9, Callback.REVOKED, tps(0)))
-    assert world.taken()[-2:] == [do.Drain(ordered(1)), do.Drain(ordered(0))]
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 0): 5}))
-    assert world.taken() == [do.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
+    assert world.taken()[-2:] == [ownership.Drain(ordered(1)), ownership.Drain(ordered(0))]
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 0): 5}))
+    assert world.taken() == [ownership.DropPartitions(ordered(0), "released"), cev.CallbackDone(9)]
 
 
 def test_a_move_that_is_under_way_delays_no_commit_and_becomes_a_release() -> None:
@@ -403,19 +399,19 @@ def test_a_move_that_is_under_way_delays_no_commit_and_becomes_a_release() -> No
     world.handing.start_fetching(cmd.StartPartitions(tps(2, 3), 2))
     world.taken()
     world.handing.collect_positions()
-    assert world.taken() == ["collect"]
-    world.handing.stop_fetching(cmd.StopPartitions(tps(1)))
+    assert world.taken() == [ownership.CollectPositions()]
+    world.handing.drain(ownership.Drain(ordered(1)))
     world.handing.invoke(cmd.Invoke(5, Callback.REVOKED, tps(1)))
     assert world.taken() == []
-    world.handing.drained(ev.PartitionsDrained({TopicPartition("t", 1): 8}))
-    assert world.taken() == [do.DropPartitions(ordered(1), "released"), cev.CallbackDone(5)]
+    world.handing.drained(ownership.PartitionsDrained({TopicPartition("t", 1): 8}))
+    assert world.taken() == [ownership.DropPartitions(ordered(1), "released"), cev.CallbackDone(5)]
 
 
 def test_an_offset_out_of_range_is_told_where_something_was_committed() -> None:
     world = World()
     world.own({0: 7, 1: None})
-    assert world.handing.on_offset_reset(ev.OffsetReset(TopicPartition("t", 0), 3))
-    assert not world.handing.on_offset_reset(ev.OffsetReset(TopicPartition("t", 1), 3))
+    assert world.handing.on_offset_reset(ownership.OffsetReset(TopicPartition("t", 0), 3))
+    assert not world.handing.on_offset_reset(ownership.OffsetReset(TopicPartition("t", 1), 3))
 
 
 @pytest.mark.parametrize(

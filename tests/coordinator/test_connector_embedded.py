@@ -38,6 +38,7 @@ from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.kafka.metadata_client import fetch_topics
+from zkconsumer.member import ownership
 from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.schemas import LEAVE_GROUP
@@ -310,7 +311,7 @@ def test_a_member_that_is_fenced_has_lost_what_it_had(make: Make) -> None:
     first.create_message_streams({"t": 1})
     wait_until(lambda: len(listener.calls) == 2, "its share")
     make({"group.instance.id": "one"}).create_message_streams({"t": 1})
-    wait_until(lambda: first._member.failure is not None, "it is fenced")
+    wait_until(lambda: first._member.membership.failure is not None, "it is fenced")
     first.close()
     assert listener.calls[2:] == [("lost", {"t": {0, 1, 2, 3}})], "also when the close follows at once"
     assert told.calls == [("lost", ALL)], "the hook says the same"
@@ -356,8 +357,9 @@ def test_what_an_ended_member_cannot_give_back_in_time_is_lost(
     wait_until(lambda: len(listener.calls) == 2, "its share")
     membership: Any = member._member.membership
     monkeypatch.setattr(type(membership), "_listener_ms", 0)  # so that it gives up after the time above
-    for never_done in ("drain", "force_drain"):
-        monkeypatch.setattr(membership.assignment_executor.holder, never_done, lambda _: None)
+    processor = membership.assignment_executor.processor
+    execute, drains = processor.execute, (ownership.Drain, ownership.ForceDrain)
+    monkeypatch.setattr(processor, "execute", lambda one: None if isinstance(one, drains) else execute(one))
     membership.topics_rejected({"t": error_code(29)})
     wait_until(lambda: told.calls, "it has given up")
     wait_until(lambda: len(listener.calls) == 3, "the listener is called as well")
@@ -520,7 +522,7 @@ def test_another_process_with_the_same_instance_id_ends_the_streams(broker: Embe
     first = make({"group.instance.id": "one"})
     [stream] = first.create_message_streams({"t": 1})["t"]
     make({"group.instance.id": "one"}).create_message_streams({"t": 1})
-    wait_until(lambda: first._member.failure is not None, "it is fenced")
+    wait_until(lambda: first._member.membership.failure is not None, "it is fenced")
     with pytest.raises(FencedInstanceIdException, match=r"group\.instance\.id"):
         next(iter(stream))
 

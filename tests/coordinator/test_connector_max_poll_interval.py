@@ -16,7 +16,7 @@ from bridge.migration.dual.connector.side_processors import SidePartitionProcess
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.coordinator.client_harness import HEARTBEAT_MS, SESSION_MS, Dealer, T, coordinator
 from zkconsumer.base.delivery_lease import Lease
-from zkconsumer.runtime.membership_protocols import BusyStream
+from zkconsumer.member.ownership import BusyStream
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.consumer_protocol import encode_assignment
 from zkconsumer.wire.schemas import APIS, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -44,7 +44,7 @@ class Table:
             GroupMemberConfig({**given, **settings}), [Dealer()], lambda: 0.5, self.clock.now_ms()
         )
         self.control = CoordinatorEventLoop(self.machine, SESSION_MS, Lease(self.clock), self.clock)
-        self.holder = SimpleNamespace(busy_stream=None)
+        self.processor = SimpleNamespace(busy_stream=None)
         self.sent: list[str] = []
         self.lost: list[int] = []
         self.notes: list[dict[str, object]] = []
@@ -55,7 +55,7 @@ class Table:
         self.control._handing = cast(
             "Any",
             SimpleNamespace(
-                holder=self.holder, stop_fetching=lambda _: None, start_fetching=lambda _: None, invoke=self._invoke
+                processor=self.processor, drain=lambda _: None, start_fetching=lambda _: None, invoke=self._invoke
             ),
         )
         self.control.call_every(POLL_INTERVAL_MS, lambda: self.control.dispatch(self.control._poll_program()))
@@ -101,10 +101,10 @@ class Table:
         self.clock.move(until_ms - self.clock.now_ms())
 
     def gets_a_record(self, stream: str = "g-0") -> None:
-        self.holder.busy_stream = BusyStream(self.clock.now_ms(), stream)
+        self.processor.busy_stream = BusyStream(self.clock.now_ms(), stream)
 
     def asks_for_the_next(self) -> None:
-        self.holder.busy_stream = None
+        self.processor.busy_stream = None
 
     @property
     def is_member(self) -> bool:

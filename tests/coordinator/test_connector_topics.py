@@ -74,7 +74,7 @@ def make(broker: EmbeddedBroker) -> Iterator[Make]:
 
 
 def failure_of(connector: CoordinatorConsumerConnector) -> ZkConsumerError | None:
-    return connector._member.failure
+    return connector._member.membership.failure
 
 
 def topics_of(connector: CoordinatorConsumerConnector) -> set[str]:

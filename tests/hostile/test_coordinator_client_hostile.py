@@ -20,6 +20,7 @@ from bridge.client.consumer_coordinator import ConsumerCoordinator
 from tests.hostile.fuzzed_frames import Frames
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol
 from zkconsumer.wire.request_frames import encode_request
@@ -90,8 +91,8 @@ class Life:
                 self.timers.pop(kind, None)
             case do.Invoke(number):
                 self.calls.append(number)
-            case do.RequestPositions():
-                self.hear(ev.PositionsReceived({tp: ev.Offset(7) for tp in self.machine.assigned}))
+            case ownership.CollectPositions():
+                self.hear(ownership.PositionsCollected(dict.fromkeys(self.machine.assigned, 7)))
             case do.Raise(error):
                 assert isinstance(error, ZkConsumerError), error
             case do.MemberStopped():

@@ -9,7 +9,6 @@ from bridge.client import events as ev
 from bridge.client.assignments import validate_cooperative_assignment
 from bridge.client.assignors import RangeAssignor
 from bridge.client.commands import Callback
-from bridge.client.events import Offset
 from bridge.client.partition_assignor import Assignment, Subscription
 from bridge.migration.dual.connector.migration_assignor import (
     MigrationAssignor,
@@ -19,6 +18,7 @@ from bridge.migration.dual.connector.migration_assignor import (
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from tests.coordinator.client_harness import Member, T
 from zkconsumer.errors import InvalidNameError
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
@@ -87,7 +87,7 @@ def told(said: list[do.Command]) -> list[tuple[Callback, frozenset[TopicPartitio
 
 
 def stopped(said: list[do.Command]) -> list[frozenset[TopicPartition]]:
-    return [each.partitions for each in said if isinstance(each, do.StopPartitions)]
+    return [frozenset(each.partitions) for each in said if isinstance(each, ownership.Drain)]
 
 
 def offered(one: Member) -> list[str]:
@@ -116,7 +116,7 @@ def test_partitions_that_stay_in_the_first_range_generation_continue() -> None:
 def test_partitions_that_others_have_already_are_dropped_and_not_committed() -> None:
     one = member(auto_commit=True)
     one.hear(ev.AssignorsOffered((RANGE,)))
-    one.hear(ev.PositionsReceived({T[0]: Offset(1), T[1]: Offset(1)}))
+    one.hear(ownership.PositionsCollected({T[0]: 1, T[1]: 1}))
     one.committed()
     one.joined(2, protocol_name="range")
     said = one.synced(T[:1])

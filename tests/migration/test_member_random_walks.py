@@ -15,7 +15,7 @@ from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.simulation_seeds import Seeds
 from tests.transcripts.migration.migrating_member_conversation import MemberTalk
-from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 
 PHASES = ("armed", "ready", "locked", "copied", "switched", "completed", "undoing", "returning", "returned", "undone")
@@ -43,14 +43,14 @@ class Walk(MemberTalk):
     def _note(self, command: val.MigratingMemberCommand) -> None:
         super()._note(command)
         match command:
-            case val.SendToSide(side, ev.PartitionsDrained(positions)):
+            case val.SendToSide(side, ownership.PartitionsDrained(positions)):
                 assert positions.keys() <= self.waits[side], "nobody is told of what he did not ask"
                 self.waits[side] -= positions.keys()
-            case val.SendToSide(MembershipSide.COORDINATOR, ev.PositionsCollected()):
+            case val.SendToSide(MembershipSide.COORDINATOR, ownership.PositionsCollected()):
                 self.collections[MembershipSide.COORDINATOR] -= 1
             case val.WriteToKafka(number, offsets):
                 self.writes[number] = set(offsets)
-            case val.SendToProcessor(told) if type(told).__name__ == "CollectPositions":
+            case ownership.CollectPositions():
                 self.asked_of_holder += 1
             case _:
                 pass

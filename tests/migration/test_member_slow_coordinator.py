@@ -15,8 +15,7 @@ from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.coordinator.client_harness import Member, T
-from zkconsumer.member import commands as told
-from zkconsumer.member import events as said
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT
 from zkconsumer.zk.znode_formats import ControlRecord
@@ -45,11 +44,11 @@ class Both:
                 case val.WriteToKafka(number, offsets):
                     asked = {tp: Offset(at) for tp, at in offsets.items()}
                     self.tell(ev.CommitAsked(-number, asked, retried=False))
-                case val.SendToProcessor(told.CollectPositions()):
+                case ownership.CollectPositions():
                     # A record a millisecond.
-                    self.hear(val.ProcessorReported(said.PositionsCollected(dict.fromkeys(OURS, self.side.now_ms))))
-                case val.SendToSide(MembershipSide.COORDINATOR, said.PositionsCollected()):
-                    self.tell(ev.PositionsReceived({}))
+                    self.hear(ownership.PositionsCollected(dict.fromkeys(OURS, self.side.now_ms)))
+                case val.SendToSide(MembershipSide.COORDINATOR, ownership.PositionsCollected()):
+                    self.tell(ownership.PositionsCollected({}))
                 case _:
                     pass
 
@@ -66,8 +65,8 @@ class Both:
                 case do.CommitDone(number, error):
                     taken = frozenset[object]() if error else frozenset(OURS)
                     self.hear(val.KafkaWriteFinished(-number, taken))  # type: ignore[arg-type]
-                case do.RequestPositions():
-                    self.hear(val.SideCommanded(MembershipSide.COORDINATOR, told.CollectPositions()))
+                case ownership.CollectPositions():
+                    self.hear(val.SideCommanded(MembershipSide.COORDINATOR, ownership.CollectPositions()))
                 case _:
                     pass
 
@@ -76,15 +75,17 @@ class Both:
         until_ms = self.side.now_ms + duration_ms
         while self.side.now_ms < until_ms:
             self._done(self.side.wait(INTERVAL_MS))
-            self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, told.CollectPositions()))
+            self.hear(val.SideCommanded(MembershipSide.ZOOKEEPER, ownership.CollectPositions()))
             if self.side.now_ms % ANSWER_MS == 0 and self.side.has_open(OFFSET_COMMIT):
                 self.answered()
 
 
-def _start(at: int) -> told.StartFetching:
+def _start(at: int) -> ownership.StartFetching:
     positions = dict.fromkeys(OURS, at)
     epochs = dict.fromkeys(OURS, 1)
-    return told.StartFetching(positions, dict.fromkeys(OURS, "me-0"), dict.fromkeys(OURS, OffsetSource.NEITHER), epochs)
+    return ownership.StartFetching(
+        positions, dict.fromkeys(OURS, "me-0"), dict.fromkeys(OURS, OffsetSource.NEITHER), epochs
+    )
 
 
 def test_a_rebalance_waits_for_the_one_commit_that_is_under_way() -> None:

@@ -635,7 +635,7 @@ def test_the_active_side_decides_about_a_refused_topic_of_a_filter(
     refused = {TOPIC: TOPIC_AUTHORIZATION_FAILED}
     member._member.membership.topics_rejected(refused)
     assert "topic-ignored" in caplog.text
-    assert member._member.failure is None
+    assert member._member.membership.failure is None
     for phase in ("planned", "armed", "ready", "locked", "copied", "switched"):
         dual.move(phase)
     member._member.membership.topics_rejected(refused)

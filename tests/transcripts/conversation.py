@@ -22,7 +22,7 @@ import pytest
 
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
-from zkconsumer.member import invariants
+from zkconsumer.member import invariants, ownership
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.events import (
     AcquireResult,
@@ -412,10 +412,10 @@ class Conversation:
         return ev.CommitToKafkaCompleted(command.ticket, results)
 
     def _hear_drained(self, rest: str) -> ev.Event:
-        return ev.PartitionsDrained(_positions(rest))
+        return ownership.PartitionsDrained(_positions(rest))
 
     def _hear_consumed(self, rest: str) -> ev.Event:
-        return ev.PositionsCollected(_positions(rest))
+        return ownership.PositionsCollected(_positions(rest))
 
     def _hear_commit(self, rest: str) -> ev.Event:
         self._calls += 1
@@ -425,7 +425,7 @@ class Conversation:
 
     def _hear_reset(self, rest: str) -> ev.Event:
         [(tp, offset)] = _positions(rest).items()
-        return ev.OffsetReset(tp, offset)
+        return ownership.OffsetReset(tp, offset)
 
     def _hear_timer(self, rest: str) -> ev.Event:
         """The timer must run; the clock moves to the time at which it is due.  ``late`` fires one that was stopped."""
@@ -524,17 +524,17 @@ def show(command: do.Command) -> str:
         case do.CommitToZooKeeper():
             words = [f"{tp} {of.stored.offset}->{of.offset}" for tp, of in command.offsets.items()]
             return "; ".join(["commit " + words[0], *words[1:], *_control(command)])
-        case do.Drain(partitions):
+        case ownership.Drain(partitions):
             return f"drain {_names(partitions)}"
-        case do.ForceDrain(partitions):
+        case ownership.ForceDrain(partitions):
             return f"give up drain {_names(partitions)}"
-        case do.DropPartitions(partitions, why):
+        case ownership.DropPartitions(partitions, why):
             return f"drop {_names(partitions)}: {why}"
-        case do.StartFetching(positions, threads):
+        case ownership.StartFetching(positions, threads):
             return "fetch " + " ".join(f"{tp}@{at}>{threads[tp]}" for tp, at in positions.items())
-        case do.MoveToThread(threads):
+        case ownership.MoveToThread(threads):
             return "move " + " ".join(f"{tp}>{thread}" for tp, thread in threads.items())
-        case do.CollectPositions():
+        case ownership.CollectPositions():
             return "collect positions"
         case do.CallBeforeReleasing(partitions=partitions):
             return f"call before releasing {_names(partitions) or 'nothing'}"

@@ -904,7 +904,7 @@ def test_a_connector_that_is_not_closed_is_logged_once(
     config = ConsumerConfig(group_id=GROUP, zookeeper_connect=ADDRESS, consumer_id="forgotten")
     connector = ZookeeperConsumerConnector(config, store=world.store, connect=world.cluster.connect)
     [stream] = streams_of(connector)
-    member = connector._member
+    member = connector._member.membership
     del connector
     gc.collect()
     assert forgotten() == [], "the stream is still read"
@@ -970,7 +970,7 @@ def test_a_commit_that_waits_for_the_group_to_move_is_tried_again_at_once_and_fo
 
     with monkeypatch.context() as patch:
         patch.setattr(connector, "_closing", Pause())
-        patch.setattr(connector._member, "commit", refuse)
+        patch.setattr(connector._member.membership, "commit", refuse)
         with pytest.raises(OffsetsNotCommitted, match="the group moves"):
             connector.commit_offsets({tp: 5})
     assert set(waited) == {pause_s}
@@ -987,7 +987,7 @@ def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_part
     [stream] = streams_of(first)
     assert values_of(take(stream, 1)) == ["0"]
     made: list[ZookeeperConsumerConnector] = []
-    commit = first._member.commit
+    commit = first._member.membership.commit
 
     def put_off(positions: dict[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         if made:
@@ -1000,7 +1000,7 @@ def test_without_automatic_commits_one_that_is_tried_again_comes_before_the_part
     streams: list[Stream] = []
     joining = threading.Thread(target=lambda: streams.extend(streams_of(made[0])))
     with monkeypatch.context() as patch:
-        patch.setattr(first._member, "commit", put_off)
+        patch.setattr(first._member.membership, "commit", put_off)
         first.commit_offsets()
     assert world.offsets(GROUP, TOPIC) == {0: 1}
     assert not has_next_soon(stream)

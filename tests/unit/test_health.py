@@ -204,7 +204,7 @@ def test_a_control_thread_that_hangs_is_told_and_holds_no_supervisor_up(
 ) -> None:
     monkeypatch.setattr(server_module, "SNAPSHOT_TIMEOUT_MS", 100)
     hang = threading.Event()
-    member._member.event_loop.call_soon(lambda: hang.wait(20) and None)  # type: ignore[func-returns-value]
+    member._member.membership.event_loop.call_soon(lambda: hang.wait(20) and None)  # type: ignore[func-returns-value]
     try:
         for _ in range(3):
             answer, told = health(place)

@@ -144,7 +144,7 @@ def test_brokers_and_records_that_cannot_be_read_are_told(world: FakeEnvironment
     assert partitions == (TopicPartition("other", 0),)
     assert broker in world.cluster.addresses
     assert "corrupt" in why
-    connector._member.observer.poison_record_found(TopicPartition(TOPIC, 0), "as a stream tells it")
+    connector._member.membership.observer.poison_record_found(TopicPartition(TOPIC, 0), "as a stream tells it")
     wait_until(lambda: recorder.of("poison_record_found"), "a stream's trouble is told")
     for broker in world.cluster.addresses:
         world.cluster.stop_broker(broker.broker_id)

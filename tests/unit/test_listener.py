@@ -284,7 +284,7 @@ def test_a_close_waits_for_the_listener_that_is_being_called(
     joining = run_in_thread(lambda: neighbour.create_message_streams({TOPIC: 1}))
     assert is_called.wait(30)
     closing = run_in_thread(connector.close)
-    wait_until(lambda: connector._member.state_machine.is_leaving, "the close has begun")
+    wait_until(lambda: connector._member.membership.state_machine.is_leaving, "the close has begun")
     assert world.owners(GROUP, TOPIC)[1] == "group1_consumer1-0"
     let_go.set()
     closing()
@@ -413,7 +413,7 @@ def test_what_is_lost_while_it_is_busy_is_reported_in_one_call(world: FakeEnviro
     connector = listening(connect, recorder, rebalance_listener_timeout_ms=60_000)
     connector.create_message_streams({TOPIC: 1})
     recorder.calls.clear()
-    calls = connector._member.listener
+    calls = connector._member.membership.listener
     world.zookeeper.expire(world.store_of(connector))
     wait_until(lambda: recorder.calls, "the loss is reported")
     for number in (3, 4):
@@ -466,7 +466,7 @@ def test_the_loss_is_reported_also_when_the_program_closes_at_once(
     connector.create_message_streams({TOPIC: 1})
     recorder.calls.clear()
     let_go = threading.Event()
-    connector._member.event_loop.call_soon(lambda: let_go.wait(DEADLINE_MS / 1000))
+    connector._member.membership.event_loop.call_soon(lambda: let_go.wait(DEADLINE_MS / 1000))
     connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
     closing = run_in_thread(connector.close)
     wait_until(connector._closing.is_set, "the close has begun")

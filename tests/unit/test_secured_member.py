@@ -111,13 +111,13 @@ def test_a_login_that_was_accepted_once_is_tried_again(world: FakeEnvironment, m
     security = world.cluster.security
     assert security is not None
     member = connector(world, consumer_timeout_ms=500)
-    check = member._member.check_brokers
+    check = member._member.membership.check_brokers
 
     def check_and_forget() -> None:
         check()
         security.users[USER] = "not loaded yet"
 
-    monkeypatch.setattr(member._member, "check_brokers", check_and_forget)
+    monkeypatch.setattr(member._member.membership, "check_brokers", check_and_forget)
     [stream] = member.create_message_streams({"clicks": 1})["clicks"]
     with pytest.raises(ConsumerTimeoutException):
         next(iter(stream))

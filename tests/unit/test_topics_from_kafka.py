@@ -171,7 +171,7 @@ def test_an_outage_of_the_brokers_moves_no_partition(world: FakeEnvironment, mon
 def test_the_thread_ends_with_the_connector(world: FakeEnvironment) -> None:
     one = member(world)
     one.create_message_streams({TOPIC: 1})
-    finder = one._member.topic_finder
+    finder = one._member.membership.topic_finder
     assert finder is not None
     one.close()
     assert finder.join(0)

@@ -121,7 +121,7 @@ def test_a_topic_that_only_another_member_reads_is_left_out_with_a_line(
     connector = connect(group_id="g", **settings)
     connector.create_message_streams({"mine": 1})
     wait_until(lambda: {tp.topic for tp in connector.assignment} == {"mine"}, "its own topic is read")
-    assert connector._member.failure is None
+    assert connector._member.membership.failure is None
     lines = [line for line in caplog.messages if line.startswith("topic-ignored")]
     assert len(lines) == 1, "readings of the group do not repeat it"
     assert "topic=other reason='TOPIC_AUTHORIZATION_FAILED (29)'" in lines[0]

@@ -13,7 +13,7 @@ from tests.unit.test_streams import Lane, records_of
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
 from zkconsumer.kafka import table_delivery
 from zkconsumer.kafka.chunks import ShutdownMarker
-from zkconsumer.runtime.membership_protocols import BusyStream
+from zkconsumer.member.ownership import BusyStream
 from zkconsumer.runtime.stream_fetcher import ANY_TOPIC, StreamFetcher
 from zkconsumer.testing.manual_clock import ManualClock
 

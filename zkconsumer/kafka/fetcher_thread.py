@@ -55,7 +55,7 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata_client import list_offsets
 from zkconsumer.kafka.version_negotiation import negotiate
-from zkconsumer.member.commands import BEGINNING
+from zkconsumer.member.ownership import BEGINNING
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (

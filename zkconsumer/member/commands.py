@@ -1,5 +1,7 @@
 """The commands that ``MemberStateMachine`` returns and ``runtime`` executes.  Imperative names; values only.
 
+The commands about partitions are those of ``ownership``, which every kind of membership uses.
+
 The order in a list of commands is a contract; only ``member_state_machine`` makes such lists:
 
     stop and drain before commit, commit before release, release before acquire, acquire before reading the position,
@@ -16,12 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from zkconsumer.member.ownership import PartitionCommand
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.member.events import MemberTimer, StoredOffset
     from zkconsumer.member.group_view import GroupControl, TopicSubscription
-    from zkconsumer.member.offset_stores import CommitFailure, OffsetSource
+    from zkconsumer.member.offset_stores import CommitFailure
     from zkconsumer.member.topic_count import ConsumerThreadId
     from zkconsumer.types import TopicPartition
 
@@ -233,65 +237,6 @@ class CancelKafkaRequest:
     cancelled_ticket: int
 
 
-# --- streams and fetchers ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Stop fetching and delivering these partitions; report ``PartitionsDrained`` when all records are acknowledged."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ForceDrain:
-    """Report the positions of these partitions now; a delivered, unacknowledged record counts as not consumed."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DropPartitions:
-    """Stop these partitions and discard their state: this member does not own them any more."""
-
-    partitions: tuple[TopicPartition, ...]
-    why: str
-
-
-BEGINNING = -2
-"""The start position of a partition that is read from its beginning, regardless of the reset policy."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartFetching:
-    """Fetch these partitions for these threads from these offsets (-1: ask the reset policy; or ``BEGINNING``).
-
-    ``sources``: from which store each offset was read.  ``epochs`` identifies each ownership: while it is the same, no
-    other member owned the partition (in ZooKeeper it is the czxid of our owner node).
-    """
-
-    positions: Mapping[TopicPartition, int]
-    threads: Mapping[TopicPartition, str]
-    sources: Mapping[TopicPartition, OffsetSource]
-    epochs: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class MoveToThread:
-    """Move a drained partition, with its undelivered records, to another stream of this member.
-
-    ``epochs``: the new ids of the ownership, see ``StartFetching``.  No other member owned it in between.
-    """
-
-    threads: Mapping[TopicPartition, str]
-    epochs: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectPositions:
-    """Report the consumed positions of all partitions that are fetched (``PositionsCollected``)."""
-
-
 # --- the rebalance listener -------------------------------------------------------------------------------------
 
 
@@ -376,12 +321,7 @@ Command: TypeAlias = (
     | CommitToZooKeeper
     | CommitToKafka
     | CancelKafkaRequest
-    | Drain
-    | ForceDrain
-    | DropPartitions
-    | StartFetching
-    | MoveToThread
-    | CollectPositions
+    | PartitionCommand
     | CallBeforeReleasing
     | CallBeforeStarting
     | CallPartitionsLost

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.member.events import MemberTimer
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class CommitOnChange:
         if not self._is_commit_due or self.is_collecting or is_busy:
             return []
         self.is_collecting = True
-        return [do.CollectPositions(), do.StartTimer(MemberTimer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
+        return [ownership.CollectPositions(), do.StartTimer(MemberTimer.COLLECT_POSITIONS, COLLECT_TIMEOUT_MS)]
 
     def on_collected(self) -> list[Command]:
         """The positions have arrived."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from zkconsumer.member.ownership import PartitionEvent
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -308,31 +310,6 @@ class CommitToKafkaCompleted:
     results: Mapping[TopicPartition, KafkaCommitResult]
 
 
-# --- from the streams -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsDrained:
-    """These partitions deliver no more records; ``positions``: the next offsets to consume (-1: not known yet)."""
-
-    positions: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class PositionsCollected:
-    """The consumed positions of all partitions that are fetched, for an automatic commit."""
-
-    positions: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetReset:
-    """The reset policy set the position of a partition: it had no stored offset, or one that was out of range."""
-
-    partition: TopicPartition
-    offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetsOverwritten:
     """This process wrote these offsets to their znodes while we own the partitions, but not by a commit.
@@ -409,9 +386,7 @@ Event: TypeAlias = (
     | CommitToZooKeeperCompleted
     | OffsetsFetched
     | CommitToKafkaCompleted
-    | PartitionsDrained
-    | PositionsCollected
-    | OffsetReset
+    | PartitionEvent
     | OffsetsOverwritten
     | ListenerReturned
     | TimerFired

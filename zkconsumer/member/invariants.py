@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.errors import InternalError
 from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.member.membership_state_machine import MembershipState
 from zkconsumer.member.partition_state_machine import PartitionState
 from zkconsumer.member.rebalance_state_machine import RebalanceState
@@ -87,7 +88,7 @@ def _check_acquisitions(group: MemberStateMachine) -> None:
 
 
 COMMAND_ORDER: tuple[tuple[type, ...], ...] = (
-    (do.Drain, do.ForceDrain, do.DropPartitions),
+    (ownership.Drain, ownership.ForceDrain, ownership.DropPartitions),
     (do.CallBeforeReleasing,),
     (do.CommitToZooKeeper,),
     (do.CommitToKafka,),
@@ -96,7 +97,7 @@ COMMAND_ORDER: tuple[tuple[type, ...], ...] = (
     (do.AcquireOwnership,),
     (do.CallBeforeStarting,),
     (do.ReadPositions, do.FetchOffsets),
-    (do.StartFetching, do.MoveToThread),
+    (ownership.StartFetching, ownership.MoveToThread),
 )
 
 
@@ -107,7 +108,7 @@ def check_command_order(commands: Sequence[Command]) -> None:
     """
     kinds_said = {type(command) for command in commands}
     _require(
-        not {do.ReadGroup, do.CollectPositions} <= kinds_said,
+        not {do.ReadGroup, ownership.CollectPositions} <= kinds_said,
         "order",
         "the group is read before the commit for which the positions are requested",
     )
@@ -128,7 +129,7 @@ def check_command_order(commands: Sequence[Command]) -> None:
 
 def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
     match command:
-        case do.Drain(partitions) | do.ForceDrain(partitions) | do.DropPartitions(partitions):
+        case ownership.Drain(partitions) | ownership.ForceDrain(partitions) | ownership.DropPartitions(partitions):
             return partitions
         case do.CallBeforeReleasing(partitions=partitions):
             return partitions
@@ -142,7 +143,7 @@ def _partitions_of(command: Command) -> tuple[TopicPartition, ...]:
             return tuple(owners)
         case do.ReadPositions(partitions=partitions) | do.FetchOffsets(partitions=partitions):
             return partitions
-        case do.StartFetching(threads=threads) | do.MoveToThread(threads=threads):
+        case ownership.StartFetching(threads=threads) | ownership.MoveToThread(threads=threads):
             return tuple(threads)
         case _:
             return ()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
 from zkconsumer.member import membership_state_machine as mem
+from zkconsumer.member import ownership
 from zkconsumer.member import partition_state_machine as part
 from zkconsumer.member import rebalance_state_machine as reb
 from zkconsumer.member.commit_on_change import CommitOnChange
@@ -260,11 +261,11 @@ class MemberStateMachine:
                 self._commit_settled(*self.committer.on_zookeeper_result(event))
             case ev.CommitToKafkaCompleted():
                 self._commit_settled(*self.committer.on_kafka_result(event))
-            case ev.PartitionsDrained(positions):
+            case ownership.PartitionsDrained(positions):
                 self._emit(*self.releaser.on_drained(positions))
-            case ev.PositionsCollected(positions):
+            case ownership.PositionsCollected(positions):
                 self._auto_commit(positions)
-            case ev.OffsetReset(partition, offset):
+            case ownership.OffsetReset(partition, offset):
                 self._offset_reset(partition, offset)
             case ev.OffsetsOverwritten(stored):
                 self._offsets_placed(stored)
@@ -434,7 +435,7 @@ class MemberStateMachine:
             partition.handle(part.OwnershipLost())
         self.partitions.clear()
         if gone:
-            self._emit(do.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
+            self._emit(ownership.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
 
     def _log_lease_expiry(self) -> None:
         """Log when the lease expires while this member owns partitions, and when it is renewed.
@@ -924,7 +925,7 @@ class MemberStateMachine:
         if lost:
             self._logged_assignment = None
             self._log("WARNING", "ownership-lost", f"partitions={len(lost)} first={min(lost)} reason={why!r}")
-            self._emit(do.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
+            self._emit(ownership.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
             self._trigger()
 
     # --- the rebalance listener -----------------------------------------------------------------------------
@@ -1025,7 +1026,7 @@ class MemberStateMachine:
             case MemberTimer.COMMIT:
                 self._commit_timer = False
                 if self.fetched_partitions:
-                    self._emit(do.CollectPositions())
+                    self._emit(ownership.CollectPositions())
             case MemberTimer.REGISTER:
                 self._is_deregistration_deferred = False
                 if self.membership.state is MembershipState.WAITING:

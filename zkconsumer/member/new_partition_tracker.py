@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.partition_state_machine import NO_POSITION, PartitionState
 
@@ -111,11 +112,11 @@ class NewPartitionTracker:
         self._to_restart -= ready.keys()
         for tp in ready:
             self._partitions[tp].position = NO_POSITION
-        start = dict.fromkeys(ready, do.BEGINNING if self._from_beginning else NO_POSITION)
+        start = dict.fromkeys(ready, ownership.BEGINNING if self._from_beginning else NO_POSITION)
         sources = dict.fromkeys(ready, OffsetSource.NEITHER)
         epochs = {tp: self._partitions[tp].czxid for tp in ready}
         again = "its topic was created again"
-        return [do.DropPartitions(tuple(ready), again), do.StartFetching(start, ready, sources, epochs)]
+        return [ownership.DropPartitions(tuple(ready), again), ownership.StartFetching(start, ready, sources, epochs)]
 
     def start_positions(
         self, known: Mapping[TopicPartition, PartitionStateMachine]
@@ -131,7 +132,7 @@ class NewPartitionTracker:
                 counts[tp.topic] = counts.get(tp.topic, 0) + 1
                 held.position = NO_POSITION if is_void else held.position
             begins = held.position < 0 and tp in self._new and self._from_beginning
-            starts[tp] = do.BEGINNING if begins else held.position
+            starts[tp] = ownership.BEGINNING if begins else held.position
         out: list[Command] = []
         for topic, count in ignored.items():
             out += [

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.member.events import MemberTimer, WriteOutcome
 from zkconsumer.member.offset_committer import CONTROL_CHANGED
 from zkconsumer.member.offset_stores import OffsetStoreSelection
@@ -92,7 +93,7 @@ class PartitionReleaser:
             self._partitions[tp].handle(PartitionRevoked())
         if not draining:
             return []
-        return [do.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
+        return [ownership.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
 
     def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
         """The program acknowledged the delivered records, or the drain timed out."""
@@ -111,7 +112,7 @@ class PartitionReleaser:
         return [
             do.IncrementCounter("drain_timeouts", len(late)),
             do.LogEvent("WARNING", "drain-timeout", words),
-            do.ForceDrain(late),
+            ownership.ForceDrain(late),
         ]
 
     def send(self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None) -> list[Command]:
@@ -175,9 +176,9 @@ class PartitionReleaser:
         for tp in gone:
             del self._partitions[tp]
         if moved:
-            out.append(do.MoveToThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
+            out.append(ownership.MoveToThread(moved, {tp: self._partitions[tp].czxid for tp in moved}))
         if gone:
-            out.append(do.DropPartitions(tuple(gone), DROP_REASON_RELEASED))
+            out.append(ownership.DropPartitions(tuple(gone), DROP_REASON_RELEASED))
         return out
 
     def on_settle_timeout(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource, OffsetStoreSelection
 from zkconsumer.member.partition_state_machine import NO_POSITION, PositionKnown, PositionUnreadable
 
@@ -114,7 +115,7 @@ class PositionReader:
             threads = {tp: held.thread for tp, held in known.items()}
             sources = {tp: held.source for tp, held in known.items()}
             epochs = {tp: held.czxid for tp, held in known.items()}
-            out.append(do.StartFetching(positions, threads, sources, epochs))
+            out.append(ownership.StartFetching(positions, threads, sources, epochs))
         return out
 
     def cancel(self) -> list[Command]:

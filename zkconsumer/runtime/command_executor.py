@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.events import AcquireResult, StoredOffset, WriteOutcome, ZooKeeperWriteResult
 from zkconsumer.runtime.member_observer import ZOOKEEPER_STORE
 from zkconsumer.zk import conditional_writes, paths
@@ -30,6 +31,7 @@ from zkconsumer.zk.member_registration import format_registration, registration_
 from zkconsumer.zk.owner_list_cache import OwnerListCache
 from zkconsumer.zk.requests import (
     Exists,
+    SetData,
     StoreError,
     WatchFired,
     ZkSessionConnected,
@@ -43,15 +45,14 @@ if TYPE_CHECKING:
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
-    from zkconsumer.member.commands import Command
-    from zkconsumer.member.group_view import GroupView
+    from zkconsumer.member.group_view import GroupView, TopicSubscription
+    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.kafka_offset_store import KafkaOffsetStore
     from zkconsumer.runtime.listener_calls import ListenerCalls
     from zkconsumer.runtime.member_authorization import MemberAuthorization
-    from zkconsumer.runtime.member_event_loop import MemberEventLoop
+    from zkconsumer.runtime.member_event_loop import CommandHandlers, MemberEventLoop
     from zkconsumer.runtime.member_observer import MemberObserver
-    from zkconsumer.runtime.membership_protocols import PartitionProcessor
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.group_procedures import Procedure
     from zkconsumer.zk.group_reader import GroupReader
@@ -156,6 +157,13 @@ class ZooKeeperExecutor:
         self._run_and_handle(
             register_member(self._group, self._member, data, command.session_id), command.session_id, finish
         )
+
+    def rewrite_registration(self, subscription: TopicSubscription) -> None:
+        """Write this subscription into our registration; from any thread."""
+        data = format_registration(registration_of(subscription, str(self._clock.wall_ms())))
+        path, session_id = paths.registration(self._group, self._member), self._store.session_id or 0
+        changed = ev.GroupChanged("our own registration")
+        self._store.submit(session_id, [SetData(path, data)], lambda _: self._control.submit(changed))
 
     def _host_of(self, session_id: int) -> str:
         """The host of the session that uses our id, or "unknown" until it is found; asks the servers once."""
@@ -310,63 +318,48 @@ class MembershipCallbacks(Protocol):
         """The member cannot continue."""
 
 
-class CommandExecutor:
-    """Passes each command to the object that executes it; results for the program go through ``callbacks``."""
+def command_handlers(
+    member: str,
+    zookeeper: ZooKeeperExecutor,
+    kafka: KafkaOffsetStore | None,
+    processor: PartitionProcessor,
+    lease: Lease,
+    listener: ListenerCalls,
+    counters: Counters,
+    callbacks: MembershipCallbacks,
+) -> CommandHandlers:
+    """The function that executes each command; results for the program go through ``callbacks``."""
 
-    def __init__(
-        self,
-        member: str,
-        zookeeper: ZooKeeperExecutor,
-        kafka: KafkaOffsetStore | None,
-        processor: PartitionProcessor,
-        lease: Lease,
-        listener: ListenerCalls,
-        counters: Counters,
-        observing: MemberObserver,
-        callbacks: MembershipCallbacks,
-    ) -> None:
-        self._member = member
-        self._observing = observing
-        self._counters = counters
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            do.ProbeSession: zookeeper.probe_session,
-            do.Register: zookeeper.register,
-            do.Deregister: zookeeper.deregister,
-            do.ReadGroup: zookeeper.read_group,
-            do.ListOwners: zookeeper.list_owners,
-            do.AcquireOwnership: zookeeper.acquire_ownership,
-            do.ReadPositions: zookeeper.read_positions,
-            do.CommitToZooKeeper: zookeeper.commit,
-            do.ReleaseOwnership: zookeeper.release_ownership,
-            do.SetLease: lambda command: lease.set_until(command.until_ms),
-            do.StartFetching: processor.start_fetching,
-            do.Drain: processor.drain,
-            do.ForceDrain: processor.force_drain,
-            do.DropPartitions: processor.drop_partitions,
-            do.MoveToThread: processor.move_to_thread,
-            do.CollectPositions: lambda _: processor.collect_positions(),
-            do.CallBeforeReleasing: listener.call_before_releasing,
-            do.CallBeforeStarting: listener.call_before_starting,
-            do.CallPartitionsLost: listener.call_partitions_lost,
-            do.LogEvent: self._log_event,
-            do.IncrementCounter: lambda command: counters.add(command.name, command.amount),
-            do.CompleteCommit: callbacks.commit_completed,
-            do.AnnounceAssignment: callbacks.assignment_complete,
-            do.AnnounceLeft: callbacks.left,
-            do.AnnounceControl: callbacks.control_changed,
-            do.Fail: callbacks.failed,
+    def log_event(command: do.LogEvent) -> None:
+        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, member, command.message)
+
+    handlers: dict[type, Callable[[Any], None]] = {
+        do.ProbeSession: zookeeper.probe_session,
+        do.Register: zookeeper.register,
+        do.Deregister: zookeeper.deregister,
+        do.ReadGroup: zookeeper.read_group,
+        do.ListOwners: zookeeper.list_owners,
+        do.AcquireOwnership: zookeeper.acquire_ownership,
+        do.ReadPositions: zookeeper.read_positions,
+        do.CommitToZooKeeper: zookeeper.commit,
+        do.ReleaseOwnership: zookeeper.release_ownership,
+        do.SetLease: lambda command: lease.set_until(command.until_ms),
+        **dict.fromkeys(get_args(ownership.PartitionCommand), processor.execute),
+        do.CallBeforeReleasing: listener.call_before_releasing,
+        do.CallBeforeStarting: listener.call_before_starting,
+        do.CallPartitionsLost: listener.call_partitions_lost,
+        do.LogEvent: log_event,
+        do.IncrementCounter: lambda command: counters.add(command.name, command.amount),
+        do.CompleteCommit: callbacks.commit_completed,
+        do.AnnounceAssignment: callbacks.assignment_complete,
+        do.AnnounceLeft: callbacks.left,
+        do.AnnounceControl: callbacks.control_changed,
+        do.Fail: callbacks.failed,
+    }
+    if kafka is not None:
+        handlers |= {
+            do.FetchOffsets: kafka.fetch,
+            do.CommitToKafka: kafka.commit,
+            do.CancelKafkaRequest: kafka.cancel,
         }
-        if kafka is not None:
-            self._handlers |= {
-                do.FetchOffsets: kafka.fetch,
-                do.CommitToKafka: kafka.commit,
-                do.CancelKafkaRequest: kafka.cancel,
-            }
-
-    def execute(self, command: Command) -> None:
-        """Execute or start the command."""
-        self._handlers[type(command)](command)
-        self._observing.command_executed(command)
-
-    def _log_event(self, command: do.LogEvent) -> None:
-        log.log(logging.getLevelName(command.level), "%s member=%s %s", command.name, self._member, command.message)
+    return handlers

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zkconsumer.member.partition_state_machine import PartitionState
 from zkconsumer.observe.member_health import ZOOKEEPER, MemberHealth, MemberHealthSnapshot
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
-    from zkconsumer.runtime.connector_member import ConnectorMember
-    from zkconsumer.runtime.zookeeper_connector_member import ZooKeeperConnectorMember
-
-NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
-UNREADABLE_OFFSET_MESSAGE = "owned but not fetched: its stored offset cannot be read"
+    from zkconsumer.runtime.connector_member import ConnectorMember, ConnectorMembership
 
 
 class MemberHealthSource:
@@ -23,15 +18,13 @@ class MemberHealthSource:
 
     def __init__(
         self,
-        member: ConnectorMember[Any],
-        take_snapshot: Callable[[], MemberHealthSnapshot],
+        member: ConnectorMember[ConnectorMembership],
         group: str,
         delivered_at_ms: Callable[[], Iterable[int | None]],
         clock: Clock,
         coordination_service: str = ZOOKEEPER,
     ) -> None:
         self._member = member
-        self._take_snapshot = take_snapshot
         self._coordination_service = coordination_service
         self._group = group
         self._handed_out_at_ms = delivered_at_ms
@@ -53,7 +46,7 @@ class MemberHealthSource:
         is_answered = self._done.wait(timeout_ms / 1000)
         now_ms = self._clock.now_ms()
         last_ms = max((at_ms for at_ms in self._handed_out_at_ms() if at_ms is not None), default=None)
-        failure = self._member.failure
+        failure = self._member.membership.failure
         return MemberHealth(
             member=self._member.id,
             group=self._group,
@@ -61,35 +54,13 @@ class MemberHealthSource:
             waited_ms=now_ms - self._asked_at_ms,
             failure=str(failure) or type(failure).__name__ if failure is not None else "",
             last_record_ms_ago=None if last_ms is None else max(0, now_ms - last_ms),
-            counters=self._member.counters.snapshot(),
+            counters=self._member.membership.counters.snapshot(),
             coordination_service=self._coordination_service,
         )
 
     def _on_event_loop(self) -> None:
-        self._snapshot = self._take_snapshot()
+        member = self._member
+        live = {tp for tp, info in member.streams.partition_infos.items() if info.is_live}
+        fetching = len(live - member.fetchers.leaderless())
+        self._snapshot = member.membership.health_snapshot(fetching, member.fetchers.failures())
         self._done.set()
-
-
-def take_member_snapshot(member: ZooKeeperConnectorMember, clock: Clock) -> MemberHealthSnapshot:
-    """The present state of a member of a ZooKeeper group; call it on its control thread."""
-    group, infos = member.state_machine, member.streams.partition_infos
-    live = {tp for tp, info in infos.items() if info.is_live}
-    session = group.session
-    missing = {str(tp): why for tp, why in group.not_acquired.items()}
-    missing |= {
-        str(tp): UNREADABLE_OFFSET_MESSAGE
-        for tp, p in group.partitions.items()
-        if p.state is PartitionState.POSITION_UNREADABLE
-    }
-    return MemberHealthSnapshot(
-        membership=group.membership.state.value,
-        session=session.state.value,
-        session_id=session.live.session_id if session.live else None,
-        lease_ms_left=member.lease.until_ms - clock.now_ms(),
-        rebalance=group.rebalance.state.value,
-        partitions_owned=sum(p.state not in NOT_OWNED_STATES for p in group.partitions.values()),
-        partitions_fetching=len(live - member.fetchers.leaderless()),
-        failed_partitions=missing,
-        missing_topics=tuple(sorted(group.missing_topics)),
-        broker_failures=tuple(member.fetchers.failures()),
-    )

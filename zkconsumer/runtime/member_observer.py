@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.member.events import WriteOutcome
 from zkconsumer.member.partition_releaser import DROP_REASON_RELEASED
 from zkconsumer.member.session_state_machine import NO_LEASE_MS
@@ -81,12 +82,12 @@ class MemberObserver:
 
     def _call_hooks(self, command: Command) -> None:
         match command:
-            case do.DropPartitions(partitions, why) if why == DROP_REASON_RELEASED:
+            case ownership.DropPartitions(partitions, why) if why == DROP_REASON_RELEASED:
                 self.hooks.call("partitions_revoked", partitions)
-            case do.DropPartitions(partitions, why):
+            case ownership.DropPartitions(partitions, why):
                 self._reported_assignment = None
                 self.hooks.call("partitions_lost", partitions, why)
-            case do.ForceDrain(partitions):
+            case ownership.ForceDrain(partitions):
                 self.hooks.call("drain_timed_out", partitions)
             case do.LogEvent(level, name, words, about):
                 if logging.getLevelName(level) >= logging.WARNING:

@@ -11,17 +11,26 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo, ShutdownMarker
-from zkconsumer.member import events as ev
-from zkconsumer.runtime.membership_protocols import BusyStream
+from zkconsumer.member.ownership import (
+    BusyStream,
+    CollectPositions,
+    Drain,
+    DropPartitions,
+    ForceDrain,
+    MoveToThread,
+    OffsetReset,
+    PartitionsDrained,
+    PositionsCollected,
+    StartFetching,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager
-    from zkconsumer.member import commands as do
     from zkconsumer.member.offset_stores import OffsetSource
-    from zkconsumer.runtime.membership_protocols import MembershipEventLoop
+    from zkconsumer.member.ownership import MembershipEventLoop, PartitionCommand
     from zkconsumer.types import RecordCounter, TopicPartition
 
 ANY_TOPIC = None
@@ -38,7 +47,7 @@ class StreamFetcher:
         self,
         fetchers: ConsumerFetcherManager,
         lease: Lease,
-        inbox: MembershipEventLoop,
+        event_loop: MembershipEventLoop,
         tally_of: Callable[[str, str], RecordCounter],
     ) -> None:
         self.queues: dict[QueueKey, ChunkQueue] = {}
@@ -46,7 +55,7 @@ class StreamFetcher:
         self._tally_of = tally_of
         self._fetchers = fetchers
         self._lease = lease
-        self._inbox = inbox
+        self._event_loop = event_loop
 
     def add_queues(self, queues: Mapping[QueueKey, ChunkQueue]) -> None:
         """Add the queues of streams; keys: topic and thread id (``ANY_TOPIC`` for a topic filter)."""
@@ -59,7 +68,25 @@ class StreamFetcher:
         queue = self.queues.get((topic, thread))
         return self.queues[ANY_TOPIC, thread] if queue is None else queue
 
-    def start_fetching(self, command: do.StartFetching) -> None:
+    def execute(self, command: PartitionCommand) -> None:
+        match command:
+            case StartFetching():
+                self._start_fetching(command)
+            case Drain(partitions):
+                self._drain(partitions)
+            case ForceDrain(partitions):
+                found = {tp: self.partition_infos[tp] for tp in partitions if tp in self.partition_infos}
+                self._event_loop.submit(PartitionsDrained({tp: info.consumed_offset for tp, info in found.items()}))
+            case DropPartitions(partitions):
+                self._drop_partitions(partitions)
+            case MoveToThread(threads):
+                self._move_to_thread(threads)
+            case CollectPositions():
+                # A partition that is being released is committed with its release.
+                live = {tp: info.consumed_offset for tp, info in self.partition_infos.items() if info.is_live}
+                self._event_loop.submit(PositionsCollected(live))
+
+    def _start_fetching(self, command: StartFetching) -> None:
         started: list[PartitionTopicInfo] = []
         for tp, offset in command.positions.items():
             thread = command.threads[tp]
@@ -72,7 +99,7 @@ class StreamFetcher:
         queue, tally = self._queue_of(tp.topic, thread), self._tally_of(tp.topic, thread)
         return PartitionTopicInfo(tp, thread, queue, offset=offset, source=source, tally=tally)
 
-    def drain(self, command: do.Drain) -> None:
+    def _drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop delivery; partitions without an unacknowledged record are drained at once, in one event."""
         drained: dict[TopicPartition, int] = {}
         here = threading.get_ident()
@@ -81,39 +108,33 @@ class StreamFetcher:
             if threading.get_ident() == here:
                 drained[info.tp] = info.consumed_offset
             else:
-                self._inbox.call_soon(partial(self._on_acknowledged, info))
+                self._event_loop.call_soon(partial(self._on_acknowledged, info))
 
-        for tp in command.partitions:
+        for tp in partitions:
             self.partition_infos[tp].stop(on_back)
         self._fetchers.wake()
         self._lease.wake()
         if drained:
-            self._inbox.submit(ev.PartitionsDrained(drained))
+            self._event_loop.submit(PartitionsDrained(drained))
 
     def _on_acknowledged(self, info: PartitionTopicInfo) -> None:
         if self.partition_infos.get(info.tp) is info:
-            self._inbox.handle_event(ev.PartitionsDrained({info.tp: info.consumed_offset}))
+            self._event_loop.handle_event(PartitionsDrained({info.tp: info.consumed_offset}))
 
-    def force_drain(self, command: do.ForceDrain) -> None:
-        positions = {
-            tp: self.partition_infos[tp].consumed_offset for tp in command.partitions if tp in self.partition_infos
-        }
-        self._inbox.submit(ev.PartitionsDrained(positions))
-
-    def drop_partitions(self, command: do.DropPartitions) -> None:
+    def _drop_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         queues: set[ChunkQueue] = set()
-        for tp in command.partitions:
+        for tp in partitions:
             info = self.partition_infos.pop(tp, None)
             if info is not None:
                 info.invalidate()
                 queues.add(info.queue)
         self._drop_stale(queues)
 
-    def move_to_thread(self, command: do.MoveToThread) -> None:
+    def _move_to_thread(self, threads: Mapping[TopicPartition, str]) -> None:
         """Put the undelivered chunks of the old stream at the front of the new stream's queue."""
         moved: list[PartitionTopicInfo] = []
         queues: set[ChunkQueue] = set()
-        for tp, thread in command.threads.items():
+        for tp, thread in threads.items():
             old = self.partition_infos[tp]
             # A partition without a position starts as it would have: by the reset policy, or at the beginning.
             offset = old.consumed_offset if old.fetch_offset >= 0 else old.fetch_offset
@@ -161,18 +182,13 @@ class StreamFetcher:
     def join(self, timeout_ms: int) -> bool:
         return self._fetchers.join(timeout_ms)
 
-    def collect_positions(self) -> None:
-        """Report the live partitions only; a partition that is being released is committed with its release."""
-        positions = {tp: info.consumed_offset for tp, info in self.partition_infos.items() if info.is_live}
-        self._inbox.submit(ev.PositionsCollected(positions))
-
     def on_reset(self, info: PartitionTopicInfo, offset: int) -> None:
         """The reset policy set an offset; called on a fetcher thread."""
-        self._inbox.call_soon(partial(self._on_offset_reset, info, offset))
+        self._event_loop.call_soon(partial(self._on_offset_reset, info, offset))
 
     def _on_offset_reset(self, info: PartitionTopicInfo, offset: int) -> None:
         if self.partition_infos.get(info.tp) is info:
-            self._inbox.handle_event(ev.OffsetReset(info.tp, offset))
+            self._event_loop.handle_event(OffsetReset(info.tp, offset))
 
     def _drop_stale(self, queues: Iterable[ChunkQueue]) -> None:
         for queue in queues:

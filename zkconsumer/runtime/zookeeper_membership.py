@@ -14,15 +14,19 @@ from zkconsumer import errors
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.base.threads import WorkerThread, spawn
 from zkconsumer.errors import ThreadFailedError, UnavailableError, ZkConsumerError, ZkNotAuthorized
-from zkconsumer.kafka.offsets_channel import OffsetsChannel
+from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
+from zkconsumer.member.group_view import GroupView
 from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
 from zkconsumer.member.offset_stores import CommitFailure
+from zkconsumer.member.ownership import AssignmentStatus
+from zkconsumer.member.partition_state_machine import PartitionState
 from zkconsumer.observe.counters import Counters
+from zkconsumer.observe.member_health import MemberHealthSnapshot
 from zkconsumer.runtime.broker_access import check_brokers
-from zkconsumer.runtime.command_executor import CommandExecutor, ZooKeeperExecutor
+from zkconsumer.runtime.command_executor import ZooKeeperExecutor, command_handlers
 from zkconsumer.runtime.hook_calls import HookCalls
 from zkconsumer.runtime.kafka_offset_store import KafkaOffsetStore
 from zkconsumer.runtime.kafka_topic_source import KafkaTopicSource
@@ -35,22 +39,26 @@ from zkconsumer.zk.group_reader import GroupReader
 from zkconsumer.zk.zk_security import NO_SECURITY, ZkSecurity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
+    from zkconsumer.member.events import StoredOffset
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.member_state_machine import AssignmentPlanner
+    from zkconsumer.member.ownership import Membership, PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.member_observer import MembershipMeters
-    from zkconsumer.runtime.membership_protocols import Membership, PartitionProcessor
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.group_procedures import Procedure
     from zkconsumer.zk.store import ZkStore
 
 T = TypeVar("T")
+
+NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
+UNREADABLE_OFFSET_MESSAGE = "owned but not fetched: its stored offset cannot be read"
 
 LEAVE_GRACE_MS = 2_000
 """How long a leave may take in addition to drain and settle times; then the session is closed without it."""
@@ -88,14 +96,14 @@ class ZooKeeperMembership:
         self.hooks = (
             hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
         )
-        self.observer = MemberObserver(meters, self.hooks, lambda: self._holder.assignment)
+        self.observer = MemberObserver(meters, self.hooks, lambda: self._processor.assignment)
         self.state_machine = MemberStateMachine(settings, planner)
         self.bootstrap_client = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
         self.event_loop = MemberEventLoop(self.state_machine, clock)
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._holder: PartitionProcessor
+        self._processor: PartitionProcessor
         self._assignment_known = threading.Event()
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
@@ -121,7 +129,7 @@ class ZooKeeperMembership:
         self._topic_errors = TopicErrorHandler(self.id, clock, self.hooks, self._on_topic_error)
         topics = None if self.topic_finder is None else KafkaTopicSource(self.topic_finder, self.topics_rejected)
         rights = MemberAuthorization(
-            security.acl, security.user_description, lambda: self._holder.has_no_partitions, self._not_authorized
+            security.acl, security.user_description, lambda: self._processor.has_no_partitions, self._not_authorized
         )
         self._zookeeper = ZooKeeperExecutor(
             group, self.id, store, GroupReader(group, topics), self.event_loop, clock, self.observer, rights
@@ -142,12 +150,13 @@ class ZooKeeperMembership:
                 group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer
             )
 
-    def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Start the control thread; ``holder`` receives the commands about partitions."""
-        self._holder = holder
-        executors = self._zookeeper, self._kafka, holder
-        performer = CommandExecutor(self.id, *executors, self.lease, self.listener, self.counters, self.observer, self)
-        self.event_loop.start(f"{self.id}-control", performer, self.thread_died)
+    def attach_processor(self, processor: PartitionProcessor) -> None:
+        """Start the control thread; ``processor`` receives the commands about partitions."""
+        self._processor = processor
+        handlers = command_handlers(
+            self.id, self._zookeeper, self._kafka, processor, self.lease, self.listener, self.counters, self
+        )
+        self.event_loop.start(f"{self.id}-control", handlers, self.observer.command_executed, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
 
     def every(self, interval_ms: int, action: Callable[[], None]) -> None:
@@ -210,6 +219,18 @@ class ZooKeeperMembership:
             raise self._failure
         return refused
 
+    def fetch_kafka_offsets(
+        self, partitions: list[TopicPartition], timeout_ms: int, then: Callable[[OffsetFetchOutcome], None]
+    ) -> None:
+        """Fetch the offsets that Kafka has of these; only with ``offsets.storage=kafka``."""
+        assert self.coordinator_channel is not None, "Kafka stores no offsets of this group"
+        self.coordinator_channel.fetch(partitions, timeout_ms, then)
+
+    def change_subscription(self, subscription: TopicSubscription) -> None:
+        """Write this subscription into the registration, and rebalance; from any thread."""
+        self.join(subscription)
+        self._zookeeper.rewrite_registration(subscription)
+
     def commit_async(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit these positions without waiting; failures are logged and counted."""
         with self._calls_lock:
@@ -237,7 +258,7 @@ class ZooKeeperMembership:
         Processing stops first, because other members deliver these records once the session has ended.  The session
         closes before the wait for the threads, because the leader finder may wait for an answer from ZooKeeper.
         """
-        self._holder.end(None)
+        self._processor.end(None)
         if self._failure is not None:  # the listener is called for lost partitions, also if a close follows at once
             self._end_handled.wait(CLOSE_STEP_MS / 1000)
         self.listener.close(finish=self._failure is not None)
@@ -245,7 +266,7 @@ class ZooKeeperMembership:
         self.event_loop.submit(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
         clean = (self._closing_worker is None or self._closing_worker.join(CLOSE_STEP_MS)) and clean
-        clean = self._holder.join(CLOSE_STEP_MS) and clean
+        clean = self._processor.join(CLOSE_STEP_MS) and clean
         clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
         clean = (self.coordinator_channel is None or self.coordinator_channel.join(CLOSE_STEP_MS)) and clean
         clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
@@ -263,6 +284,62 @@ class ZooKeeperMembership:
         Each step, and ``then``, runs on the control thread.
         """
         self._zookeeper.run_procedure(procedure, session_id, then)
+
+    # --- the state, on the control thread -------------------------------------------------------------------------
+
+    def assignment_status(self) -> AssignmentStatus:
+        machine, view = self.state_machine, self.state_machine.view or GroupView({}, {})
+        return AssignmentStatus(
+            {topic: len(view.partitions_by_topic.get(topic, ())) for topic in sorted(machine.subscribed_topics)},
+            view.missing_topics,
+            tuple(name for name in view.members if name != self.id),
+            machine.not_acquired,
+            machine.exclusion_reason or machine.assignment_error,
+        )
+
+    def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
+        machine, session_id = self.state_machine, self.session_id
+        failed = {str(tp): why for tp, why in machine.not_acquired.items()}
+        failed |= {
+            str(tp): UNREADABLE_OFFSET_MESSAGE
+            for tp, p in machine.partitions.items()
+            if p.state is PartitionState.POSITION_UNREADABLE
+        }
+        return MemberHealthSnapshot(
+            membership=machine.membership.state.value,
+            session=machine.session.state.value,
+            session_id=session_id,
+            lease_ms_left=self.lease.until_ms - self._clock.now_ms(),
+            rebalance=machine.rebalance.state.value,
+            partitions_owned=sum(p.state not in NOT_OWNED_STATES for p in machine.partitions.values()),
+            partitions_fetching=fetching,
+            failed_partitions=failed,
+            missing_topics=tuple(sorted(machine.missing_topics)),
+            broker_failures=tuple(failures),
+        )
+
+    @property
+    def session_id(self) -> int | None:
+        """The present session; None without one."""
+        live = self.state_machine.session.live
+        return None if live is None else live.session_id
+
+    @property
+    def control_version(self) -> int | None:
+        """The version of the control znode, on which the writes of this member are conditional; None without one."""
+        return self.state_machine.control_version
+
+    @property
+    def topic_czxids(self) -> Mapping[str, int]:
+        """The transaction that created each topic's znode, if topics are read from ZooKeeper."""
+        view = self.state_machine.view
+        return {} if view is None else view.topic_czxids
+
+    def offsets_overwritten(self, stored: Mapping[TopicPartition, StoredOffset]) -> None:
+        """This process wrote these offset znodes of owned partitions, but not by a commit of this membership."""
+        self.event_loop.handle_event(ev.OffsetsOverwritten(stored))
+
+    # --- the end --------------------------------------------------------------------------------------------------
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -328,7 +405,7 @@ class ZooKeeperMembership:
         """
         is_first = self._failure is None
         self._failure = self._failure or error
-        self._holder.end(self._failure)
+        self._processor.end(self._failure)
         self.lease.set_until(0)
         if is_first:
             self.hooks.call("member_failed", error)
@@ -344,7 +421,7 @@ class ZooKeeperMembership:
             done.set()
 
     def _ask_to_stop(self) -> None:
-        self._holder.request_stop()
+        self._processor.request_stop()
         if self.topic_finder is not None:
             self.topic_finder.ask_to_stop()
         if self.coordinator_channel is not None:

@@ -12,47 +12,57 @@ from collections.abc import Callable, Collection, Mapping
 from bridge.spark.group_membership import BatchEnd, LeasedPartition
 from bridge.spark.membership.batch_leases import BatchLeases
 from zkconsumer.base.delivery_lease import Lease
-from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
-from zkconsumer.runtime.membership_protocols import MembershipEventLoop
+from zkconsumer.member.ownership import (
+    CollectPositions,
+    Drain,
+    DropPartitions,
+    ForceDrain,
+    MembershipEventLoop,
+    MoveToThread,
+    PartitionCommand,
+    PartitionsDrained,
+    PositionsCollected,
+    StartFetching,
+)
 from zkconsumer.types import TopicPartition
 
 
 class BatchLeaseProcessor:
     """A ``PartitionProcessor`` without streams or fetchers."""
 
-    def __init__(self, lending: BatchLeases, lease: Lease, inbox: MembershipEventLoop) -> None:
+    def __init__(self, lending: BatchLeases, lease: Lease, event_loop: MembershipEventLoop) -> None:
         self.leases = lending
         self.changed = threading.Condition()
         self.is_ended = False
         self._lease = lease
-        self._inbox = inbox
+        self._event_loop = event_loop
 
     # --- calls of the membership --------------------------------------------------------------------------------
 
-    def start_fetching(self, command: do.StartFetching) -> None:
-        for tp, offset in command.positions.items():
-            self.leases.add(tp, command.threads[tp], command.epochs[tp], offset)
-        self.notify()
+    def execute(self, command: PartitionCommand) -> None:
+        match command:
+            case StartFetching(positions, threads, _, epochs):
+                for tp, offset in positions.items():
+                    self.leases.add(tp, threads[tp], self._epoch_of(epochs[tp]), offset)
+                self.notify()
+            case Drain(partitions):
+                self._post_drained(self.leases.drain(partitions))
+            case ForceDrain(partitions):
+                self._post_drained(self.leases.abandon_drain(partitions))
+            case DropPartitions(partitions):
+                self.leases.drop(partitions)
+                self.notify()
+            case MoveToThread(threads, epochs):
+                for tp, thread in threads.items():
+                    self.leases.change_thread(tp, thread, self._epoch_of(epochs[tp]))
+                self.notify()
+            case CollectPositions():
+                # The committed offsets are sent to Kafka again: brokers expire offsets that are not committed again.
+                self._event_loop.submit(PositionsCollected(self.leases.positions))
 
-    def drain(self, command: do.Drain) -> None:
-        self._post_drained(self.leases.drain(command.partitions))
-
-    def force_drain(self, command: do.ForceDrain) -> None:
-        self._post_drained(self.leases.abandon_drain(command.partitions))
-
-    def drop_partitions(self, command: do.DropPartitions) -> None:
-        self.leases.drop(command.partitions)
-        self.notify()
-
-    def move_to_thread(self, command: do.MoveToThread) -> None:
-        for tp, thread in command.threads.items():
-            self.leases.change_thread(tp, thread, command.epochs[tp])
-        self.notify()
-
-    def collect_positions(self) -> None:
-        """Resend the committed offsets to Kafka: brokers expire offsets that are not committed again."""
-        self._inbox.submit(ev.PositionsCollected(self.leases.positions))
+    def _epoch_of(self, epoch: int) -> int:
+        """The id of an ownership that no other run of the query has."""
+        return epoch
 
     # --- calls of the query -------------------------------------------------------------------------------------
 
@@ -114,4 +124,4 @@ class BatchLeaseProcessor:
     def _post_drained(self, rested: Mapping[TopicPartition, int]) -> None:
         """Posts an event instead of a direct call: the membership may be executing the commands of an event."""
         if rested:
-            self._inbox.submit(ev.PartitionsDrained(dict(rested)))
+            self._event_loop.submit(PartitionsDrained(dict(rested)))

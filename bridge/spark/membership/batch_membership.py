@@ -31,6 +31,7 @@ from bridge.spark.membership.blocking_calls import POLL_MS, WRITE_RESERVE_MS, Bl
 from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS
 from bridge.spark.membership.process_settings import MembershipProcessSettings
 from zkconsumer.errors import UsageError
+from zkconsumer.member.ownership import AssignmentStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ class MembershipSetup(MembershipResources, Protocol):
     is_started: bool
 
     @property
-    def holder(self) -> BatchLeaseProcessor: ...
+    def processor(self) -> BatchLeaseProcessor: ...
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member; ``pause`` waits for so many ms, and returns True to stop joining."""
@@ -79,13 +80,15 @@ class BatchMembership(ABC):
         self._clock = clock
         self._group_name = setup.group
         self._setup = setup
-        self._processor = setup.holder
+        self._processor = setup.processor
         self._calls = BlockingCalls(setup, clock)
         self._leases = self._processor.leases
         self._meters = setup.meters
         self._counters = setup.counters
         self._is_closed = False
         self._is_confirmed: bool | None = None
+        self._status = AssignmentStatus({})
+        """The state of the assignment when a batch was leased last."""
         self.should_wait_for_assignment: Callable[[], bool] = lambda: True
         """Whether to wait for a complete assignment: not while the group migrates."""
 
@@ -200,9 +203,11 @@ class BatchMembership(ABC):
     def _check(self) -> None:
         self._calls.check()
 
-    @abstractmethod
     def _lease(self) -> BatchAssignment:
         """The partitions that may be planned now; on the group's thread."""
+        self._status = self._setup.membership.assignment_status()
+        partitions, is_complete = self._processor.lease_all(), self._is_assignment_complete()
+        return BatchAssignment(partitions, is_complete, self._meters.rebalances, self._status.partition_counts)
 
     @abstractmethod
     def _check_assignment(self, holding: BatchAssignment) -> None:

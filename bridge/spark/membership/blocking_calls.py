@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from zkconsumer.errors import ConnectorClosed, ZkConsumerError, ZkTimeoutException
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
-    from zkconsumer.member.offset_stores import CommitFailure
-    from zkconsumer.types import TopicPartition
+    from zkconsumer.member.ownership import Membership
     from zkconsumer.zk.group_procedures import Procedure
     from zkconsumer.zk.store import ZkStore
 
@@ -32,33 +29,6 @@ RETRY_BACKOFF_MS = 200
 LEAVING_MESSAGE = "the query's membership process is leaving the group"
 
 
-class EventLoopCaller(Protocol):
-    """The membership's own thread."""
-
-    def call_soon(self, action: Callable[[], None]) -> None:
-        """Run the action on that thread, after the earlier ones."""
-
-
-class UnderlyingMembership(Protocol):
-    """The methods of a membership that the calls of a query use."""
-
-    @property
-    def event_loop(self) -> EventLoopCaller: ...
-
-    @property
-    def failure(self) -> ZkConsumerError | None:
-        """The error that ended the membership, if one did."""
-
-    def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Commit these positions of our partitions; returns those that were not committed, with the reason."""
-
-    def leave(self) -> bool:
-        """Release all partitions and leave the group."""
-
-    def close(self) -> bool:
-        """Close the session and end every thread."""
-
-
 class MembershipResources(Protocol):
     """The resources of ``BlockingCalls``.  ``store``: the session in which procedures run."""
 
@@ -67,7 +37,7 @@ class MembershipResources(Protocol):
     lease: Lease
 
     @property
-    def membership(self) -> UnderlyingMembership: ...
+    def membership(self) -> Membership: ...
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Run this in that session, or have its requests rejected; calls ``then`` on some thread."""

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bridge.client.events import Offset
-from bridge.client.generation import MemberState
 from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind
 from bridge.spark.claims.kafka_claims import (
     KafkaCommittedOffset,
@@ -122,24 +121,16 @@ class CoordinatorBatchMembership(BatchMembership):
         With the cooperative protocol members revoke in one generation, and a new member gets partitions in the next
         one.
         """
-        machine = self._membership.machine
-        is_stable = machine.state is MemberState.STABLE
-        if not (super()._is_assignment_complete() and is_stable and not self._leases.draining):
+        status = self._membership.assignment_status()
+        if not (super()._is_assignment_complete() and status.is_stable and not self._leases.draining):
             self._empty_since_ms = None
             return False
-        if len(self._leases) or machine.is_eager:
+        if len(self._leases) or not status.is_cooperative:
             return True
         now_ms = self._clock.now_ms()
         if self._empty_since_ms is None:
             self._empty_since_ms = now_ms
         return now_ms - self._empty_since_ms >= EMPTY_ASSIGNMENT_MS
-
-    def _lease(self) -> BatchAssignment:
-        counts = self._membership.machine.subscriptions.partition_counts()
-        topics = {topic: count or 0 for topic, count in sorted(counts.items())}
-        return BatchAssignment(
-            self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics
-        )
 
     def _check_assignment(self, holding: BatchAssignment) -> None:
         """A query that takes over a whole group owns all partitions, unless another member exists."""

@@ -10,7 +10,6 @@ from bridge.client.assignors import ASSIGNORS, RangeAssignor
 from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
 from bridge.client.coordinator_membership import CoordinatorMembership
-from bridge.client.events import AssignorsOffered
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from bridge.migration.dual.machine.phase_rules import MIGRATION_PROTOCOL
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from bridge.spark.membership.process_settings import MembershipProcessSettings
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.broker_connection import ConnectionFactory
-    from zkconsumer.member import commands as do
     from zkconsumer.types import BrokerAddress
     from zkconsumer.zk.group_procedures import Procedure
     from zkconsumer.zk.store import ZkStore
@@ -78,14 +76,8 @@ class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
         life = uuid.uuid4().int % (1 << _LIFE_BITS)
         self._base = COORDINATOR_EPOCH_BASE | life << _GENERATION_BITS
 
-    def start_fetching(self, command: do.StartFetching) -> None:
-        super().start_fetching(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
-
-    def move_to_thread(self, command: do.MoveToThread) -> None:
-        super().move_to_thread(replace(command, epochs={tp: self._named(at) for tp, at in command.epochs.items()}))
-
-    def _named(self, generation: int) -> int:
-        return self._base | generation % (1 << _GENERATION_BITS)
+    def _epoch_of(self, epoch: int) -> int:
+        return self._base | epoch % (1 << _GENERATION_BITS)
 
 
 class MigratedGroupMembership(CoordinatorMembership):
@@ -117,7 +109,7 @@ class CoordinatorMembershipSetup:
         self.security: ZkSecurity = zk_security_of(self.config)
         self.is_started = False
         self.lease = Lease(clock)
-        self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self.meters = BatchMembershipMeters(clock, lambda: self.processor.notify(), lambda: self.processor.assignment)
         self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, CountingHooks()
         self.offered_protocols = protocols
@@ -142,10 +134,10 @@ class CoordinatorMembershipSetup:
             hooks=counting,
         )
         self.counters = counting.counters = self.membership.counters
-        self.holder = CoordinatorBatchLeaseProcessor(
+        self.processor = CoordinatorBatchLeaseProcessor(
             BatchLeases(waits_for_batch=is_after_batch), self.lease, self.membership
         )
-        self.membership.attach_processor(self.holder)
+        self.membership.attach_processor(self.processor)
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member with one thread, since a coordinator counts members, not threads.
@@ -159,7 +151,7 @@ class CoordinatorMembershipSetup:
     def update_protocols(self, protocols: MigrationProtocols) -> None:
         """The group may use these protocols from now on."""
         self.offered_protocols = protocols
-        self.membership.event_loop.submit(AssignorsOffered(tuple(protocols.assignors())))
+        self.membership.offer_assignors(protocols.assignors())
 
     def brokers(self) -> list[BrokerAddress]:
         """The current addresses of the brokers; raises ``UnavailableError``."""

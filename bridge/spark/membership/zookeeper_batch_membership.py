@@ -31,14 +31,11 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.broker_connection import ConnectionFactory
 from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome
-from zkconsumer.member import events as ev
 from zkconsumer.member.events import StoredOffset
 from zkconsumer.member.offset_stores import OffsetStoreSelection
+from zkconsumer.runtime.membership_config import offset_stores_of
 from zkconsumer.types import TopicPartition
-from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import Procedure
-from zkconsumer.zk.member_registration import format_registration, registration_of
-from zkconsumer.zk.requests import SetData
 
 log = logging.getLogger("zkconsumer.keeper")
 
@@ -59,7 +56,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         self._zookeeper_setup = ZooKeeperMembershipSetup(settings, clock, make_store, connect)
         super().__init__(settings, self._zookeeper_setup, clock)
         self._membership = self._zookeeper_setup.membership
-        self._stores = self._membership.state_machine.settings.offset_stores
+        self._stores = offset_stores_of(self._zookeeper_setup.config)
         self._metrics: MetricsServer | None = None
         self._has_leased = False
 
@@ -111,7 +108,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         return refused
 
     def has_applied_control_version(self, control_version: int | None) -> bool:
-        return self._membership.state_machine.control_version == control_version
+        return self._membership.control_version == control_version
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -121,25 +118,16 @@ class ZooKeeperBatchMembership(BatchMembership):
 
     def _check_permanent_errors(self, holding: BatchAssignment) -> None:
         """A condition that only an operator can change raises an error, so that the query does not wait for it."""
-        group = self._membership.state_machine
-        if not holding.is_complete and (why := group.exclusion_reason or group.assignment_error):
+        if not holding.is_complete and (why := self._status.blocked_reason):
             words = f"this query cannot be a member of group {self._zookeeper_setup.group}: {why}"
             raise ConsumerRebalanceFailedException(words)
-        missing = () if group.view is None else sorted(group.view.missing_topics & set(self._settings.topics))
+        missing = sorted(self._status.missing_topics & set(self._settings.topics))
         if not self._has_leased and missing:
             words = (
                 f"topic {missing[0]!r} does not exist: create it, or correct the topics that the query subscribes to"
             )
             raise UsageError(words)
         self._has_leased = self._has_leased or holding.is_complete
-
-    def _lease(self) -> BatchAssignment:
-        group = self._membership.state_machine
-        sizes = group.view.partitions_by_topic if group.view is not None else {}
-        topics = {topic: len(sizes.get(topic, ())) for topic in sorted(group.subscribed_topics)}
-        return BatchAssignment(
-            self._processor.lease_all(), self._is_assignment_complete(), self._meters.rebalances, topics
-        )
 
     def _after_claims(self, report: ClaimReport, until_ms: int) -> None:
         """Also commit to Kafka where both stores have the offsets."""
@@ -161,7 +149,7 @@ class ZooKeeperBatchMembership(BatchMembership):
                 self._settings.run,
                 session_id,
                 held,
-                self._membership.state_machine.control_version,
+                self._membership.control_version,
                 OnRewind(self._settings.on_rewind),
                 self._topic_czxids(),
                 self._zookeeper_setup.security.acl,
@@ -184,7 +172,7 @@ class ZooKeeperBatchMembership(BatchMembership):
 
         def made() -> Procedure[dict[TopicPartition, str]]:
             session_id, held = self._calls.session_id(), self._leases.begin_claim(offsets)
-            threads, version = self._leases.threads, self._membership.state_machine.control_version
+            threads, version = self._leases.threads, self._membership.control_version
             wanted = {tp: offsets[tp] for tp in held}
             refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
             if not wanted:
@@ -205,7 +193,7 @@ class ZooKeeperBatchMembership(BatchMembership):
         held = {tp: epoch for tp, epoch in self._leases.epochs.items() if tp in offsets}
         for tp, epoch in held.items():
             self._leases.set_group_offset(tp, epoch, offsets[tp])
-        self._membership.event_loop.handle_event(ev.OffsetsOverwritten(dict.fromkeys(held, StoredOffset())))
+        self._membership.offsets_overwritten(dict.fromkeys(held, StoredOffset()))
         return dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
 
     def _offsets_written(
@@ -216,12 +204,10 @@ class ZooKeeperBatchMembership(BatchMembership):
             tp: one for tp, one in stored.items() if self._leases.set_group_offset(tp, epochs.get(tp, 0), one.offset)
         }
         if ours:
-            self._membership.event_loop.handle_event(ev.OffsetsOverwritten(ours))
+            self._membership.offsets_overwritten(ours)
 
     def _in_kafka(self, partitions: list[TopicPartition], until_ms: int) -> dict[TopicPartition, int]:
         """The offsets that the coordinator has stored; raises ``UnavailableError`` when it does not answer."""
-        channel = self._membership.coordinator_channel
-        assert channel is not None, "called only where Kafka has the offsets"
         answers: list[OffsetFetchOutcome] = []
         settled = threading.Event()
 
@@ -229,7 +215,8 @@ class ZooKeeperBatchMembership(BatchMembership):
             answers.append(fetched)
             settled.set()
 
-        channel.fetch(partitions, self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS, done)
+        timeout_ms = self._calls.remaining_ms(until_ms) - ANSWER_RESERVE_MS
+        self._membership.fetch_kafka_offsets(partitions, timeout_ms, done)
         self._calls.wait_for(settled, until_ms, "the group's coordinator")
         failed = answers[0].failed
         if failed:
@@ -243,40 +230,26 @@ class ZooKeeperBatchMembership(BatchMembership):
         """Raises ``GroupNotExclusive``; requests more threads when a topic has more partitions than threads."""
         if not self._settings.is_takeover:
             return
-        group, view = self._membership.state_machine, self._membership.state_machine.view
-        others = () if view is None else [name for name in view.members if name != self._settings.consumer_id]
-        if others:
-            raise not_exclusive_error(self._zookeeper_setup.group, others)
-        if not holding.is_complete and group.not_acquired:
-            raise not_exclusive_error(
-                self._zookeeper_setup.group, {f"{tp} ({why})" for tp, why in group.not_acquired.items()}
-            )
+        group, status = self._zookeeper_setup.group, self._status
+        if status.other_members:
+            raise not_exclusive_error(group, status.other_members)
+        if not holding.is_complete and status.not_acquired:
+            raise not_exclusive_error(group, {f"{tp} ({why})" for tp, why in status.not_acquired.items()})
         if holding.is_complete and (threads := threads_for(holding.partition_counts)) > self._zookeeper_setup.threads:
             self._grow(threads)
 
     def _grow(self, threads: int) -> None:
+        self._calls.session_id()  # without a session it raises, and the next batch tries again
         log.info("takeover-threads-raised threads=%d before=%d", threads, self._zookeeper_setup.threads)
         self._zookeeper_setup.threads = threads
-        subscription = self._settings.subscription(threads)
-        self._membership.join(subscription)
-        data = format_registration(registration_of(subscription, str(self._clock.wall_ms())))
-        path = paths.registration(self._zookeeper_setup.group, self._settings.consumer_id)
-        changed = ev.GroupChanged("our own registration")
-        control = self._membership.event_loop
-        self._zookeeper_setup.store.submit(
-            self._calls.session_id(), [SetData(path, data)], lambda _: control.submit(changed)
-        )
+        self._membership.change_subscription(self._settings.subscription(threads))
 
     # --- threads and deadlines ----------------------------------------------------------------------------------
 
     def _topic_czxids(self) -> Mapping[str, int]:
         """The czxids of the topics: an offset that is older than its topic is not valid."""
-        view = self._membership.state_machine.view
-        return (
-            view.topic_czxids
-            if view is not None and self._zookeeper_setup.config.offsets_older_than_topic == "ignore"
-            else {}
-        )
+        is_used = self._zookeeper_setup.config.offsets_older_than_topic == "ignore"
+        return self._membership.topic_czxids if is_used else {}
 
     def _rendered(self) -> str:
         return render_prometheus(self._zookeeper_setup.group, self._settings.consumer_id, self.observe())

@@ -85,7 +85,7 @@ class ZooKeeperMembershipSetup:
         access = BrokerAccess.from_config(self.config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         self._brokers = access
         self.lease = Lease(clock)
-        self.meters = BatchMembershipMeters(clock, lambda: self.holder.notify(), lambda: self.holder.assignment)
+        self.meters = BatchMembershipMeters(clock, lambda: self.processor.notify(), lambda: self.processor.assignment)
         is_after_batch = settings.mode is CommitMode.AFTER_BATCH
         counting = CountingHooks()
         self.membership = ZooKeeperMembership(
@@ -105,8 +105,8 @@ class ZooKeeperMembershipSetup:
         )
         self.counters = counting.counters = self.membership.counters
         lending = BatchLeases(waits_for_batch=is_after_batch)
-        self.holder = BatchLeaseProcessor(lending, self.lease, self.membership.event_loop)
-        self.membership.attach_processor(self.holder)
+        self.processor = BatchLeaseProcessor(lending, self.lease, self.membership.event_loop)
+        self.membership.attach_processor(self.processor)
 
     def join(self, pause: Callable[[int], bool]) -> None:
         """Connect and become a member; ``pause`` waits for so many ms, and returns True to stop joining.

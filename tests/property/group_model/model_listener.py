@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.property.group_model.fault_profile import FaultProfile
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.membership_state_machine import MembershipState
 from zkconsumer.member.partition_releaser import DROP_REASON_RELEASED
 
@@ -93,7 +94,7 @@ class ModelListener:
         unnamed = {tp for tp in command.partitions if tp in self._process.streams} - self._named
         assert not unnamed, f"given back without a word: {unnamed}"
 
-    def dropped(self, command: do.DropPartitions) -> None:
+    def dropped(self, command: ownership.DropPartitions) -> None:
         """When they come back they must be named again; what is lost must be reported at once."""
         self._named -= set(command.partitions)
         if command.why != DROP_REASON_RELEASED and not self.is_out_of_it:
@@ -106,7 +107,7 @@ class ModelListener:
         self._unreported -= set(command.partitions)
         self._process.world.sometimes.add("a loss is reported to a listener")
 
-    def check_start(self, command: do.StartFetching) -> None:
+    def check_start(self, command: ownership.StartFetching) -> None:
         """What is read anew was told, with its thread."""
         is_in = self._process.group.membership.state is MembershipState.REGISTERED
         if not self.is_out_of_it and is_in:

@@ -13,7 +13,7 @@ from tests.property.group_model.procedures import Procedure
 from tests.property.group_model.zookeeper import Call, Connection
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
-from zkconsumer.member import invariants
+from zkconsumer.member import invariants, ownership
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.events import MemberTimer
 from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
@@ -223,29 +223,29 @@ class Process:
                 if self.listener is not None:
                     self.listener.check_release(command)
                 self.run_procedure(session_id, world.procedures.release(command))
-            case do.StartFetching(positions, threads):
+            case ownership.StartFetching(positions, threads):
                 if self.listener is not None:
                     self.listener.check_start(command)
                 for tp, offset in positions.items():
                     assert tp not in self.streams, f"{tp} is started twice"
                     self.streams[tp] = Stream(threads[tp], offset)
-            case do.Drain(partitions):
+            case ownership.Drain(partitions):
                 for tp in partitions:
                     self.streams[tp].is_live = False
                 self._report({tp: s for tp, s in self.streams.items() if not s.is_live and not s.in_hand})
-            case do.ForceDrain(partitions):
+            case ownership.ForceDrain(partitions):
                 self._report({tp: self.streams[tp] for tp in partitions if tp in self.streams})
-            case do.MoveToThread(threads):
+            case ownership.MoveToThread(threads):
                 for tp, thread in threads.items():
                     self.streams[tp] = Stream(thread, self.streams[tp].consumed)
-            case do.DropPartitions(partitions):
+            case ownership.DropPartitions(partitions):
                 if self.listener is not None:
                     self.listener.dropped(command)
                 for tp in partitions:
                     self.streams.pop(tp, None)
-            case do.CollectPositions():
+            case ownership.CollectPositions():
                 positions = {tp: s.consumed for tp, s in self.streams.items() if s.is_live}
-                self.enqueue(lambda: self.feed(ev.PositionsCollected(positions)))
+                self.enqueue(lambda: self.feed(ownership.PositionsCollected(positions)))
             case do.CallBeforeReleasing() | do.CallBeforeStarting():
                 assert self.listener is not None, "there is no listener to call"
                 self.listener.call(command)
@@ -295,7 +295,7 @@ class Process:
         for tp in positions:
             streams[tp].reported = True
         if positions:
-            self.enqueue(lambda: self.feed(ev.PartitionsDrained(positions)))
+            self.enqueue(lambda: self.feed(ownership.PartitionsDrained(positions)))
 
     def read_on(self) -> None:
         """Every stream's caller comes back for more, or does not yet."""
@@ -318,7 +318,7 @@ class Process:
             return
         if stream.consumed < 0:
             stream.consumed = 0
-            self.enqueue(lambda: self.feed(ev.OffsetReset(tp, 0)))
+            self.enqueue(lambda: self.feed(ownership.OffsetReset(tp, 0)))
             return
         stream.in_hand = True
         self.world.handed_out(self, tp, stream.consumed)

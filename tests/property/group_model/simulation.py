@@ -35,6 +35,7 @@ from tests.property.group_model.zookeeper import Server, ServerSession
 from tests.transcripts.conversation import show
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.events import MemberTimer, StoredOffset, WriteOutcome
 from zkconsumer.member.group_assignment import AssignmentContext, create_instance
 from zkconsumer.member.group_view import TopicSubscription
@@ -52,7 +53,7 @@ LISTENERS = 0.3
 ODD = TopicSubscription("white_list", {"(?>t|tt).*": 1})
 """A subscription that may mean something to Java, and that we do not evaluate."""
 
-ROUTINE = (ev.SessionAnswered, ev.PositionsCollected, ev.OffsetReset)
+ROUTINE = (ev.SessionAnswered, ownership.PositionsCollected, ownership.OffsetReset)
 ROUTINE_TIMERS = (MemberTimer.PROBE, MemberTimer.COMMIT)
 """What a history does not tell."""
 
@@ -443,7 +444,7 @@ class World:
                         self.sometimes.add("a rewound offset is written again")
             case ev.RegistrationConflict():
                 self.sometimes.add("an earlier session holds the id")
-            case ev.PartitionsDrained() if MemberTimer.DRAIN not in process.timers:
+            case ownership.PartitionsDrained() if MemberTimer.DRAIN not in process.timers:
                 self.sometimes.add("a drain was given up")
             case ev.Registered() if process.was_withdrawn:
                 self.sometimes.add("a member that withdrew comes back")

@@ -13,6 +13,7 @@ from bridge.client.events import Failure, Offset
 from bridge.client.pending_commands import RequestKind
 from tests.coordinator.client_harness import CooperativeDealer, Dealer, Member, group_member
 from tests.transcripts.conversation import BadTranscript
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription
 from zkconsumer.wire.schemas import APIS, HEARTBEAT, OFFSET_COMMIT
@@ -119,7 +120,7 @@ class MemberTalk:
         return self.member.left()
 
     def _hear_positions(self, words: list[str]) -> list[do.Command]:
-        return self.member.hear(ev.PositionsReceived(_offsets(words)))
+        return self.member.hear(ownership.PositionsCollected({tp: at.offset for tp, at in _offsets(words).items()}))
 
     def _hear_commit(self, words: list[str]) -> list[do.Command]:
         offsets = _offsets(word for word in words if "=" in word)
@@ -158,11 +159,11 @@ def show(command: do.Command) -> str:
             return f"disconnect {node}"
         case do.Invoke(_, callback, partitions):
             return f"call {callback.value} {_show(partitions)}".rstrip()
-        case do.StopPartitions(partitions):
+        case ownership.Drain(partitions):
             return f"stop {_show(partitions)}"
         case do.StartPartitions(partitions, generation, new):
             return f"start {_show(partitions)} in generation {generation}{f', new {_show(new)}' if new else ''}"
-        case do.RequestPositions():
+        case ownership.CollectPositions():
             return "collect positions"
         case do.CommitDone(_, error, refused):
             return f"commit done{_show_error(error)}{' refused ' + _show(refused) if refused else ''}"

@@ -12,8 +12,7 @@ from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MembershipSide, ZooKeeperAssignment
 from tests.transcripts.conversation import BadTranscript
 from zkconsumer.errors import MigrationError
-from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import ControlRecord
@@ -56,22 +55,20 @@ class MemberTalk:
 
     def _note(self, command: val.MigratingMemberCommand) -> None:
         """The holder of these conversations: it refuses what a holder cannot do."""
-        if not isinstance(command, val.SendToProcessor):
-            return
-        match command.command:
-            case do.StartFetching(positions):
+        match command:
+            case ownership.StartFetching(positions):
                 assert not positions.keys() & self.told.keys(), "started twice"
                 self.told.update(dict.fromkeys(positions, True))
-            case do.Drain(partitions):
+            case ownership.Drain(partitions):
                 assert all(self.told[tp] for tp in partitions), "drained twice"
                 self.told.update(dict.fromkeys(partitions, False))
-            case do.MoveToThread(threads):
+            case ownership.MoveToThread(threads):
                 assert not any(self.told[tp] for tp in threads), "moved while it is handed out"
                 self.told.update(dict.fromkeys(threads, True))
-            case do.DropPartitions(partitions):
+            case ownership.DropPartitions(partitions):
                 for tp in partitions:
                     del self.told[tp]
-            case do.ForceDrain() | do.CollectPositions():
+            case _:
                 pass
 
     def _check(self) -> None:
@@ -94,12 +91,12 @@ class MemberTalk:
             case "zk" | "co":
                 return val.SideCommanded(SIDES[word], _command(*rest.partition(" ")[::2]))
             case "drained":
-                return val.ProcessorReported(ev.PartitionsDrained(_offsets(rest)))
+                return ownership.PartitionsDrained(_offsets(rest))
             case "collected":
-                return val.ProcessorReported(ev.PositionsCollected(_offsets(rest)))
+                return ownership.PositionsCollected(_offsets(rest))
             case "reset":
                 [(tp, offset)] = _offsets(rest).items()
-                return val.ProcessorReported(ev.OffsetReset(tp, offset))
+                return ownership.OffsetReset(tp, offset)
             case "looked":
                 return val.ZooKeeperOffsetsRead(_offsets(rest))
             case "commit":
@@ -130,24 +127,26 @@ def _control(text: str) -> ControlRecord | None:
     return ControlRecord("m1", int(found["epoch"]), phase, authority, found["strategy"] or "dual")
 
 
-def _command(word: str, rest: str) -> val.ProcessorCommand:
+def _command(word: str, rest: str) -> ownership.PartitionCommand:
     match word:
         case "start":
             positions = _offsets(rest)
             sources = dict.fromkeys(positions, OffsetSource.NEITHER)
-            return do.StartFetching(positions, dict.fromkeys(positions, THREAD), sources, dict.fromkeys(positions, 1))
+            return ownership.StartFetching(
+                positions, dict.fromkeys(positions, THREAD), sources, dict.fromkeys(positions, 1)
+            )
         case "drain":
-            return do.Drain(_names(rest))
+            return ownership.Drain(_names(rest))
         case "give-up":
-            return do.ForceDrain(_names(rest))
+            return ownership.ForceDrain(_names(rest))
         case "drop":
             names, _, why = rest.partition(": ")
-            return do.DropPartitions(_names(names), why or "released")
+            return ownership.DropPartitions(_names(names), why or "released")
         case "move":
             threads = {_partition(name): thread for name, _, thread in (item.partition("=") for item in rest.split())}
-            return do.MoveToThread(threads, dict.fromkeys(threads, 1))
+            return ownership.MoveToThread(threads, dict.fromkeys(threads, 1))
         case "collect":
-            return do.CollectPositions()
+            return ownership.CollectPositions()
     raise BadTranscript(f"a side does not tell {word}")
 
 
@@ -157,16 +156,12 @@ def _command(word: str, rest: str) -> val.ProcessorCommand:
 def show(command: val.MigratingMemberCommand) -> str:
     """A command in one line."""
     match command:
-        case val.SendToProcessor(told):
-            return f"holder: {_show_told(told)}"
-        case val.SendToSide(side, ev.PartitionsDrained(positions)):
+        case val.SendToSide(side, ownership.PartitionsDrained(positions)):
             return f"say {WORDS[side]} drained {_show(positions)}"
-        case val.SendToSide(side, ev.PositionsCollected(positions)):
+        case val.SendToSide(side, ownership.PositionsCollected(positions)):
             return f"say {WORDS[side]} collected {_show(positions) or 'nothing'}"
-        case val.SendToSide(side, ev.OffsetReset(tp, offset)):
+        case val.SendToSide(side, ownership.OffsetReset(tp, offset)):
             return f"say {WORDS[side]} reset {tp}={offset}"
-        case val.SendToSide(side, ev.OffsetsOverwritten(stored)):
-            return f"say {WORDS[side]} placed {' '.join(map(str, stored))}"
         case val.SetZooKeeperAssignment(None):
             return f"share: {ZooKeeperAssignment.COMPUTED.value}"
         case val.SetZooKeeperAssignment(threads, new):
@@ -187,22 +182,23 @@ def show(command: val.MigratingMemberCommand) -> str:
         case val.WriteAcknowledgement(said):
             told = f"acknowledge {said.migration_id} {said.phase}@{said.epoch} generation={said.generation}"
             return f"{told} behind={said.behind}"
-    raise BadTranscript(f"not a command: {command}")
+        case _:
+            return f"holder: {_show_told(command)}"
 
 
-def _show_told(command: val.ProcessorCommand) -> str:
+def _show_told(command: ownership.PartitionCommand) -> str:
     match command:
-        case do.StartFetching(positions):
+        case ownership.StartFetching(positions):
             return f"start {_show(positions)}"
-        case do.Drain(partitions):
+        case ownership.Drain(partitions):
             return f"drain {' '.join(map(str, partitions))}"
-        case do.ForceDrain(partitions):
+        case ownership.ForceDrain(partitions):
             return f"give up drain {' '.join(map(str, partitions))}"
-        case do.DropPartitions(partitions, why):
+        case ownership.DropPartitions(partitions, why):
             return f"drop {' '.join(map(str, partitions))}: {why}"
-        case do.MoveToThread(threads):
+        case ownership.MoveToThread(threads):
             return f"move {_show(threads)}"
-        case do.CollectPositions():
+        case ownership.CollectPositions():
             return "collect"
 
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.client import commands as cmd
@@ -26,7 +26,6 @@ from zkconsumer.types import TopicPartition
 if TYPE_CHECKING:
     from bridge.client.consumer_coordinator import ConsumerCoordinator
     from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from bridge.migration.dual.connector.active_side_filters import ActiveSideListener
     from zkconsumer.base.threads import OnThreadError
     from zkconsumer.errors import ZkConsumerError
@@ -74,10 +73,6 @@ class CoordinatorSide(CoordinatorMembership):
         return self.side_listener
 
     # --- what it is told, on any thread -------------------------------------------------------------------------
-
-    def offer_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
-        """The group may divide by these from now on."""
-        self.event_loop.submit(cev.AssignorsOffered(tuple(assignors)))
 
     def write_offsets(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
         """Commit these once; ``KafkaWriteFinished`` with the number is told.

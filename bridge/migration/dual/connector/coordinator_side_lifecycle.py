@@ -24,7 +24,7 @@ from bridge.migration.dual.machine.acknowledgement import NO_GENERATION
 from bridge.migration.dual.machine.phase_rules import MIGRATION_PROTOCOL, MembershipSide
 from bridge.migration.offsets.provenance import Provenance, format_provenance
 from zkconsumer.base.threads import WorkerThread, spawn
-from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.member.group_view import TopicSubscription
+    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.member_observer import MembershipMeters
-    from zkconsumer.runtime.membership_protocols import PartitionProcessor
     from zkconsumer.types import TopicPartition
 
 COORDINATOR_SIDE = MembershipSide.COORDINATOR
@@ -231,7 +231,7 @@ class CoordinatorSideLifecycle:
         given = tuple(sorted(member.machine.assigned))
         if given:
             member.handle_event(
-                val.SideCommanded(COORDINATOR_SIDE, do.DropPartitions(given, "the coordinator's group was left"))
+                val.SideCommanded(COORDINATOR_SIDE, ownership.DropPartitions(given, "the coordinator's group was left"))
             )
         self._fail_writes(set(self._open_writes))
         if member.machine.generation != NO_GENERATION:

@@ -22,13 +22,11 @@ from typing import TYPE_CHECKING
 from bridge.client.coordinator_connector import COMMIT_GRACE_MS, group_config_of
 from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
 from bridge.migration.dual.connector.migrating_membership import MigratingMembership
-from bridge.migration.dual.machine.phase_rules import MembershipSide
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import COMMIT_TIMEOUT_MS
 from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
-from zkconsumer.observe.member_health import MemberHealthSnapshot
 from zkconsumer.runtime.broker_access import BrokerAccess
 from zkconsumer.runtime.connector_member import ConnectorMember
 from zkconsumer.runtime.health_snapshot import MemberHealthSource
@@ -118,9 +116,7 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
             ),
         )  # fmt: skip
         super().__init__(config, consumer_id, member, clock)
-        looker = MemberHealthSource(
-            member, self._read_health, config.group_id, self._delivered_at_ms, clock, GROUP_SERVICES
-        )
+        looker = MemberHealthSource(member, config.group_id, self._delivered_at_ms, clock, GROUP_SERVICES)
         self._open(looker, config.zookeeper_connection_timeout_ms)
 
     @property
@@ -130,41 +126,12 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
     @property
     def member_phase(self) -> str:
         """What this member is now, as ``migration_docs`` has it: ``alone``, ``joined``, ``locked`` … ``completed``."""
-        return self._member.membership.machine.member_phase.value
+        return self._member.membership.member_phase.value
 
     @property
     def generation(self) -> int:
         """The generation of the coordinator's group in which this member is; -1 while it is in none."""
-        return self._member.membership.machine.generation
-
-    def _read_health(self) -> MemberHealthSnapshot:
-        """This member as it is now; on ZooKeeper's control thread."""
-        member = self._member
-        membership, live = (
-            member.membership,
-            {tp for tp, info in member.streams.partition_infos.items() if info.is_live},
-        )
-        machine, side, group = membership.machine, membership.zookeeper, membership.zookeeper.state_machine
-        fetching = len(live - member.fetchers.leaderless())
-        holds_here = machine.rules.active_side is MembershipSide.ZOOKEEPER
-        if not holds_here and membership.coordinator is not None:
-            return replace(
-                membership.coordinator.health_snapshot(fetching, member.fetchers.failures()),
-                lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
-                partitions_owned=len(machine.assigned),
-            )
-        return MemberHealthSnapshot(
-            membership=group.membership.state.value,
-            session=group.session.state.value,
-            session_id=side.session_id,
-            lease_ms_left=member.lease.until_ms - self._clock.now_ms(),
-            rebalance=group.rebalance.state.value,
-            partitions_owned=len(machine.owned if holds_here else machine.assigned),
-            partitions_fetching=fetching,
-            failed_partitions={str(tp): why for tp, why in group.not_acquired.items()},
-            missing_topics=tuple(sorted(group.missing_topics)),
-            broker_failures=tuple(member.fetchers.failures()),
-        )
+        return self._member.membership.generation
 
 
 def _check_config(config: ConsumerConfig) -> None:

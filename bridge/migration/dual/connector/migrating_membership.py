@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,23 +22,20 @@ from bridge.migration.dual.connector.coordinator_side_lifecycle import Coordinat
 from bridge.migration.dual.connector.member_znodes import AcknowledgementWriter, OffsetMirror
 from bridge.migration.dual.connector.migrating_commits import MigratingCommits
 from bridge.migration.dual.connector.side_leases import ActiveLease
-from bridge.migration.dual.connector.side_processors import (
-    MigratingEventLoop,
-    SidePartitionProcessor,
-    send_to_processor,
-)
+from bridge.migration.dual.connector.side_processors import MigratingEventLoop, SidePartitionProcessor
 from bridge.migration.dual.connector.zookeeper_side import ZooKeeperSide
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MemberPhase, MembershipSide, ZooKeeperAssignment
 from zkconsumer.errors import MigrationError, ThreadFailedError, ZkConsumerError
 from zkconsumer.member import events as ev
+from zkconsumer.member.ownership import PartitionCommand
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime.hook_calls import HookCalls
 
 if TYPE_CHECKING:
     from bridge.client.config import GroupMemberConfig
-    from bridge.client.coordinator_membership import MembershipSettings
+    from bridge.client.coordinator_membership import CoordinatorMembership, MembershipSettings
     from bridge.client.stream_assignor import StreamAssignor
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
@@ -47,11 +45,13 @@ if TYPE_CHECKING:
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.member_state_machine import AssignmentPlanner, GroupSettings
     from zkconsumer.member.offset_stores import CommitFailure
+    from zkconsumer.member.ownership import AssignmentStatus, PartitionProcessor
+    from zkconsumer.observe.member_health import MemberHealthSnapshot
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.connector_member import ConnectorMembership
     from zkconsumer.runtime.listener_calls import ListenerCalls, ListenerEventSink
     from zkconsumer.runtime.member_observer import MembershipMeters
-    from zkconsumer.runtime.membership_protocols import PartitionProcessor
+    from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.store import ZkStore
     from zkconsumer.zk.zk_security import ZkSecurity
@@ -127,7 +127,7 @@ class MigratingMembership:
         self.commits = MigratingCommits(self)
         self._acknowledgement_writer = AcknowledgementWriter(self.zookeeper, group, security.acl)
         self._mirror = OffsetMirror(self.zookeeper, group, security.acl)
-        self._holder: PartitionProcessor
+        self._processor: PartitionProcessor
         self._assignment_known = threading.Event()
         self._zookeeper_offsets: dict[TopicPartition, int] = {}
         self._has_zookeeper_assignment = False
@@ -158,13 +158,17 @@ class MigratingMembership:
         """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
         self.zookeeper.every(interval_ms, action)
 
-    def attach_processor(self, holder: PartitionProcessor) -> None:
-        """Start ZooKeeper's side; ``holder`` is told what is ours, whoever says so."""
-        self._holder = self._coordinator_side_lifecycle.processor = holder
+    def attach_processor(self, processor: PartitionProcessor) -> None:
+        """Start ZooKeeper's side; ``processor`` is told what is ours, whoever says so."""
+        self._processor = self._coordinator_side_lifecycle.processor = processor
         self.zookeeper.every(TICK_MS, self._tick)
         self.zookeeper.attach_processor(
             SidePartitionProcessor(
-                ZOOKEEPER, holder, self.handle_event, self._zookeeper_failed, partial(self.active_since_ms, ZOOKEEPER)
+                ZOOKEEPER,
+                processor,
+                self.handle_event,
+                self._zookeeper_failed,
+                partial(self.active_since_ms, ZOOKEEPER),
             )
         )
 
@@ -223,16 +227,16 @@ class MigratingMembership:
         return leaves[1]() and first
 
     def close(self) -> bool:
-        """End everything, the holder included.  True when nothing was left behind."""
+        """End everything, the processor included.  True when nothing was left behind."""
         self._coordinator_side_lifecycle.is_closing = True
-        self._holder.end(None)
+        self._processor.end(None)
         if self._failure is None:  # else it is still called about what was lost
             self.listener.close()
-        self._holder.request_stop()
+        self._processor.request_stop()
         coordinator = self.coordinator
         clean = coordinator is None or coordinator.close()
         clean = self.zookeeper.close() and clean
-        clean = self._holder.join(CLOSE_STEP_MS) and clean
+        clean = self._processor.join(CLOSE_STEP_MS) and clean
         clean = self._close_late(coordinator) and clean
         self._assignment_known.set()
         self.hooks.close()
@@ -245,6 +249,35 @@ class MigratingMembership:
         late, leaver = self.coordinator, self._coordinator_side_lifecycle.leave_thread
         clean = late is None or late is closed or late.close()
         return (leaver is None or leaver.join(CLOSE_STEP_MS)) and clean
+
+    # --- the state, on ZooKeeper's control thread -------------------------------------------------------------------
+
+    @property
+    def member_phase(self) -> MemberPhase:
+        """The phase that this member has acknowledged; from any thread."""
+        return self.machine.member_phase
+
+    @property
+    def generation(self) -> int:
+        """The generation of the coordinator group in which this member is, -1 without one; from any thread."""
+        return self.machine.generation
+
+    @property
+    def active_membership(self) -> ZooKeeperMembership | CoordinatorMembership:
+        """The membership whose partitions are processed."""
+        coordinator = self.coordinator
+        return coordinator if coordinator is not None and self.is_active(COORDINATOR) else self.zookeeper
+
+    def assignment_status(self) -> AssignmentStatus:
+        return self.active_membership.assignment_status()
+
+    def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
+        owned = self.machine.owned if self.is_active(ZOOKEEPER) else self.machine.assigned
+        return replace(
+            self.active_membership.health_snapshot(fetching, failures),
+            lease_ms_left=self.lease.until_ms - self.clock.now_ms(),
+            partitions_owned=len(owned),
+        )
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -267,7 +300,14 @@ class MigratingMembership:
             self.fail(error)
             return
         for command in commands:
-            self._execute(command)
+            if isinstance(command, PartitionCommand):
+                self._processor.execute(command)
+            elif isinstance(command, val.SendToSide):
+                side = self.zookeeper if command.side is ZOOKEEPER else self.coordinator
+                if side is not None:
+                    side.event_loop.submit(command.event)
+            else:
+                self._execute(command)
         holds = self.machine.rules.active_side
         if holds is not before:
             self._active = holds, self.clock.now_ms()
@@ -279,13 +319,6 @@ class MigratingMembership:
 
     def _execute(self, command: val.MigratingMemberCommand) -> None:
         match command:
-            case val.SendToProcessor(told):
-                send_to_processor(self._holder, told)
-            case val.SendToSide(side, said) if side is ZOOKEEPER:
-                self.zookeeper.event_loop.submit(said)
-            case val.SendToSide(_, said):
-                if self.coordinator is not None:
-                    self.coordinator.event_loop.submit(said)
             case val.SetZooKeeperAssignment(threads, new):
                 self.zookeeper.event_loop.submit(ev.ExternalAssignmentSet(threads, new))
             case val.SetCoordinatorProtocols(protocols):
@@ -364,11 +397,7 @@ class MigratingMembership:
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers; judged by the side that holds."""
-        coordinator = self.coordinator
-        if coordinator is not None and self.is_active(COORDINATOR):
-            coordinator.topics_rejected(errors)
-        else:
-            self.zookeeper.topics_rejected(errors)
+        self.active_membership.topics_rejected(errors)
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """Called in the dying thread: an error on every stream, never silence."""
@@ -381,13 +410,13 @@ class MigratingMembership:
         assert isinstance(error, ZkConsumerError), "a membership ends by an error of ours"
         with self._failing:
             is_first, self._failure = self._failure is None, self._failure or error
-        self._holder.end(self._failure)
+        self._processor.end(self._failure)
         self._active_lease.expire_all()
         self._assignment_known.set()
         if not is_first:
             return
         self.hooks.call("member_failed", error)
-        self._holder.request_stop()
+        self._processor.request_stop()
         self.zookeeper.fail(error)
         coordinator = self.coordinator
         if coordinator is not None:

@@ -1,9 +1,9 @@
-"""What the two memberships take for their holder, and what the streams take for their membership's inbox.
+"""The partition processor that each of the two memberships sees, and the event loop that the real processor sees.
 
-ZooKeeper's side   --SideHolder(zookeeper)--.
-                                            +--> hear (ZooKeeper's control thread) --> MigratingMember
-coordinator's side --SideHolder(coordinator)'         ^
-streams            --MigratingInbox-------------------'
+ZooKeeper membership   --SidePartitionProcessor.execute--.   PartitionCommand, with the side
+                                                         +--> MigratingMembership.handle_event --> MigratingMember
+coordinator membership --SidePartitionProcessor.execute--'    (on the control thread of the ZooKeeper side)
+real processor         --MigratingEventLoop.submit-----------'   PartitionEvent, as it is
 """
 
 from __future__ import annotations
@@ -13,57 +13,38 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.migration.dual.machine import machine_messages as val
-from zkconsumer.member import commands as do
-from zkconsumer.runtime.membership_protocols import BusyStream
+from zkconsumer.member.ownership import BusyStream
 
 if TYPE_CHECKING:
     from bridge.migration.dual.machine.phase_rules import MembershipSide
+    from zkconsumer.member.ownership import MembershipEventLoop, PartitionCommand, PartitionEvent, PartitionProcessor
     from zkconsumer.runtime.member_event_loop import MemberEventLoop
-    from zkconsumer.runtime.membership_protocols import MembershipEventLoop, PartitionProcessor, PartitionProcessorEvent
     from zkconsumer.types import TopicPartition
 
     EventHandler = Callable[[val.MigratingMemberEvent], None]
 
 
 class SidePartitionProcessor:
-    """``PartitionProcessor`` of one side: passes on what its membership says; ``hear`` never waits, on any thread.
+    """``PartitionProcessor`` of one side: passes its commands on; ``handle_event`` never waits, on any thread.
 
-    ``holds_since_ms``: since when this side says what the streams read, None while it does not; on any thread.
+    ``active_since_ms``: since when this side is the active one, None while it is not; from any thread.
     """
 
     def __init__(
         self,
         side: MembershipSide,
         streams: PartitionProcessor,
-        hear: EventHandler,
+        handle_event: EventHandler,
         on_end: Callable[[BaseException], None],
-        holds_since_ms: Callable[[], int | None],
+        active_since_ms: Callable[[], int | None],
     ) -> None:
         self._side = side
-        self._active_since_ms = holds_since_ms
+        self._active_since_ms = active_since_ms
         self._streams = streams
-        self._handle_event = hear
+        self._handle_event = handle_event
         self._on_failure = on_end
 
-    def start_fetching(self, command: do.StartFetching) -> None:
-        self._forward(command)
-
-    def drain(self, command: do.Drain) -> None:
-        self._forward(command)
-
-    def force_drain(self, command: do.ForceDrain) -> None:
-        self._forward(command)
-
-    def drop_partitions(self, command: do.DropPartitions) -> None:
-        self._forward(command)
-
-    def move_to_thread(self, command: do.MoveToThread) -> None:
-        self._forward(command)
-
-    def collect_positions(self) -> None:
-        self._forward(do.CollectPositions())
-
-    def _forward(self, command: val.ProcessorCommand) -> None:
+    def execute(self, command: PartitionCommand) -> None:
         self._handle_event(val.SideCommanded(self._side, command))
 
     @property
@@ -97,40 +78,14 @@ class SidePartitionProcessor:
 
 
 class MigratingEventLoop:
-    """``MembershipEventLoop`` of the streams: ZooKeeper's control thread, whoever holds."""
+    """``MembershipEventLoop`` of the streams: the control thread of ZooKeeper's side, in every phase."""
 
-    def __init__(self, control: MemberEventLoop, hear: EventHandler) -> None:
-        self._control = control
-        self._handle_event = hear
+    def __init__(self, control: MemberEventLoop, handle_event: EventHandler) -> None:
+        self.call_soon = control.call_soon
+        self.handle_event = handle_event
 
-    def submit(self, event: PartitionProcessorEvent) -> None:
-        """See ``MembershipEventLoop``."""
-        self._control.call_soon(partial(self.handle_event, event))
-
-    def handle_event(self, event: PartitionProcessorEvent) -> None:
-        """See ``MembershipEventLoop``."""
-        self._handle_event(val.ProcessorReported(event))
-
-    def call_soon(self, action: Callable[[], None]) -> None:
-        """See ``MembershipEventLoop``."""
-        self._control.call_soon(action)
-
-
-def send_to_processor(holder: PartitionProcessor, command: val.ProcessorCommand) -> None:
-    """Tell a holder this."""
-    match command:
-        case do.StartFetching():
-            holder.start_fetching(command)
-        case do.Drain():
-            holder.drain(command)
-        case do.ForceDrain():
-            holder.force_drain(command)
-        case do.DropPartitions():
-            holder.drop_partitions(command)
-        case do.MoveToThread():
-            holder.move_to_thread(command)
-        case do.CollectPositions():
-            holder.collect_positions()
+    def submit(self, event: PartitionEvent) -> None:
+        self.call_soon(partial(self.handle_event, event))
 
 
 if TYPE_CHECKING:

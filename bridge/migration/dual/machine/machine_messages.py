@@ -1,6 +1,6 @@
 """What can happen to a member of both worlds, and what it wants done.  Values only.
 
-Its two memberships speak to it as to a ``PartitionProcessor`` (``zkconsumer.runtime.membership_protocols``), in the
+Its two memberships speak to it as to a ``PartitionProcessor`` (``zkconsumer.member.ownership``), in the
 values of ``core.commands``; it speaks to them as a holder does, in those of ``core.events``.
 """
 
@@ -12,19 +12,9 @@ from typing import TypeAlias
 
 from bridge.migration.dual.machine.acknowledgement import Acknowledgement
 from bridge.migration.dual.machine.phase_rules import MembershipSide
-from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
+from zkconsumer.member.ownership import PartitionCommand, PartitionEvent
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import ControlRecord
-
-ProcessorCommand: TypeAlias = (
-    do.StartFetching | do.Drain | do.ForceDrain | do.DropPartitions | do.MoveToThread | do.CollectPositions
-)
-"""What a membership tells its holder."""
-
-ProcessorEvent: TypeAlias = ev.PartitionsDrained | ev.PositionsCollected | ev.OffsetReset | ev.OffsetsOverwritten
-"""What a holder tells its membership."""
-
 
 # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -45,17 +35,10 @@ class GenerationChanged:
 
 @dataclass(frozen=True, slots=True)
 class SideCommanded:
-    """A side tells its holder something."""
+    """One of the two memberships commands its partition processor."""
 
     side: MembershipSide
-    command: ProcessorCommand
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessorReported:
-    """What works on the partitions says something."""
-
-    event: ProcessorEvent
+    command: PartitionCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +93,7 @@ MigratingMemberEvent: TypeAlias = (
     ControlChanged
     | GenerationChanged
     | SideCommanded
-    | ProcessorReported
+    | PartitionEvent
     | ZooKeeperOffsetsRead
     | CommitStarted
     | CommitFinished
@@ -124,18 +107,11 @@ MigratingMemberEvent: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class SendToProcessor:
-    """Tell what works on the partitions."""
-
-    command: ProcessorCommand
-
-
-@dataclass(frozen=True, slots=True)
 class SendToSide:
-    """Tell a side something, as its holder."""
+    """Submit this event of the partition processor to one of the two memberships."""
 
     side: MembershipSide
-    event: ProcessorEvent
+    event: PartitionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +164,7 @@ class WriteAcknowledgement:
 
 
 MigratingMemberCommand: TypeAlias = (
-    SendToProcessor
+    PartitionCommand
     | SendToSide
     | SetZooKeeperAssignment
     | SetCoordinatorProtocols

@@ -16,7 +16,8 @@ from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.acknowledgement import NO_GENERATION, Acknowledgement
 from bridge.migration.dual.machine.phase_rules import MemberPhase, MembershipSide, ZooKeeperAssignment, member_phase_of
 from bridge.migration.dual.machine.side_arbiter import COORDINATOR, UNKNOWN_POSITION, ZOOKEEPER, SideArbiter
-from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
+from zkconsumer.member.ownership import PartitionEvent
 
 if TYPE_CHECKING:
     from bridge.migration.dual.machine.machine_messages import MigratingMemberCommand, MigratingMemberEvent
@@ -51,8 +52,6 @@ class MigratingMember(SideArbiter):
                 self._zookeeper_commanded(command)
             case val.SideCommanded(_, command):
                 self._coordinator_commanded(command)
-            case val.ProcessorReported(said):
-                self._processor_reported(said)
             case val.ZooKeeperOffsetsRead(stored):
                 self.positions.zookeeper_read({tp: at for tp, at in stored.items() if tp in self.owned})
                 self._sync_stores()
@@ -67,7 +66,9 @@ class MigratingMember(SideArbiter):
                 self._kafka_committed(offsets)
             case val.KafkaOffsetsRead(offsets):
                 self._kafka_read(offsets)
-        if not isinstance(event, val.ProcessorReported | val.CommitStarted):
+            case _:
+                self._processor_reported(event)
+        if not isinstance(event, PartitionEvent | val.CommitStarted):
             # Neither changes what is acknowledged, and the first comes once a partition.
             self._acknowledge()
         return list(self._emitted)
@@ -161,8 +162,8 @@ class MigratingMember(SideArbiter):
         return len((self.assigned.keys() - self.owned) | unknown | is_late)
 
 
-def _for_partition(command: do.StartFetching, tp: TopicPartition) -> do.StartFetching:
-    return do.StartFetching(
+def _for_partition(command: ownership.StartFetching, tp: TopicPartition) -> ownership.StartFetching:
+    return ownership.StartFetching(
         {tp: command.positions[tp]},
         {tp: command.threads[tp]},
         {tp: command.sources[tp]},

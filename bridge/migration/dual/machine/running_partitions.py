@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from bridge.migration.dual.machine.machine_messages import SendToProcessor
-from zkconsumer.member import commands as do
+from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 
 
 class RunningPartitions:
     """``say`` takes what the holder is to be told."""
 
-    def __init__(self, say: Callable[[SendToProcessor], None]) -> None:
+    def __init__(self, say: Callable[[ownership.PartitionCommand], None]) -> None:
         self.running: dict[TopicPartition, str] = {}
         """Partition -> thread; what is at rest included."""
         self._emit = say
@@ -28,7 +27,7 @@ class RunningPartitions:
         """What nothing more is handed out of, and the next offset."""
         return {tp: at for tp, at in self._drain_positions.items() if at is not None}
 
-    def start(self, command: do.StartFetching) -> None:
+    def start(self, command: ownership.StartFetching) -> None:
         """Begin with those that are not worked on already."""
         fresh = {tp: at for tp, at in command.positions.items() if tp not in self.running}
         if not fresh:
@@ -37,14 +36,14 @@ class RunningPartitions:
         self.running.update(threads)
         sources = {tp: command.sources[tp] for tp in fresh}
         epochs = {tp: command.epochs[tp] for tp in fresh}
-        self._emit(SendToProcessor(do.StartFetching(fresh, threads, sources, epochs)))
+        self._emit(ownership.StartFetching(fresh, threads, sources, epochs))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Bring these to rest, where that was not asked before."""
         fresh = tuple(tp for tp in sorted(partitions) if tp in self.running and tp not in self._drain_positions)
         if fresh:
             self._drain_positions.update(dict.fromkeys(fresh))
-            self._emit(SendToProcessor(do.Drain(fresh)))
+            self._emit(ownership.Drain(fresh))
 
     def force_drain(self, partitions: Iterable[TopicPartition]) -> None:
         """Do not wait for these any longer."""
@@ -52,7 +51,7 @@ class RunningPartitions:
             tp for tp in sorted(partitions) if tp in self._drain_positions and self._drain_positions[tp] is None
         )
         if late:
-            self._emit(SendToProcessor(do.ForceDrain(late)))
+            self._emit(ownership.ForceDrain(late))
 
     def drain_finished(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The holder says that these are at rest; those of them that it was asked for."""
@@ -60,12 +59,12 @@ class RunningPartitions:
         self._drain_positions.update(ours)
         return ours
 
-    def resume(self, command: do.MoveToThread) -> None:
+    def resume(self, command: ownership.MoveToThread) -> None:
         """These are worked on again."""
         self.running.update(command.threads)
         for tp in command.threads:
             self._drain_positions.pop(tp, None)
-        self._emit(SendToProcessor(command))
+        self._emit(command)
 
     def stop(self, partitions: Collection[TopicPartition], why: str) -> None:
         """These are not ours any more."""
@@ -73,4 +72,4 @@ class RunningPartitions:
         for tp in gone:
             self._drain_positions.pop(tp, None)
         if gone:
-            self._emit(SendToProcessor(do.DropPartitions(gone, why)))
+            self._emit(ownership.DropPartitions(gone, why))

@@ -26,12 +26,11 @@ from bridge.migration.dual.machine.phase_rules import (
 )
 from bridge.migration.dual.machine.running_partitions import RunningPartitions
 from bridge.migration.dual.machine.store_positions import StorePositions
-from zkconsumer.member import commands as do
-from zkconsumer.member import events as ev
+from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 
 if TYPE_CHECKING:
-    from bridge.migration.dual.machine.machine_messages import MigratingMemberCommand, ProcessorCommand, ProcessorEvent
+    from bridge.migration.dual.machine.machine_messages import MigratingMemberCommand
     from zkconsumer.types import TopicPartition
 
 UNKNOWN_POSITION = -1
@@ -52,7 +51,7 @@ class SideArbiter:
         self._new: set[TopicPartition] = set()
         """What of ``given`` came into being under the coordinator's eyes, and was never worked on."""
         self._announced_new: set[TopicPartition] = set()
-        self._deferred_starts: dict[TopicPartition, do.StartFetching] = {}
+        self._deferred_starts: dict[TopicPartition, ownership.StartFetching] = {}
         """What ZooKeeper's side would begin with, while the other side holds."""
         self._draining_for: dict[MembershipSide, set[TopicPartition]] = {ZOOKEEPER: set(), COORDINATOR: set()}
         """What a side wants to be at rest.  While ZooKeeper's side holds, the other hears when it is given back."""
@@ -100,16 +99,16 @@ class SideArbiter:
 
     # --- what ZooKeeper's side wants ------------------------------------------------------------------------------
 
-    def _zookeeper_commanded(self, command: ProcessorCommand) -> None:
+    def _zookeeper_commanded(self, command: ownership.PartitionCommand) -> None:
         holds = self.rules.active_side is ZOOKEEPER
         match command:
-            case do.StartFetching(positions):
+            case ownership.StartFetching(positions):
                 self.owned.update(positions)
                 if holds:
                     self._start(command)
                 else:
                     self._deferred_starts.update(dict.fromkeys(positions, command))
-            case do.Drain(partitions) if holds:
+            case ownership.Drain(partitions) if holds:
                 self._draining_for[ZOOKEEPER].update(partitions)
                 self.partitions.drain(partitions)
                 at_rest = self.partitions.drained
@@ -117,22 +116,22 @@ class SideArbiter:
                 self._send_drained(
                     ZOOKEEPER, {tp: UNKNOWN_POSITION for tp in partitions if tp not in self.partitions.running}
                 )
-            case do.Drain(partitions):
+            case ownership.Drain(partitions):
                 self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
-            case do.ForceDrain(partitions):
+            case ownership.ForceDrain(partitions):
                 # What Kafka has not taken yet was not accepted: it is given back as it was.
                 at_rest = self.partitions.drained
                 late = [tp for tp in partitions if tp in self._draining_for[ZOOKEEPER]]
                 queued = {tp: at for waiting in self._drained_behind_other_write.values() for tp, at in waiting.items()}
                 self._send_drained(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN_POSITION) for tp in late if tp in at_rest})
                 self.partitions.force_drain(late)
-            case do.DropPartitions(partitions, why):
+            case ownership.DropPartitions(partitions, why):
                 self._zookeeper_dropped(partitions, why, holds=holds)
-            case do.MoveToThread() if holds:
+            case ownership.MoveToThread() if holds:
                 self.partitions.resume(command)
-            case do.CollectPositions() if holds:
+            case ownership.CollectPositions() if holds:
                 self._collect(ZOOKEEPER)
-            case do.MoveToThread() | do.CollectPositions():
+            case ownership.MoveToThread() | ownership.CollectPositions():
                 pass
 
     def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, holds: bool) -> None:
@@ -148,23 +147,23 @@ class SideArbiter:
 
     # --- what the coordinator's side wants ------------------------------------------------------------------------
 
-    def _coordinator_commanded(self, command: ProcessorCommand) -> None:
+    def _coordinator_commanded(self, command: ownership.PartitionCommand) -> None:
         holds = self.rules.active_side is COORDINATOR
         match command:
-            case do.StartFetching(positions, threads):
+            case ownership.StartFetching(positions, threads):
                 self.assigned.update(threads)
-                self._new.update(tp for tp, at in positions.items() if at == do.BEGINNING)
+                self._new.update(tp for tp, at in positions.items() if at == ownership.BEGINNING)
                 if holds:
                     self._start(command)
                     self.positions.kafka_committed(positions)
-            case do.Drain(partitions):
+            case ownership.Drain(partitions):
                 self._coordinator_drains(partitions, holds=holds)
-            case do.ForceDrain(partitions) if holds:
+            case ownership.ForceDrain(partitions) if holds:
                 self.partitions.force_drain(partitions)
-            case do.ForceDrain(partitions):
+            case ownership.ForceDrain(partitions):
                 late = [tp for tp in partitions if tp in self._draining_for[COORDINATOR]]
                 self._send_drained(COORDINATOR, dict.fromkeys(late, UNKNOWN_POSITION))
-            case do.DropPartitions(partitions, why):
+            case ownership.DropPartitions(partitions, why):
                 for tp in partitions:
                     self.assigned.pop(tp, None)
                 self._new.difference_update(partitions)
@@ -174,15 +173,15 @@ class SideArbiter:
                 if holds:
                     self.partitions.stop(partitions, why)
                     self.positions.forget(partitions)
-            case do.MoveToThread(threads):
+            case ownership.MoveToThread(threads):
                 self.assigned.update(threads)
                 if holds:
                     self.partitions.resume(command)
-            case do.CollectPositions() if holds:
+            case ownership.CollectPositions() if holds:
                 self._collect(COORDINATOR)
-            case do.CollectPositions():
+            case ownership.CollectPositions():
                 # What Kafka is told while ZooKeeper's side holds is decided here, with its provenance.
-                self._emit(val.SendToSide(COORDINATOR, ev.PositionsCollected({})))
+                self._emit(val.SendToSide(COORDINATOR, ownership.PositionsCollected({})))
         self._send_assignment()
 
     def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, holds: bool) -> None:
@@ -198,13 +197,13 @@ class SideArbiter:
 
     # --- what the holder says -------------------------------------------------------------------------------------
 
-    def _processor_reported(self, said: ProcessorEvent) -> None:
+    def _processor_reported(self, said: ownership.PartitionEvent) -> None:
         match said:
-            case ev.PartitionsDrained(positions):
+            case ownership.PartitionsDrained(positions):
                 self._partitions_drained(self.partitions.drain_finished(positions))
-            case ev.PositionsCollected(positions):
+            case ownership.PositionsCollected(positions):
                 self._positions_collected(positions)
-            case ev.OffsetReset() | ev.OffsetsOverwritten():
+            case ownership.OffsetReset():
                 self._emit(val.SendToSide(self.rules.active_side, said))
 
     def _partitions_drained(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -212,7 +211,7 @@ class SideArbiter:
         side = self.rules.active_side
         goes_on = {tp: self.partitions.running[tp] for tp in positions if self._resumes(tp)}
         if goes_on:
-            self.partitions.resume(do.MoveToThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
+            self.partitions.resume(ownership.MoveToThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
         waited = {tp: at for tp, at in positions.items() if tp in self._draining_for[side]}
         first = {tp: at for tp, at in waited.items() if self._auto_commit and self._needs_kafka_commit(tp, at)}
         if first:
@@ -241,7 +240,7 @@ class SideArbiter:
     def _send_drained(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
         self._draining_for[side].difference_update(positions)
         if positions:
-            self._emit(val.SendToSide(side, ev.PartitionsDrained(dict(sorted(positions.items())))))
+            self._emit(val.SendToSide(side, ownership.PartitionsDrained(dict(sorted(positions.items())))))
 
     def _positions_collected(self, positions: Mapping[TopicPartition, int]) -> None:
         side = self._collecting.popleft()
@@ -260,7 +259,7 @@ class SideArbiter:
             self._collected[self._write(fresh)] = positions
 
     def _send_collected(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
-        self._emit(val.SendToSide(side, ev.PositionsCollected(dict(positions))))
+        self._emit(val.SendToSide(side, ownership.PositionsCollected(dict(positions))))
 
     # --- both stores ----------------------------------------------------------------------------------------------
 
@@ -335,22 +334,22 @@ class SideArbiter:
         known = {tp: at for tp, at in sorted(offsets.items()) if tp in self.assigned}
         if not known or self.rules.active_side is not COORDINATOR:
             return
-        starts = {tp: do.BEGINNING if at < 0 and tp in self._new else at for tp, at in known.items()}
+        starts = {tp: ownership.BEGINNING if at < 0 and tp in self._new else at for tp, at in known.items()}
         threads = {tp: self.assigned[tp] for tp in known}
         sources = {tp: OffsetSource.KAFKA if at >= 0 else OffsetSource.NEITHER for tp, at in known.items()}
-        self._start(do.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
+        self._start(ownership.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
         self.positions.kafka_read(known)
         self._sync_stores()
 
     # --- small things ---------------------------------------------------------------------------------------------
 
-    def _start(self, command: do.StartFetching) -> None:
+    def _start(self, command: ownership.StartFetching) -> None:
         self._new.difference_update(command.positions)
         self.partitions.start(command)
 
     def _collect(self, side: MembershipSide) -> None:
         self._collecting.append(side)
-        self._emit(val.SendToProcessor(do.CollectPositions()))
+        self._emit(ownership.CollectPositions())
 
     def _emit(self, command: MigratingMemberCommand) -> None:
         self._emitted.append(command)
