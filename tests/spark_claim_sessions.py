@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from bridge.spark.claims import ClaimContext, ClaimReport, GroupOffsetsReport, OnRewind, claim, read_group_offsets
 from bridge.spark.group_membership import RangeToClaim
+from zkconsumer.member.events import SessionConnected
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import AcquireOwnershipProcedure
-from zkconsumer.zk.requests import GetMany, Request, StoreEvent, ZkSessionConnected, ZnodeData
+from zkconsumer.zk.requests import GetMany, Request, StoreEvent, ZnodeData
 
 GROUP = "g1"
 QUERY = "5c1e0f0a111142228333944455556666"
@@ -84,7 +85,7 @@ class SessionOf:
         self._connected.clear()
 
     def _hear(self, event: StoreEvent) -> None:
-        if isinstance(event, ZkSessionConnected) and event.is_new:
+        if isinstance(event, SessionConnected) and event.is_new:
             self._connected.set()
 
 

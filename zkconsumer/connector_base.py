@@ -31,6 +31,7 @@ from zkconsumer.member.offset_stores import CommitFailure, OffsetSource
 from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX, make_thread_id
 from zkconsumer.member.topic_filter import Blacklist, TopicFilter, Whitelist, normalise
 from zkconsumer.observe.metrics_file import write_metrics
+from zkconsumer.runtime.broker_access import check_brokers
 from zkconsumer.runtime.connector_member import ConnectorMember, ConnectorMembership
 from zkconsumer.runtime.health_server import (
     HealthServer,
@@ -232,7 +233,7 @@ class ConsumerConnector(Generic[M]):
 
     def _check_brokers(self) -> None:
         if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
-            self._membership.check_brokers()
+            check_brokers(self._membership.bootstrap_client)
 
     def _create_once(self) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ from bridge.broker.listeners import BrokerListener
 from bridge.broker.timers import ScheduledCall
 from bridge.broker.zookeeper_offsets import ZooKeeperOffsetStore
 from zkconsumer.errors import PreconditionFailed
+from zkconsumer.member.events import SessionConnected
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import (
     Create,
@@ -32,7 +33,6 @@ from zkconsumer.zk.requests import (
     SetData,
     StoreError,
     StoreEvent,
-    ZkSessionConnected,
     ZnodeData,
 )
 from zkconsumer.zk.store import ZkStore
@@ -104,7 +104,7 @@ class ZooKeeperRegistration:
     # --- registration -------------------------------------------------------------------------------------------
 
     def _on_store_event(self, event: StoreEvent) -> None:
-        if isinstance(event, ZkSessionConnected):
+        if isinstance(event, SessionConnected):
             is_new = event.is_new
             self._run_on_broker_thread(lambda: self._on_connected(is_new))
 

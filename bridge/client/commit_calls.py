@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bridge.client import commands as cmd
@@ -31,13 +31,14 @@ class CommitCall:
     """
 
     number: int
-    offsets: Mapping[TopicPartition, int]
-    metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, cev.Offset]
     is_retried: bool = True
     done: threading.Event = field(default_factory=threading.Event)
     refused: dict[TopicPartition, CommitFailure] = field(default_factory=dict)
     unknown: set[TopicPartition] = field(default_factory=set)
     is_ended: bool = False
+    then: Callable[[cmd.CommitDone], None] | None = None
+    """Receives the result instead of ``done``."""
 
 
 class CommitCalls:
@@ -50,15 +51,16 @@ class CommitCalls:
 
     def open(
         self,
-        offsets: Mapping[TopicPartition, int],
-        metadata: Mapping[TopicPartition, str] | None = None,
+        offsets: Mapping[TopicPartition, cev.Offset],
         *,
         is_retried: bool = True,
+        then: Callable[[cmd.CommitDone], None] | None = None,
     ) -> CommitCall:
         """Start one call."""
         with self._lock:
             self._made += 1
-            call = self._open[self._made] = CommitCall(self._made, dict(offsets), metadata or {}, is_retried)
+            call = CommitCall(self._made, dict(offsets), is_retried, then=then)
+            self._open[call.number] = call
         return call
 
     def give_up(self, call: CommitCall) -> None:
@@ -72,6 +74,9 @@ class CommitCalls:
             call = self._open.pop(command.number, None)
         if call is None:
             return
+        if call.then is not None:
+            call.then(command)
+            return
         refused = dict(command.refused)
         if command.error is not None:
             refused = dict.fromkeys(call.offsets.keys() - call.refused.keys(), command.error)
@@ -81,9 +86,10 @@ class CommitCalls:
         call.done.set()
 
     def end(self) -> None:
-        """Wake all waiting callers: an error ended the member."""
+        """Wake all waiting callers: an error ended the member.  The machine still answers the other calls."""
         with self._lock:
-            calls, self._open = list(self._open.values()), {}
+            calls = [call for call in self._open.values() if call.then is None]
+            self._open = {call.number: call for call in self._open.values() if call.then is not None}
         for call in calls:
             call.is_ended = True
             call.done.set()

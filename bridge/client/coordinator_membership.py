@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.client import commands as cmd
 from bridge.client import events as cev
@@ -20,12 +20,12 @@ from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
 from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
 from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
-from bridge.client.generation import MemberState
+from bridge.client.generation import NO_GENERATION_ID, MemberState
 from bridge.client.group_api_versions import with_group_apis
 from bridge.client.group_topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
 from bridge.client.network import Network
 from bridge.client.offset_fetch_calls import OffsetFetchCalls
-from zkconsumer.errors import InternalError, ThreadFailedError, UsageError, ZkConsumerError
+from zkconsumer.errors import InternalError, UsageError, ZkConsumerError
 from zkconsumer.kafka.metadata_client import fetch_leaders
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member.offset_committer import NOT_OWNER
@@ -33,11 +33,11 @@ from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.member.ownership import AssignmentStatus
 from zkconsumer.observe.counters import Counters
 from zkconsumer.observe.member_health import CONNECTED, REGISTERED, MemberHealthSnapshot
-from zkconsumer.runtime.broker_access import check_brokers
 from zkconsumer.runtime.hook_calls import HookCalls
 from zkconsumer.runtime.listener_calls import ListenerCalls
 from zkconsumer.runtime.member_observer import KAFKA_STORE as KAFKA_STORE
 from zkconsumer.runtime.member_observer import MemberObserver
+from zkconsumer.runtime.membership_lifecycle import CLOSE_STEP_MS, MembershipLifecycle
 from zkconsumer.runtime.topic_error_handler import TopicErrorHandler
 from zkconsumer.types import TopicPartition
 
@@ -47,11 +47,12 @@ if TYPE_CHECKING:
     from bridge.client.stream_assignor import StreamAssignor
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
-    from zkconsumer.errors import AuthenticationException
+    from zkconsumer.base.threads import OnThreadError
     from zkconsumer.kafka.broker_connection import Connection
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.version_negotiation import SupportedVersions
     from zkconsumer.member import ownership
+    from zkconsumer.member.events import KafkaCommitResult
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
@@ -66,9 +67,6 @@ FAILED_LEAVE_TIMEOUT_MS = 2_000
 """How long a member that an error ended may take to leave its group, so that the others need not wait for a
 time-out."""
 
-CLOSE_STEP_MS = 1_500
-"""The maximum duration of each of the last steps of a close."""
-
 log = logging.getLogger("zkconsumer.member")
 
 
@@ -82,10 +80,23 @@ class MembershipSettings:
     limits: AssignmentLimits
 
 
+class MembershipEvents(Protocol):
+    """Receives events of a membership, on its control thread; must not block."""
+
+    def assignment_complete(self) -> None:
+        """All owned partitions are running."""
+
+    def generation_changed(self, generation: int) -> None:
+        """The member is in this generation now; -1: in none."""
+
+    def offsets_committed(
+        self, offsets: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaCommitResult]
+    ) -> None:
+        """The coordinator answered a commit of these offsets."""
+
+
 class CoordinatorMembership:
     """From the first connection to the last.  Call ``attach_processor`` first, then ``start``, then ``join``."""
-
-    _MACHINE: ClassVar[type[ConsumerCoordinator]] = ConsumerCoordinator
 
     def __init__(
         self,
@@ -100,25 +111,30 @@ class CoordinatorMembership:
         meters: MembershipMeters,
         hooks: Hooks | HookCalls | None = None,
         counters: Counters | None = None,
+        machine_class: type[ConsumerCoordinator] = ConsumerCoordinator,
+        make_listener: Callable[[str, CoordinatorEventLoop, OnThreadError], ListenerCalls] = ListenerCalls,
+        events: MembershipEvents | None = None,
     ) -> None:
         self.id = settings.member
         self.counters = Counters() if counters is None else counters
         self.lease = lease
-        self.hooks = (
-            hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.lifecycle = MembershipLifecycle(
+            self.id, hooks, self.counters, lambda: lease.set_until(0), self._release_waiters, self._leave_after_error
         )
-        self.observer = MemberObserver(meters, self.hooks, lambda: self._processor.assignment)
+        self.fail = self.lifecycle.end
+        self.thread_died = self.lifecycle.thread_died
+        self.authentication_failed = self.lifecycle.authentication_failed
+        self.wait_for_assignment = self.lifecycle.wait_for_assignment
+        self.observer = MemberObserver(meters, self.lifecycle.hooks, lambda: self.lifecycle.processor.assignment)
         self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)
-        self.machine = self._MACHINE(config, assignors, random.random, clock.now_ms())
+        self.machine = machine_class(config, assignors, random.random, clock.now_ms())
         self.event_loop = CoordinatorEventLoop(self.machine, config.session_timeout_ms, lease, clock)
-        self.listener = self._make_listener()
+        self.listener = make_listener(self.id, self.event_loop, self.thread_died)
         self._config = config
         self._settings = settings
         self._clock = clock
-        self._processor: PartitionProcessor
-        self._share_known = threading.Event()
+        self._events = events
         self._has_left = threading.Event()
-        self._failure: ZkConsumerError | None = None
         self._said = ""
         self._calls = CommitCalls()
         self._questions = OffsetFetchCalls()
@@ -135,13 +151,13 @@ class CoordinatorMembership:
             on_thread_error=self.thread_died,
         )
         self._refusals = TopicErrorHandler(
-            self.id, clock, self.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
+            self.id, clock, self.lifecycle.hooks, lambda error: self.raised(cmd.Raise(error, is_fatal=False))
         )
         self._topics = GroupTopics(
             self.topic_finder, spread, self.event_loop.call_soon, self.event_loop.dispatch, clock,
             refused=self._refusals.on_topic_errors, missed=self._topic_missed, taken=self._topics_taken,
         )  # fmt: skip
-        self.every(TOPIC_CHECK_INTERVAL_MS, self._topics.check_topics)
+        self.event_loop.call_every(TOPIC_CHECK_INTERVAL_MS, self._topics.check_topics)
         self.assignment_executor = AssignmentExecutor(
             spread, settings.limits, self.listener, self.observer, self.event_loop.dispatch, self.event_loop.wait,
             self.assignment_complete,
@@ -157,16 +173,10 @@ class CoordinatorMembership:
             on_thread_error=self.thread_died,
         )
 
-    def _make_listener(self) -> ListenerCalls:
-        return ListenerCalls(self.id, self.event_loop, self.thread_died)
-
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run an action on the control thread about every ``interval_ms``; call before ``attach_processor``."""
-        self.event_loop.call_every(interval_ms, action)
-
     def attach_processor(self, processor: PartitionProcessor) -> None:
         """Start the threads; ``processor`` receives the partitions of this member."""
-        self._processor = self.assignment_executor.processor = processor
+        self.lifecycle.attach(processor, self.topic_finder)
+        self.assignment_executor.processor = processor
         self._network.start()
         self.event_loop.start(f"{self.id}-control", self.assignment_executor, self._network, self, self.thread_died)
 
@@ -188,10 +198,6 @@ class CoordinatorMembership:
             self.close()
             raise getattr(error, "authentication_error", None) or error from None
 
-    def check_brokers(self) -> None:
-        """See ``brokers.check_brokers``."""
-        check_brokers(self.bootstrap_client)
-
     def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription."""
 
@@ -200,13 +206,6 @@ class CoordinatorMembership:
             self._topics.subscribe(subscription)
 
         self.event_loop.call_soon(subscribe)
-
-    def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first complete assignment; raises the error that ended the member, if one did."""
-        known = self._share_known.wait(timeout_ms / 1000)
-        if self._failure is not None:
-            raise self._failure
-        return known
 
     def commit(
         self,
@@ -222,10 +221,10 @@ class CoordinatorMembership:
         Raises the error that ended the member, if one did.
         """
         self._check_alive()
-        call = self._calls.open(positions, metadata, is_retried=is_retried)
-        self.event_loop.call_soon(lambda: self._commit(call))
-        if not call.done.wait(timeout_ms / 1000):
-            self._calls.give_up(call)
+        words = metadata or {}
+        offsets = {tp: cev.Offset(at, metadata=words.get(tp, "")) for tp, at in positions.items()}
+        call = self._calls.open(offsets, is_retried=is_retried)
+        if not self._commit(call, lambda _: True, timeout_ms):
             silent = CommitFailure(f"the group's coordinator did not answer within {timeout_ms} ms")
             return dict.fromkeys(positions, silent)
         self._check_alive(call)
@@ -237,17 +236,23 @@ class CoordinatorMembership:
         The rebalance listener, which is called before the partitions of a failed member are released, may still commit.
         """
         is_refused = call is not None and call.is_ended
-        if self._failure is not None and (is_refused or not self.listener.is_inside_awaited_call):
-            raise self._failure
+        if self.failure is not None and (is_refused or not self.listener.is_inside_awaited_call):
+            raise self.failure
 
-    def _commit(self, call: CommitCall) -> None:
-        ours = {
-            tp: cev.Offset(at, metadata=call.metadata.get(tp, ""))
-            for tp, at in call.offsets.items()
-            if tp in self.assignment_executor.running
-        }
-        call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OWNER))
-        self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=call.is_retried))
+    def _commit(self, call: CommitCall, is_held: Callable[[TopicPartition], bool], timeout_ms: int) -> bool:
+        """Commit the partitions that run and for which ``is_held`` is true; False if no answer arrived in time."""
+
+        def commit() -> None:
+            running = self.assignment_executor.running
+            ours = {tp: one for tp, one in call.offsets.items() if tp in running and is_held(tp)}
+            call.refused.update(dict.fromkeys(call.offsets.keys() - ours.keys(), NOT_OWNER))
+            self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=call.is_retried))
+
+        self.event_loop.call_soon(commit)
+        if call.done.wait(timeout_ms / 1000):
+            return True
+        self._calls.give_up(call)
+        return False
 
     def commit_once(
         self,
@@ -261,21 +266,11 @@ class CoordinatorMembership:
         Returns the rejected partitions with the reason, and those without an answer, which may have been committed.
         Raises the error that ended the member, if one did.
         """
-        if self._failure is not None:
-            raise self._failure
-        call = self._calls.open({tp: offset.offset for tp, offset in offsets.items()})
-
-        def commit() -> None:
-            ours = {tp: one for tp, one in offsets.items() if tp in self.assignment_executor.running and is_held(tp)}
-            call.refused.update(dict.fromkeys(offsets.keys() - ours.keys(), NOT_OWNER))
-            self.event_loop.dispatch(cev.CommitAsked(call.number, ours, retried=False))
-
-        self.event_loop.call_soon(commit)
-        if not call.done.wait(timeout_ms / 1000):
-            self._calls.give_up(call)
+        self.lifecycle.check()
+        call = self._calls.open(offsets, is_retried=False)
+        if not self._commit(call, is_held, timeout_ms):
             return {}, set(offsets)
-        if self._failure is not None:
-            raise self._failure
+        self.lifecycle.check()
         return {tp: str(why) for tp, why in call.refused.items() if tp not in call.unknown}, call.unknown
 
     def committed(
@@ -285,18 +280,38 @@ class CoordinatorMembership:
 
         Raises the error that ended the member, the error of the coordinator, or ``OffsetFetchFailed``.
         """
-        if self._failure is not None:
-            raise self._failure
+        self.lifecycle.check()
         call = self._questions.open()
         self.event_loop.call_soon(lambda: self.event_loop.dispatch(cev.FetchAsked(call.number, frozenset(partitions))))
         found = call.wait(timeout_ms)
-        if self._failure is not None:
-            raise self._failure
+        self.lifecycle.check()
         if found is None:
             raise OffsetFetchFailed(f"the group's coordinator did not return committed offsets within {timeout_ms} ms")
         if found.error is not None:
             raise found.error
         return dict(found.offsets)
+
+    def request_commit(
+        self, offsets: Mapping[TopicPartition, cev.Offset], then: Callable[[cmd.CommitDone], None]
+    ) -> None:
+        """Make one attempt to commit these, and call ``then``; both on the control thread."""
+        call = self._calls.open(offsets, then=then)
+        self.event_loop.dispatch(cev.CommitAsked(call.number, offsets, retried=False))
+
+    def request_offsets(self, partitions: frozenset[TopicPartition], then: Callable[[cmd.FetchDone], None]) -> None:
+        """Fetch the committed offsets of these once, and call ``then``; both on the control thread."""
+        call = self._questions.open(then)
+        self.event_loop.dispatch(cev.FetchAsked(call.number, partitions))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the member closes, or has failed; on the control thread."""
+        return self.failure is not None or self.assignment_executor.is_closing
+
+    @property
+    def running_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that are processed, also while they drain; on the control thread."""
+        return self.assignment_executor.running
 
     def leave(self) -> bool:
         """Release all partitions and leave the group; False when the time was not sufficient.
@@ -305,7 +320,7 @@ class CoordinatorMembership:
         """
         self.listener.report_early_return()
         patience_ms = self._settings.limits.drain_ms + LEAVE_GRACE_MS
-        if self._failure is not None:
+        if self.failure is not None:
             patience_ms += self._listener_ms
         self.event_loop.call_soon(lambda: self._leave(patience_ms))
         return self._has_left.wait((patience_ms + CLOSE_STEP_MS) / 1000)
@@ -315,29 +330,21 @@ class CoordinatorMembership:
         return 0 if self.listener.listener is None else self._settings.limits.listener_ms
 
     def _leave(self, timeout_ms: int) -> None:
-        if self._failure is None:
+        if self.failure is None:
             self.assignment_executor.close()
         else:
-            self.assignment_executor.end(self._failure)
+            self.assignment_executor.end(self.failure)
         self.event_loop.dispatch(cev.Closed(leave=True, timeout_ms=timeout_ms))
 
     def close(self) -> bool:
         """End everything, including the partition processor.  True when nothing is left in the group."""
-        self._processor.end(None)
-        self.listener.close(finish=self._failure is not None)
-        self._ask_to_stop()
         self._network.ask_to_stop()
-        clean = self._processor.join(CLOSE_STEP_MS)
-        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
-        clean = self._network.join(CLOSE_STEP_MS) and clean
-        clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
-        self._share_known.set()
-        self.hooks.close()
-        if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-not-returned member=%s: its thread continues after the close", self.id)
-        if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-not-returned member=%s: its thread continues after the close", self.id)
-        return clean
+        return self.lifecycle.close(
+            self.listener,
+            self.lifecycle.join,
+            lambda: self._network.join(CLOSE_STEP_MS),
+            lambda: self.event_loop.stop(CLOSE_STEP_MS),
+        )
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -347,7 +354,7 @@ class CoordinatorMembership:
     @property
     def failure(self) -> ZkConsumerError | None:
         """The error that ended this membership, if one did."""
-        return self._failure
+        return self.lifecycle.failure
 
     @property
     def generation_id(self) -> int:
@@ -390,7 +397,9 @@ class CoordinatorMembership:
 
     def assignment_complete(self) -> None:
         """All owned partitions are running."""
-        self._share_known.set()
+        self.lifecycle.assignment_known.set()
+        if self._events is not None:
+            self._events.assignment_complete()
 
     def fetched(self, command: cmd.FetchDone) -> None:
         """See ``MachineObserver``: answers to requests that ``assignment_executor`` did not send."""
@@ -406,11 +415,11 @@ class CoordinatorMembership:
         must_act = isinstance(error, UsageError | InternalError) and not isinstance(error, RebalanceCallbackFailed)
         if command.is_fatal or must_act:
             log.error("member-failed member=%s reason=%r", self.id, str(error))
-            self._end(error)
+            self.fail(error)
         elif str(error) != self._said:
             self._said = str(error)
             log.warning("group-error member=%s reason=%r: retried", self.id, str(error))
-            self.hooks.call("warning_logged", "WARNING", "group-error", str(error))
+            self.lifecycle.hooks.call("warning_logged", "WARNING", "group-error", str(error))
 
     def stopped(self) -> None:
         """See ``MachineObserver``."""
@@ -420,16 +429,20 @@ class CoordinatorMembership:
     def noted(self, command: cmd.LogMemberEvent) -> None:
         """See ``MachineObserver``."""
         self.counters.add(command.name.replace("-", "_"))
+        if self._events is not None and command.name in ("assigned", "generation-reset"):
+            self._events.generation_changed(NO_GENERATION_ID if command.name != "assigned" else self.generation_id)
         if command.name == "joining":
             self.observer.metrics.rebalance_started()
         if command.name == "poll-timeout-expired":
-            self.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["reason"]))
+            self.lifecycle.hooks.call("warning_logged", "WARNING", command.name, str(dict(command.fields)["reason"]))
 
     def answered(self, answer: NetworkAnswer) -> None:
         """Counts commits when their answer arrives, whichever call sent them."""
         said = commit_results(answer)
         if said is not None:
             self.observer.commit_completed(KAFKA_STORE, *said)
+            if self._events is not None:
+                self._events.offsets_committed(*said)
 
     def was_reset(self, event: ownership.OffsetReset) -> None:
         """See ``MachineObserver``."""
@@ -438,52 +451,29 @@ class CoordinatorMembership:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def authentication_failed(self, error: AuthenticationException) -> None:
-        """Called on a thread of the fetchers or the leader finder: these settings cannot read any partition."""
-        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
-        self._end(error)
-
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers: a broker denies this member a topic that the group has assigned to it."""
         self._refusals.on_topic_errors(errors, errors.keys())
 
     def _topic_missed(self, words: str) -> None:
-        if self._failure is None:
+        if self.failure is None:
             log.warning("topic-missing member=%s %s", self.id, words)
-            self.hooks.call("warning_logged", "WARNING", "topic-missing", words)
+            self.lifecycle.hooks.call("warning_logged", "WARNING", "topic-missing", words)
 
     def _topics_taken(self, topics: frozenset[str], words: str) -> None:
         if topics:
             log.info("filter-topics-changed member=%s %s", self.id, words)
         else:
             log.warning("filter-topics-changed member=%s %s", self.id, words)
-            self.hooks.call("warning_logged", "WARNING", "filter-topics-changed", words)
+            self.lifecycle.hooks.call("warning_logged", "WARNING", "filter-topics-changed", words)
 
-    def thread_died(self, name: str, error: BaseException) -> None:
-        """Called in the dying thread: every stream raises the error."""
-        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
-        self.hooks.call("thread_died", name, error)
-        self._end(ThreadFailedError.of(self.id, name, error))
-
-    def _end(self, error: ZkConsumerError) -> None:
-        """The streams deliver no more records, so the member leaves the group: the others get its partitions."""
-        is_first = self._failure is None
-        self._failure = self._failure or error
-        self._processor.end(self._failure)
-        self.lease.set_until(0)
-        # Before the listener is called, because a listener waits for its commits.
+    def _release_waiters(self) -> None:
         self._calls.end()
         self._questions.end()
-        if is_first:
-            self.hooks.call("member_failed", error)
-            self._ask_to_stop()
-            self.event_loop.call_soon(lambda: self._leave(FAILED_LEAVE_TIMEOUT_MS + self._listener_ms))
-        self._share_known.set()
 
-    def _ask_to_stop(self) -> None:
-        self._processor.request_stop()
-        if self.topic_finder is not None:
-            self.topic_finder.ask_to_stop()
+    def _leave_after_error(self, _: ZkConsumerError) -> None:
+        """The streams deliver no more records, so the member leaves the group: the others get its partitions."""
+        self.event_loop.call_soon(lambda: self._leave(FAILED_LEAVE_TIMEOUT_MS + self._listener_ms))
 
 
 if TYPE_CHECKING:

@@ -6,14 +6,17 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.client import commands as cmd
 
 
 class OffsetFetchCall:
     """One request.  ``number`` is below zero: the numbers of the machine's own requests are above."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, then: Callable[[cmd.FetchDone], None] | None) -> None:
         self.number = number
+        self._then = then
         self._done = threading.Event()
         self._answer: cmd.FetchDone | None = None
 
@@ -23,9 +26,11 @@ class OffsetFetchCall:
         return self._answer
 
     def answer(self, answer: cmd.FetchDone | None) -> None:
-        """Wake the waiting caller."""
+        """Wake the waiting caller, or call ``then`` with the answer."""
         self._answer = answer
         self._done.set()
+        if self._then is not None and answer is not None:
+            self._then(answer)
 
 
 class OffsetFetchCalls:
@@ -36,11 +41,11 @@ class OffsetFetchCalls:
         self._made = 0
         self._open: dict[int, OffsetFetchCall] = {}
 
-    def open(self) -> OffsetFetchCall:
-        """Start one request."""
+    def open(self, then: Callable[[cmd.FetchDone], None] | None = None) -> OffsetFetchCall:
+        """Start one request; ``then`` receives its answer, if one arrives before the member ends."""
         with self._lock:
             self._made += 1
-            call = self._open[-self._made] = OffsetFetchCall(-self._made)
+            call = self._open[-self._made] = OffsetFetchCall(-self._made, then)
         return call
 
     def done(self, command: cmd.FetchDone) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.sandbox_fixtures import require_zookeeper
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
 from zkconsumer.zk.kazoo_store import KazooStore
@@ -46,9 +47,6 @@ from zkconsumer.zk.requests import (
     SetOp,
     Stat,
     WatchFired,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
     ZnodeData,
 )
 from zkconsumer.zk.store import ZkStore, submit_and_wait
@@ -608,7 +606,7 @@ def test_an_event_comes_before_the_answer_that_shows_the_change(member: Member, 
 def test_the_first_event_is_a_new_session_with_the_granted_timeout(world: World) -> None:
     for asked_ms, granted_ms in ((6_000, 6_000), (100, 2_000), (3_600_000, 20_000)):
         member = Member(world.store(asked_ms))
-        assert member.first == ZkSessionConnected(member.store.session_id or 0, granted_ms, True)
+        assert member.first == SessionConnected(member.store.session_id or 0, granted_ms, True)
         assert member.store.negotiated_timeout_ms == granted_ms
 
 
@@ -640,7 +638,7 @@ def test_a_broken_connection_keeps_the_session_and_drops_the_watches(
     member.ask(Create("/e", ephemeral=True), Exists("/a", watch=True), Children("/", watch=True))
     session_id = member.store.session_id
     world.bounce(member.store)
-    assert member.heard(2) == [ZkSessionSuspended(), ZkSessionConnected(session_id or 0, 6_000, False)]
+    assert member.heard(2) == [SessionSuspended(), SessionConnected(session_id or 0, 6_000, False)]
     other.ask(Create("/a"))
     assert member.ask(Exists("/e"))[0].ephemeral_owner == session_id
     assert len(member.told) == 2
@@ -654,7 +652,7 @@ def test_an_expired_session_is_lost_and_a_new_one_comes(world: World, member: Me
     assert other.heard(1) == [WatchFired("/e", "deleted")]
     told = member.heard(3)
     new = member.store.session_id or 0
-    assert told == [ZkSessionSuspended(), ZkSessionLost(old), ZkSessionConnected(new, 6_000, True)]
+    assert told == [SessionSuspended(), SessionLost(old), SessionConnected(new, 6_000, True)]
     assert new not in (0, old)
     member.send(Create("/late"), session_id=old)
     assert member.heard(4)[3] == [SessionEnded("/late")]
@@ -667,7 +665,7 @@ def test_a_packet_that_is_too_long_ends_the_connection_and_is_not_done(member: M
     member.send(Create("/a"), Create("/long", b"x" * 1_100_000), Create("/b"))
     results, suspended, connected = member.heard(3)
     assert results[1:] == [ConnectionLost("/long"), ConnectionLost("/b")]
-    assert (suspended, connected.is_new) == (ZkSessionSuspended(), False)
+    assert (suspended, connected.is_new) == (SessionSuspended(), False)
     assert member.ask(Exists("/long"), Exists("/b")) == [None, None]
 
 

@@ -574,6 +574,6 @@ def test_a_commit_that_the_group_refuses_while_it_forms_anew_passes_for_whoever_
 ) -> None:
     """``commit_offsets()`` tries such a one again at once."""
     calls = CommitCalls()
-    call = calls.open({T[0]: 5})
+    call = calls.open({T[0]: Offset(5)})
     calls.done(do.CommitDone(call.number, error, {}))
     assert call.refused[T[0]].is_transient is is_passing

@@ -14,6 +14,7 @@ import pytest
 
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ForkedError, UnavailableError, ZkTimeoutException
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.zk import kazoo_connection
 from zkconsumer.zk.frame_buffer import FrameBuffer
@@ -25,9 +26,6 @@ from zkconsumer.zk.requests import (
     GetMany,
     NoNode,
     SessionEnded,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
 )
 
 pytestmark = pytest.mark.timeout(60)
@@ -163,7 +161,7 @@ def silence(wire: Wire, xid: int, opcode: int, body: bytes) -> None:
     """No answer to anything but pings."""
 
 
-SUSPENDED_AND_BACK = [ZkSessionSuspended(), ZkSessionConnected(1, SESSION_MS, False)]
+SUSPENDED_AND_BACK = [SessionSuspended(), SessionConnected(1, SESSION_MS, False)]
 
 
 def test_a_server_that_answers_pings_only_is_left_after_two_thirds_of_the_session(start: Start) -> None:
@@ -180,7 +178,7 @@ def test_a_server_that_went_silent_is_left_however_often_it_is_asked(start: Star
 
     def ask_and_look() -> bool:
         asker.ask(Exists("/a"))
-        return ZkSessionSuspended() in asker.told
+        return SessionSuspended() in asker.told
 
     wait_until(ask_and_look, "leaving a silent server", WAIT_MS, poll_ms=20)
     assert SYSTEM_CLOCK.now_ms() - began_ms <= SESSION_MS * 2
@@ -325,10 +323,10 @@ def test_a_session_that_ended_behind_a_broken_connection_executes_nothing_of_the
     for _ in range(300):
         asker.ask(Exists("/old"), session_id=1)
     told = asker.heard(303)
-    assert told[0] == ZkSessionSuspended()
-    assert told[1] == ZkSessionLost(1)
+    assert told[0] == SessionSuspended()
+    assert told[1] == SessionLost(1)
     assert told.count([SessionEnded("/old")]) + told.count([ConnectionLost("/old")]) == 300
-    assert ZkSessionConnected(2, SESSION_MS, True) in told
+    assert SessionConnected(2, SESSION_MS, True) in told
     assert seen == []
 
 

@@ -21,7 +21,6 @@ class Coordinator:
         self.told: list[dict[str, int]] = []
         self.held = set(T[:2])
         self.readings = CommittedOffsetReader(
-            lambda: -len(self.asked) - 1,
             lambda _, partitions: self.asked.append(partitions),
             lambda offsets: self.told.append({str(tp): at for tp, at in offsets.items()}),
             self,
@@ -38,10 +37,10 @@ class Coordinator:
             self.readings.poll(self.held)
 
     def answer(self, question: int, **offsets: int) -> None:
-        assert self.readings.handle_response(-question, {tp: offsets[f"t{tp.partition}"] for tp in T[: len(offsets)]})
+        assert self.readings.handle_response(question, {tp: offsets[f"t{tp.partition}"] for tp in T[: len(offsets)]})
 
     def refuse(self, question: int) -> None:
-        assert self.readings.handle_response(-question, None)
+        assert self.readings.handle_response(question, None)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from bridge.migration.steps.step import StepDone, StepPending, StepWaiting
 from tests.migration.fence_fixtures import FENCING, UNDOING, moved, run_of, stood
 from tests.migration.step_write_faults import GROUP, WHO, Group, at_every_cut, carry_out
 from zkconsumer.errors import UnavailableError
+from zkconsumer.member.events import SessionConnected
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -32,7 +33,6 @@ from zkconsumer.zk.requests import (
     Request,
     StoreEvent,
     WatchFired,
-    ZkSessionConnected,
 )
 from zkconsumer.zk.store import submit_and_wait
 
@@ -54,7 +54,7 @@ def test_watching_members_rebalance_and_see_no_new_member() -> None:
         assert step.check() == StepPending()
         carry_out(authority, [step])
         assert step.check() == StepDone()
-    assert [event for event in told if not isinstance(event, ZkSessionConnected)] == [WatchFired(IDS, "children")]
+    assert [event for event in told if not isinstance(event, SessionConnected)] == [WatchFired(IDS, "children")]
     [children] = submit_and_wait(member, [Children(IDS)], 1_000)
     assert isinstance(children, ChildNames)
     assert children.names == []

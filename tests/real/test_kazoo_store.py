@@ -9,6 +9,7 @@ import pytest
 
 from tests.sandbox_fixtures import require_zookeeper
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.testing.sandbox import Sandbox, ZooKeeperServer, wait_until
 from zkconsumer.zk.kazoo_store import KazooStore
 from zkconsumer.zk.requests import (
@@ -19,9 +20,6 @@ from zkconsumer.zk.requests import (
     Request,
     SessionEnded,
     Stat,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
 )
 from zkconsumer.zk.store import submit_and_wait
 
@@ -39,7 +37,7 @@ class Member:
         self.store = KazooStore(connect, session_timeout_ms)
         self.store.listen(self.told.append)
         self.store.start(WAIT_MS)
-        self.until(ZkSessionConnected)
+        self.until(SessionConnected)
         self.told.clear()
 
     def until(self, kind: type) -> Any:
@@ -97,13 +95,13 @@ def test_a_server_that_pauses_is_left_while_it_is_asked_and_joined_again(
 
     def ask_and_look() -> bool:
         member.store.submit(session_id, [Exists("/")], member.told.append)
-        return ZkSessionSuspended() in member.told
+        return SessionSuspended() in member.told
 
     wait_until(ask_and_look, "leaving the silent server", WAIT_MS, poll_ms=100)
     assert SYSTEM_CLOCK.now_ms() - began_ms < SESSION_MS
     server.resume()
-    connected = member.until(ZkSessionConnected)
-    assert connected.is_new == (ZkSessionLost(session_id or 0) in member.told)
+    connected = member.until(SessionConnected)
+    assert connected.is_new == (SessionLost(session_id or 0) in member.told)
     lists = [each for each in member.told if isinstance(each, list)]
     assert all(isinstance(each, Stat | ConnectionLost | SessionEnded) for [each] in lists)
     assert [ConnectionLost("/")] in lists
@@ -113,17 +111,17 @@ def test_a_killed_and_restarted_server_still_has_the_session(server: ZooKeeperSe
     member.ask(Create("/e", ephemeral=True))
     session_id = member.store.session_id
     server.kill()
-    assert member.until(ZkSessionSuspended)
+    assert member.until(SessionSuspended)
     member.store.submit(session_id, [Exists("/e")], member.told.append)
     server.start()
-    assert member.until(ZkSessionConnected) == ZkSessionConnected(session_id or 0, SESSION_MS, False)
+    assert member.until(SessionConnected) == SessionConnected(session_id or 0, SESSION_MS, False)
     [stat] = member.until(list)
     assert stat.ephemeral_owner == session_id
 
 
 def test_a_server_that_stays_away_is_closed_on_in_time(server: ZooKeeperServer, member: Member) -> None:
     server.kill()
-    member.until(ZkSessionSuspended)
+    member.until(SessionSuspended)
     member.store.submit(None, [Exists("/")], member.told.append)
     began_ms = SYSTEM_CLOCK.now_ms()
     assert not member.store.close(2_000)
@@ -136,14 +134,14 @@ def test_a_broken_connection_is_replaced_quickly(member: Member) -> None:
         member.told.clear()
         began_ms = SYSTEM_CLOCK.now_ms()
         member.store.bounce()
-        member.until(ZkSessionConnected)
+        member.until(SessionConnected)
         assert SYSTEM_CLOCK.now_ms() - began_ms < 1_000
 
 
 def test_an_expired_session_is_replaced_quickly(member: Member) -> None:
     began_ms = SYSTEM_CLOCK.now_ms()
     member.store.expire(WAIT_MS)
-    assert member.until(ZkSessionConnected).is_new
+    assert member.until(SessionConnected).is_new
     assert SYSTEM_CLOCK.now_ms() - began_ms < 2_000
 
 
@@ -152,7 +150,7 @@ def test_a_dead_server_in_the_list_is_passed_over(server: ZooKeeperServer) -> No
     for _ in range(3):
         member.told.clear()
         member.store.bounce()
-        member.until(ZkSessionConnected)
+        member.until(SessionConnected)
     assert isinstance(member.ask(Exists("/"))[0], Stat)
     assert member.store.close(WAIT_MS)
 

@@ -32,7 +32,7 @@ from zkconsumer.member.events import (
     WriteOutcome,
     ZooKeeperWriteResult,
 )
-from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
 from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
 from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.types import TopicPartition
@@ -455,7 +455,8 @@ class Conversation:
                     more["owners"] = {_partition(name): who for name, who in _pairs(rest.split())}
                 case "control":
                     authority, version, phase = re.split("[@:]", rest)
-                    more["control"] = GroupControl(int(version), authority, phase)
+                    more["control"] = ControlRecord("", 0, phase, "kafka" if authority == "kafka" else "zookeeper", "")
+                    more["control_version"] = int(version)
                 case "left-out":
                     more["ignored_registrations"] = dict(_pairs(shlex.split(rest)))
                 case "births":
@@ -551,8 +552,8 @@ def show(command: do.Command) -> str:
             return f"left{', not released: ' + _names(not_released) if not_released else ''}"
         case do.AnnounceControl(None):
             return "control znode: none"
-        case do.AnnounceControl(control):
-            return f"control znode: {control.authority}@{control.version}:{control.phase}"
+        case do.AnnounceControl(control, version):
+            return f"control znode: {control.authority}@{version}:{control.phase}"
         case do.Fail(kind, words):
             return f"FAIL {kind}: {' / '.join(words.splitlines())}"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from zkconsumer.errors import ChrootMissing, InvalidNameError, ZkTimeoutException
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.zk.requests import (
     Acl,
@@ -32,9 +33,6 @@ from zkconsumer.zk.requests import (
     Stat,
     StoreEvent,
     WatchFired,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
     ZnodeData,
 )
 from zkconsumer.zk.store import ZkStore, submit_and_wait
@@ -80,7 +78,7 @@ def test_start_gives_a_new_session_with_the_negotiated_timeout() -> None:
     store.listen(told.append)
     store.start(1_000)
     assert store.session_id is not None
-    assert told == [ZkSessionConnected(store.session_id, 4_000, True)]
+    assert told == [SessionConnected(store.session_id, 4_000, True)]
     assert store.negotiated_timeout_ms == 4_000
 
 
@@ -192,7 +190,7 @@ def test_a_disconnect_drops_watches_and_keeps_the_session_and_its_ephemerals() -
     server.disconnect(member.store)
     other.ask(Create("/x"))
     server.reconnect(member.store)
-    assert member.told == [ZkSessionSuspended(), ZkSessionConnected(session_id or 0, 6_000, False)]
+    assert member.told == [SessionSuspended(), SessionConnected(session_id or 0, 6_000, False)]
     assert server.data("/mine") == b""
 
 
@@ -218,7 +216,7 @@ def test_what_waits_for_a_session_that_ended_is_never_executed() -> None:
     assert box == [[SessionEnded("/x")]]
     assert anyone == [["/y"]]
     assert server.data("/x") is None
-    assert member.told[1:3] == [ZkSessionLost(old or 0), [SessionEnded("/x")]]
+    assert member.told[1:3] == [SessionLost(old or 0), [SessionEnded("/x")]]
 
 
 def test_a_request_for_another_session_is_not_sent() -> None:
@@ -243,7 +241,7 @@ def test_an_expired_session_takes_its_ephemerals_and_the_others_see_them_go() ->
     server.expire(member.store)
     new = member.store.session_id
     assert other.told == [WatchFired("/mine", "deleted")]
-    assert member.told == [ZkSessionSuspended(), ZkSessionLost(old or 0), ZkSessionConnected(new or 0, 6_000, True)]
+    assert member.told == [SessionSuspended(), SessionLost(old or 0), SessionConnected(new or 0, 6_000, True)]
     assert old != new
     assert server.data("/all") == b""
 
@@ -253,9 +251,9 @@ def test_a_session_that_expires_behind_a_broken_connection_is_learnt_of_at_the_r
     member = Member(server)
     server.disconnect(member.store)
     server.expire(member.store)
-    assert member.told == [ZkSessionSuspended()]
+    assert member.told == [SessionSuspended()]
     server.reconnect(member.store)
-    assert [type(each) for each in member.told] == [ZkSessionSuspended, ZkSessionLost, ZkSessionConnected]
+    assert [type(each) for each in member.told] == [SessionSuspended, SessionLost, SessionConnected]
 
 
 def test_held_answers_are_executed_and_not_delivered() -> None:
@@ -311,8 +309,8 @@ def test_a_lost_request_answers_unknown_whether_it_was_done_or_not(is_done: bool
     member.ask(Create("/x"), Exists("/x"), Create("/y"))
     assert member.told == [
         [ConnectionLost("/x"), ConnectionLost("/x"), ConnectionLost("/y")],
-        ZkSessionSuspended(),
-        ZkSessionConnected(member.store.session_id or 0, 6_000, False),
+        SessionSuspended(),
+        SessionConnected(member.store.session_id or 0, 6_000, False),
     ]
     assert (server.data("/x") is not None) == is_done
     assert server.data("/y") is None
@@ -323,7 +321,7 @@ def test_a_lost_request_can_leave_the_store_suspended() -> None:
     member = Member(server)
     server.lose_connection_on_next(is_a(Exists), is_done=False, reconnects=False)
     member.ask(Exists("/x"))
-    assert member.told == [[ConnectionLost("/x")], ZkSessionSuspended()]
+    assert member.told == [[ConnectionLost("/x")], SessionSuspended()]
 
 
 def test_a_refused_request_is_answered_with_the_error_and_not_done() -> None:
@@ -385,7 +383,7 @@ def test_close_ends_the_session_and_settles_what_is_under_way() -> None:
     assert member.store.session_id is None
     assert member.ask(Exists("/x")) == [[SessionEnded("/x")]]
     assert member.store.close(1_000)
-    assert not any(isinstance(each, ZkSessionLost) for each in member.told)
+    assert not any(isinstance(each, SessionLost) for each in member.told)
 
 
 def test_close_while_suspended_leaves_the_ephemerals_to_the_session_timeout() -> None:

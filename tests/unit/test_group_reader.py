@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from tests.zk_procedure_fixtures import GROUP, ProcedureSession
-from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.group_view import GroupView, TopicSubscription
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -382,9 +382,11 @@ def test_a_member_without_a_node_any_more_does_not_fail_the_reading(server: Fake
 
 def test_the_control_znode_comes_with_its_version(server: FakeZooKeeper, reading: Reading) -> None:
     move(server, "zookeeper")
-    assert reading.read().control == GroupControl(0, "zookeeper", "prepared", "m1", 1, "cut-over")
+    view = reading.read()
+    assert (view.control, view.control_version) == (ControlZnode("m1", 1, "prepared", "zookeeper", "cut-over"), 0)
     move(server, "kafka")
-    assert reading.read().control == GroupControl(1, "kafka", "prepared", "m1", 1, "cut-over")
+    view = reading.read()
+    assert (view.control, view.control_version) == (ControlZnode("m1", 1, "prepared", "kafka", "cut-over"), 1)
 
 
 def test_a_control_znode_that_nobody_can_read_stops_the_reading(server: FakeZooKeeper, reading: Reading) -> None:
@@ -402,9 +404,9 @@ def test_a_control_znode_that_changes_between_two_looks_leaves_a_watch(server: F
         if isinstance(reading.requests[-1], Get) and reading.requests[-1].path == paths.control(GROUP):
             move(server, "zookeeper")
 
-    control = reading.read(between=between).control
-    assert control is not None
-    assert control.version == 1
+    view = reading.read(between=between)
+    assert view.control is not None
+    assert view.control_version == 1
     reading.read()
     move(server, "kafka")
     control = reading.read().control

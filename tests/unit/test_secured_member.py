@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.broker_security_cases import PASSWORD, TLS, USER
+from zkconsumer import connector_base
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import (
@@ -18,8 +19,10 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SecurityProtocolMismatch,
 )
+from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
 from zkconsumer.runtime import broker_access as runtime_brokers
+from zkconsumer.runtime.broker_access import check_brokers
 from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.fake_transport import HOST
@@ -111,13 +114,12 @@ def test_a_login_that_was_accepted_once_is_tried_again(world: FakeEnvironment, m
     security = world.cluster.security
     assert security is not None
     member = connector(world, consumer_timeout_ms=500)
-    check = member._member.membership.check_brokers
 
-    def check_and_forget() -> None:
-        check()
+    def check_and_forget(brokers: BootstrapClient) -> None:
+        check_brokers(brokers)
         security.users[USER] = "not loaded yet"
 
-    monkeypatch.setattr(member._member.membership, "check_brokers", check_and_forget)
+    monkeypatch.setattr(connector_base, "check_brokers", check_and_forget)
     [stream] = member.create_message_streams({"clicks": 1})["clicks"]
     with pytest.raises(ConsumerTimeoutException):
         next(iter(stream))

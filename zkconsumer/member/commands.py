@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from zkconsumer.member.events import MemberTimer, StoredOffset
-    from zkconsumer.member.group_view import GroupControl, TopicSubscription
+    from zkconsumer.member.group_view import ControlRecord, TopicSubscription
     from zkconsumer.member.offset_stores import CommitFailure
     from zkconsumer.member.topic_count import ConsumerThreadId
     from zkconsumer.types import TopicPartition
@@ -292,7 +292,8 @@ class AnnounceLeft:
 class AnnounceControl:
     """The control znode changed since the last announcement; None: it does not exist.  For migrating members."""
 
-    control: GroupControl | None
+    control: ControlRecord | None
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)

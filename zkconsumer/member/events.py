@@ -24,15 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionConnected:
-    """The connection is established, in this session, with this negotiated timeout."""
+    """The connection is established, in this session, with this negotiated timeout.
+
+    The timeout may be smaller or larger than the requested one.  ``is_new`` False:
+    the session of before a disconnect, with its ephemeral znodes, but without its watches.
+    """
 
     session_id: int
     timeout_ms: int
+    is_new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSuspended:
-    """The connection broke; the session may still live."""
+    """The connection broke; the session may still live.
+
+    Every watch is dropped.  A program that needs one reads again, with a watch, after the next ``SessionConnected``.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Only values.  ``zk.group_reader`` makes them from znodes; ``member_state_machine
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,16 +31,33 @@ class TopicSubscription:
         return self.pattern != STATIC_SUBSCRIPTION and bool(self.topics)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupControl:
-    """The control znode of a migrating group (``/zkconsumer/groups/GROUP``), at one version."""
+Authority: TypeAlias = Literal["zookeeper", "kafka"]
 
-    version: int
-    authority: str
-    phase: str = ""
-    migration_id: str = ""
-    epoch: int = 0
-    strategy: str = ""
+ENDED_PHASES = frozenset({"completed", "undone"})
+"""The phases in which the migration has ended: the group moved to Kafka, or everything is as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """The content of the control znode of a migrating group (``/zkconsumer/groups/G``).
+
+    ``epoch`` grows with every change of the authority or of a fence.  ``phase`` and ``strategy``: see the glossary.
+    Commits of our members check the znode's *version*.
+    """
+
+    migration_id: str
+    epoch: int
+    phase: str
+    authority: Authority
+    strategy: str
+    is_confirmed: bool = True
+    """False after a write that changes the authority of a group without members, until it is known that no member of
+    the coordinator group committed before that write.  Until then, no step that depends on the change is done."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the migration has ended.  An unknown phase counts as not ended."""
+        return self.phase in ENDED_PHASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,8 @@ class GroupView:
     ``members``: in ZooKeeper's child order.  ``ignored_registrations``: registrations that no release accepts -> the
     reason.  ``partitions_by_topic``: the partition numbers of every topic that was read; ``missing_topics``: topics
     without a znode.  ``owners``: partition -> thread id; None if they were not requested.  ``topic_czxids``: the
-    transaction that created each topic's znode, if topics are read from ZooKeeper.
+    transaction that created each topic's znode, if topics are read from ZooKeeper.  ``control_version``: the version of
+    the control znode; None if it does not exist.
     """
 
     members: Mapping[str, TopicSubscription]
@@ -59,6 +77,7 @@ class GroupView:
     ignored_registrations: Mapping[str, str] = field(default_factory=dict)
     missing_topics: frozenset[str] = frozenset()
     owners: Mapping[TopicPartition, str] | None = None
-    control: GroupControl | None = None
+    control: ControlRecord | None = None
     all_topics: tuple[str, ...] | None = None
     topic_czxids: Mapping[str, int] = field(default_factory=dict)
+    control_version: int | None = None

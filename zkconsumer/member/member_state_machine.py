@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.member.commands import Command
     from zkconsumer.member.events import StoredOffset
-    from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+    from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
     from zkconsumer.member.topic_count import ConsumerThreadId
     from zkconsumer.types import TopicPartition
 
@@ -205,7 +205,7 @@ class MemberStateMachine:
         self._missing_due = LogRateLimiter()
         self._exclusion_reason: str = ""
         self._logged_assignment: dict[TopicPartition, str] | None = None
-        self._announced_control: GroupControl | None = None
+        self._announced_control: tuple[ControlRecord | None, int | None] = (None, None)
         self._out: list[Command] = []
         self._now_ms = 0
 
@@ -675,9 +675,9 @@ class MemberStateMachine:
         control = view.control
         if self.settings.follows_control_znode:
             self.view = view
-            if control != self._announced_control:
-                self._announced_control = control
-                self._emit(do.AnnounceControl(control))
+            if (control, view.control_version) != self._announced_control:
+                self._announced_control = control, view.control_version
+                self._emit(do.AnnounceControl(control, view.control_version))
             return True
         if control is None or control.authority == AUTHORITY_ZOOKEEPER:
             self.view = view
@@ -1067,7 +1067,7 @@ class MemberStateMachine:
     @property
     def control_version(self) -> int | None:
         """The version of the group's control znode in the present view; None when the znode does not exist."""
-        return self.view.control.version if self.view is not None and self.view.control is not None else None
+        return None if self.view is None else self.view.control_version
 
     def _fail(self, kind: str, words: str) -> None:
         """The member cannot continue: stop everything, and end the streams with this error."""

@@ -178,7 +178,7 @@ class PartitionProcessor(Protocol):
         A stream whose program waits for a record has no unacknowledged record.
         """
 
-    def end(self, error: BaseException | None) -> None:
+    def end(self, error: ZkConsumerError | None) -> None:
         """Stop all processing, because of ``error`` or (None) a close; may be called twice."""
 
     def request_stop(self) -> None:
@@ -199,6 +199,12 @@ class MembershipEventLoop(Protocol):
 
     def call_soon(self, action: Callable[[], None]) -> None:
         """Queue a call for the membership's thread."""
+
+    def call_every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Run ``action`` periodically on the membership's thread; the interval is not exact.
+
+        Call it before ``attach_processor``.
+        """
 
 
 class Membership(Protocol):

@@ -34,9 +34,6 @@ from zkconsumer.zk.requests import (
     SetData,
     StoreError,
     WatchFired,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
     ZnodeData,
 )
 
@@ -103,22 +100,13 @@ class ZooKeeperExecutor:
 
     def _store_event(self, event: StoreEvent) -> None:
         self._observing.session_changed(event)
-        match event:
-            case ZkSessionConnected(session_id, timeout_ms):
-                self._forget_watches()
-                self._control.handle_event(ev.SessionConnected(session_id, timeout_ms))
-            case ZkSessionSuspended():
-                self._forget_watches()
-                self._control.handle_event(ev.SessionSuspended())
-            case ZkSessionLost(session_id):
-                self._forget_watches()
-                self._control.handle_event(ev.SessionLost(session_id))
-            case WatchFired(path):
-                self._watch_fired(path)
-
-    def _forget_watches(self) -> None:
+        if isinstance(event, WatchFired):
+            self._watch_fired(event.path)
+            return
+        # Each of them ends the watches that were set before.
         self._reader.clear()
         self._owner_lists.clear()
+        self._control.handle_event(event)
 
     def _watch_fired(self, path: str) -> None:
         self._reader.invalidate(path)

@@ -40,10 +40,13 @@ class ConnectorMembership(Membership, Protocol):
     """What streams and their connector also need from a membership."""
 
     counters: Counters
-    listener: ListenerCalls
     observer: MemberObserver
     bootstrap_client: BootstrapClient
     topic_finder: TopicFinder | None
+
+    @property
+    def listener(self) -> ListenerCalls:
+        """Calls the program's rebalance listener."""
 
     @property
     def negotiated_timeout_ms(self) -> int:
@@ -55,12 +58,6 @@ class ConnectorMembership(Membership, Protocol):
         ``fetching``: the number of partitions that are read and have a leader; ``failures``: why others have none, or
         their brokers do not answer.
         """
-
-    def check_brokers(self) -> None:
-        """Send a request to one broker before the member registers; raises its ``AuthenticationException``."""
-
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run ``action`` periodically on the membership's thread.  Call it before ``attach_processor``."""
 
     def thread_died(self, name: str, error: BaseException) -> None:
         """A thread died; called in that thread."""
@@ -102,7 +99,7 @@ class ConnectorMember(Generic[M_co]):
         )
         self.membership = make_membership(self.lease, self.metrics)
         topic_finder = self.membership.topic_finder
-        self.membership.every(TICK_MS, self.registry.tick)
+        self.membership.event_loop.call_every(TICK_MS, self.registry.tick)
         self.fetchers = ConsumerFetcherManager(
             self.id,
             fetch,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
-from zkconsumer.member.events import WriteOutcome
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended, WriteOutcome
 from zkconsumer.member.partition_releaser import DROP_REASON_RELEASED
 from zkconsumer.member.session_state_machine import NO_LEASE_MS
-from zkconsumer.zk.requests import ZkSessionConnected, ZkSessionLost, ZkSessionSuspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,11 +116,11 @@ class MemberObserver:
     def session_changed(self, event: StoreEvent) -> None:
         """The state of the session changed; called on the control thread."""
         match event:
-            case ZkSessionConnected(session_id, timeout_ms):
+            case SessionConnected(session_id, timeout_ms):
                 self.hooks.call("session_connected", session_id, timeout_ms)
-            case ZkSessionSuspended():
+            case SessionSuspended():
                 self.hooks.call("session_suspended")
-            case ZkSessionLost(session_id):
+            case SessionLost(session_id):
                 self.hooks.call("session_lost", session_id)
 
     def fetch_failed(self, broker: BrokerAddress, partitions: tuple[TopicPartition, ...], why: str) -> None:

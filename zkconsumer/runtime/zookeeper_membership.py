@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer import errors
 from zkconsumer.base.delivery_lease import Lease
-from zkconsumer.base.threads import WorkerThread, spawn
-from zkconsumer.errors import ThreadFailedError, UnavailableError, ZkConsumerError, ZkNotAuthorized
+from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.errors import UnavailableError, ZkConsumerError, ZkNotAuthorized
 from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
-from zkconsumer.member.group_view import GroupView
+from zkconsumer.member.events import StoredOffset
+from zkconsumer.member.group_view import ControlRecord, GroupView
 from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
 from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.member.ownership import AssignmentStatus
 from zkconsumer.member.partition_state_machine import PartitionState
 from zkconsumer.observe.counters import Counters
 from zkconsumer.observe.member_health import MemberHealthSnapshot
-from zkconsumer.runtime.broker_access import check_brokers
 from zkconsumer.runtime.command_executor import ZooKeeperExecutor, command_handlers
 from zkconsumer.runtime.hook_calls import HookCalls
 from zkconsumer.runtime.kafka_offset_store import KafkaOffsetStore
@@ -34,6 +34,7 @@ from zkconsumer.runtime.listener_calls import ListenerCalls
 from zkconsumer.runtime.member_authorization import MemberAuthorization
 from zkconsumer.runtime.member_event_loop import MemberEventLoop
 from zkconsumer.runtime.member_observer import MemberObserver
+from zkconsumer.runtime.membership_lifecycle import CLOSE_STEP_MS, MembershipLifecycle
 from zkconsumer.runtime.topic_error_handler import TopicErrorHandler
 from zkconsumer.zk.group_reader import GroupReader
 from zkconsumer.zk.zk_security import NO_SECURITY, ZkSecurity
@@ -42,14 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
-    from zkconsumer.member.events import StoredOffset
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.member_state_machine import AssignmentPlanner
-    from zkconsumer.member.ownership import Membership, PartitionProcessor
+    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
+    from zkconsumer.runtime.connector_member import ConnectorMembership
     from zkconsumer.runtime.member_observer import MembershipMeters
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.group_procedures import Procedure
@@ -58,13 +58,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOT_OWNED_STATES = (PartitionState.ACQUIRING, PartitionState.NOT_OWNED)
+STATES_WITH_STORED_OFFSET = (
+    PartitionState.FETCHING,
+    PartitionState.DRAINING,
+    PartitionState.DRAINED,
+    PartitionState.RELEASING,
+)
 UNREADABLE_OFFSET_MESSAGE = "owned but not fetched: its stored offset cannot be read"
 
 LEAVE_GRACE_MS = 2_000
 """How long a leave may take in addition to drain and settle times; then the session is closed without it."""
-
-CLOSE_STEP_MS = 1_500
-"""How long each of the last steps of a close may take (partition processor, session, control thread)."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -89,25 +92,30 @@ class ZooKeeperMembership:
         coordinator_channel: OffsetsChannelSettings | None = None,
         hooks: Hooks | HookCalls | None = None,
         counters: Counters | None = None,
+        on_control: Callable[[ControlRecord | None], None] = lambda _: None,
+        on_assignment: Callable[[], None] = lambda: None,
     ) -> None:
         self.id = settings.member_id
         self.counters = Counters() if counters is None else counters
         self.lease = lease
-        self.hooks = (
-            hooks if isinstance(hooks, HookCalls) else HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.lifecycle = MembershipLifecycle(
+            self.id, hooks, self.counters, lambda: lease.set_until(0), self._release_waiters, self._close_failed_session
         )
-        self.observer = MemberObserver(meters, self.hooks, lambda: self._processor.assignment)
+        self.fail = self.lifecycle.end
+        self.thread_died = self.lifecycle.thread_died
+        self.authentication_failed = self.lifecycle.authentication_failed
+        self.wait_for_assignment = self.lifecycle.wait_for_assignment
+        self.observer = MemberObserver(meters, self.lifecycle.hooks, lambda: self.lifecycle.processor.assignment)
         self.state_machine = MemberStateMachine(settings, planner)
         self.bootstrap_client = brokers.bootstrap_client(client_id, socket_timeout_ms, clock)
         self.event_loop = MemberEventLoop(self.state_machine, clock)
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._processor: PartitionProcessor
-        self._assignment_known = threading.Event()
+        self._on_control = on_control
+        self._on_assignment = on_assignment
         self._has_left = threading.Event()
         self._not_released: tuple[TopicPartition, ...] = ()
-        self._failure: ZkConsumerError | None = None
         self._end_handled = threading.Event()
         self._closing_worker: WorkerThread | None = None
         self._calls: dict[int, tuple[threading.Event, dict[TopicPartition, CommitFailure]]] = {}
@@ -126,10 +134,13 @@ class ZooKeeperMembership:
                 on_authentication_error=self.authentication_failed,
                 on_thread_error=self.thread_died,
             )
-        self._topic_errors = TopicErrorHandler(self.id, clock, self.hooks, self._on_topic_error)
+        self._topic_errors = TopicErrorHandler(self.id, clock, self.lifecycle.hooks, self._on_topic_error)
         topics = None if self.topic_finder is None else KafkaTopicSource(self.topic_finder, self.topics_rejected)
         rights = MemberAuthorization(
-            security.acl, security.user_description, lambda: self._processor.has_no_partitions, self._not_authorized
+            security.acl,
+            security.user_description,
+            lambda: self.lifecycle.processor.has_no_partitions,
+            self._not_authorized,
         )
         self._zookeeper = ZooKeeperExecutor(
             group, self.id, store, GroupReader(group, topics), self.event_loop, clock, self.observer, rights
@@ -152,19 +163,12 @@ class ZooKeeperMembership:
 
     def attach_processor(self, processor: PartitionProcessor) -> None:
         """Start the control thread; ``processor`` receives the commands about partitions."""
-        self._processor = processor
+        self.lifecycle.attach(processor, self.topic_finder, self.coordinator_channel)
         handlers = command_handlers(
             self.id, self._zookeeper, self._kafka, processor, self.lease, self.listener, self.counters, self
         )
         self.event_loop.start(f"{self.id}-control", handlers, self.observer.command_executed, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)
-
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run ``action`` periodically on the control thread; the interval is not exact.
-
-        Call it before ``attach_processor``.
-        """
-        self.event_loop.call_every(interval_ms, action)
 
     # --- calls of the program -----------------------------------------------------------------------------------
 
@@ -175,34 +179,19 @@ class ZooKeeperMembership:
         except BaseException:
             self.event_loop.stop(CLOSE_STEP_MS)
             self._store.close(CLOSE_STEP_MS)
-            self.hooks.close()
+            self.lifecycle.hooks.close()
             raise
-
-    def check_brokers(self) -> None:
-        """See ``broker_access.check_brokers``."""
-        check_brokers(self.bootstrap_client)
 
     def join(self, subscription: TopicSubscription) -> None:
         """Join with this subscription; a second call sets the subscription of the next registration."""
         self.event_loop.submit(ev.JoinRequested(subscription))
-
-    def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first complete assignment; False after the timeout.
-
-        Raises the error that ended the member, if there is one.
-        """
-        known = self._assignment_known.wait(timeout_ms / 1000)
-        if self._failure is not None:
-            raise self._failure
-        return known
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Commit these positions; return the partitions that were not committed, with the reason.
 
         Raises the error that ended the member, if there is one.
         """
-        if self._failure is not None:
-            raise self._failure
+        self.lifecycle.check()
         done = threading.Event()
         refused: dict[TopicPartition, CommitFailure] = {}
         with self._calls_lock:
@@ -215,8 +204,7 @@ class ZooKeeperMembership:
                 self._calls.pop(number, None)
             asked = "ZooKeeper" if self.coordinator_channel is None else "ZooKeeper, or the group's coordinator,"
             return dict.fromkeys(positions, CommitFailure(f"{asked} did not answer within {timeout_ms} ms"))
-        if self._failure is not None:
-            raise self._failure
+        self.lifecycle.check()
         return refused
 
     def fetch_kafka_offsets(
@@ -258,25 +246,17 @@ class ZooKeeperMembership:
         Processing stops first, because other members deliver these records once the session has ended.  The session
         closes before the wait for the threads, because the leader finder may wait for an answer from ZooKeeper.
         """
-        self._processor.end(None)
-        if self._failure is not None:  # the listener is called for lost partitions, also if a close follows at once
+        self.lifecycle.processor.end(None)
+        if self.failure is not None:  # the listener is called for lost partitions, also if a close follows at once
             self._end_handled.wait(CLOSE_STEP_MS / 1000)
-        self.listener.close(finish=self._failure is not None)
-        self._ask_to_stop()
+        return self.lifecycle.close(
+            self.listener, self._close_session, self.lifecycle.join, lambda: self.event_loop.stop(CLOSE_STEP_MS)
+        )
+
+    def _close_session(self) -> bool:
         self.event_loop.submit(ev.SessionClosed())
         clean = self._store.close(CLOSE_STEP_MS)
-        clean = (self._closing_worker is None or self._closing_worker.join(CLOSE_STEP_MS)) and clean
-        clean = self._processor.join(CLOSE_STEP_MS) and clean
-        clean = (self.topic_finder is None or self.topic_finder.join(CLOSE_STEP_MS)) and clean
-        clean = (self.coordinator_channel is None or self.coordinator_channel.join(CLOSE_STEP_MS)) and clean
-        clean = self.event_loop.stop(CLOSE_STEP_MS) and clean
-        self._assignment_known.set()
-        self.hooks.close()
-        if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-not-returned member=%s: its thread is still running", self.id)
-        if not self.listener.join(CLOSE_STEP_MS):
-            log.warning("listener-not-returned member=%s: its thread is still running", self.id)
-        return clean
+        return (self._closing_worker is None or self._closing_worker.join(CLOSE_STEP_MS)) and clean
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Run the procedure in this session; in another session its requests fail.
@@ -335,6 +315,16 @@ class ZooKeeperMembership:
         view = self.state_machine.view
         return {} if view is None else view.topic_czxids
 
+    @property
+    def stored_offsets(self) -> dict[TopicPartition, StoredOffset]:
+        """The content of the offset znodes of owned partitions, as this member read or wrote it last."""
+        return {tp: p.stored for tp, p in self.state_machine.partitions.items() if p.state in STATES_WITH_STORED_OFFSET}
+
+    def stored_offset(self, tp: TopicPartition) -> StoredOffset:
+        """The same for one partition, in any state; without an offset if this member does not own it."""
+        partition = self.state_machine.partitions.get(tp)
+        return StoredOffset() if partition is None else partition.stored
+
     def offsets_overwritten(self, stored: Mapping[TopicPartition, StoredOffset]) -> None:
         """This process wrote these offset znodes of owned partitions, but not by a commit of this membership."""
         self.event_loop.handle_event(ev.OffsetsOverwritten(stored))
@@ -349,7 +339,7 @@ class ZooKeeperMembership:
     @property
     def failure(self) -> ZkConsumerError | None:
         """The error that ended this membership; None while it runs."""
-        return self._failure
+        return self.lifecycle.failure
 
     # --- callbacks of the command executor (on the control thread) ----------------------------------------------
 
@@ -361,23 +351,20 @@ class ZooKeeperMembership:
             waiting[0].set()
 
     def assignment_complete(self, _: do.AnnounceAssignment) -> None:
-        self._assignment_known.set()
+        self.lifecycle.assignment_known.set()
+        self._on_assignment()
 
     def left(self, command: do.AnnounceLeft) -> None:
         self._not_released = command.unreleased
         self._has_left.set()
 
     def control_changed(self, command: do.AnnounceControl) -> None:
-        """Does nothing here; migrating members (``GroupSettings.follows_control_znode``) override it."""
+        """For migrating members (``GroupSettings.follows_control_znode``)."""
+        self._on_control(command.control)
 
     def failed(self, command: do.Fail) -> None:
         kind = getattr(errors, command.error_class, UnavailableError)
-        self._end(kind(command.message))
-
-    def authentication_failed(self, error: AuthenticationException) -> None:
-        """End the member: no broker accepts its authentication settings.  Called on a fetcher thread."""
-        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
-        self._end(error)
+        self.fail(kind(command.message))
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on any thread.  A topic that the program named is required; one that a filter matches is not."""
@@ -387,51 +374,30 @@ class ZooKeeperMembership:
 
     def _on_topic_error(self, error: ZkConsumerError) -> None:
         log.error("member-failed member=%s reason=%r", self.id, str(error))
-        self._end(error)
+        self.fail(error)
 
     def _not_authorized(self, words: str) -> None:
-        self._end(ZkNotAuthorized(words))
+        self.fail(ZkNotAuthorized(words))
 
-    def thread_died(self, name: str, error: BaseException) -> None:
-        """End every stream with an error, because a thread died.  Called in that thread."""
-        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
-        self.hooks.call("thread_died", name, error)
-        self._end(ThreadFailedError.of(self.id, name, error))
-
-    def _end(self, error: ZkConsumerError) -> None:
-        """End the member with an error: deliver no more records, and close the session.
-
-        The session must close so that other members can acquire the partitions.
-        """
-        is_first = self._failure is None
-        self._failure = self._failure or error
-        self._processor.end(self._failure)
-        self.lease.set_until(0)
-        if is_first:
-            self.hooks.call("member_failed", error)
-            self._ask_to_stop()
-            self.event_loop.submit(ev.MembershipEnded(str(error)))
-            self.event_loop.call_soon(self._end_handled.set)
-            self._closing_worker = spawn(f"{self.id}-give-up", lambda _: self._close_session(), self.thread_died)
-        self._assignment_known.set()
-        self._has_left.set()
+    def _release_waiters(self) -> None:
         with self._calls_lock:
             calls, self._calls = list(self._calls.values()), {}
         for done, _ in calls:
             done.set()
 
-    def _ask_to_stop(self) -> None:
-        self._processor.request_stop()
-        if self.topic_finder is not None:
-            self.topic_finder.ask_to_stop()
-        if self.coordinator_channel is not None:
-            self.coordinator_channel.ask_to_stop()
+    def _close_failed_session(self, error: ZkConsumerError) -> None:
+        """The session must close so that other members can acquire the partitions."""
+        self.event_loop.submit(ev.MembershipEnded(str(error)))
+        self.event_loop.call_soon(self._end_handled.set)
 
-    def _close_session(self) -> None:
-        self._store.close(CLOSE_STEP_MS)
+        def close(_: StopSignal) -> None:
+            self._store.close(CLOSE_STEP_MS)
+
+        self._closing_worker = spawn(f"{self.id}-give-up", close, self.thread_died)
+        self._has_left.set()
 
 
 if TYPE_CHECKING:
 
-    def _is_one(membership: ZooKeeperMembership) -> Membership:
+    def _is_one(membership: ZooKeeperMembership) -> ConnectorMembership:
         return membership

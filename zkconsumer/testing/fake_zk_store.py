@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from zkconsumer.errors import ChrootMissing, ZkTimeoutException
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.testing.znode_tree import AuthIds
 from zkconsumer.zk.requests import (
     SERVER_PACKET_BYTES_MAX,
@@ -44,9 +45,6 @@ from zkconsumer.zk.requests import (
     StoreEvent,
     WatchFired,
     WatchKind,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
     ZnodeAcl,
     ZnodeData,
     check_path,
@@ -216,13 +214,13 @@ class FakeZkStore:
         is_new = self._session is None or not self._session.is_alive
         if is_new:
             if self._session is not None:
-                self._queue_event(ZkSessionLost(self._session.session_id))
+                self._queue_event(SessionLost(self._session.session_id))
                 gone = [asked for asked in self._inbox if asked.batch.session_id == self._session.session_id]
                 self._inbox = deque(asked for asked in self._inbox if asked.batch.session_id is None)
                 self._settle(gone, SessionEnded)
             self._session = self.server._open_session(self)
         assert self._session is not None
-        self._queue_event(ZkSessionConnected(self._session.session_id, self._timeout_ms, is_new))
+        self._queue_event(SessionConnected(self._session.session_id, self._timeout_ms, is_new))
 
     def _drop(self) -> bool:
         """Lose the connection and everything on it; False if there is none."""
@@ -238,7 +236,7 @@ class FakeZkStore:
                 item.result, item.is_local = lost_request_result(item.asked.request, ConnectionLost), True
         self._settle(self._inbox, ConnectionLost)
         self._inbox.clear()
-        self._queue_event(ZkSessionSuspended())
+        self._queue_event(SessionSuspended())
         return True
 
     def _end(self) -> None:

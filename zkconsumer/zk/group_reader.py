@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
-from zkconsumer.member.group_view import GroupControl, GroupView, TopicSubscription
+from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
 from zkconsumer.member.topic_count import allowed_topics
 from zkconsumer.member.topic_filter import PatternNotEvaluable
 from zkconsumer.types import TopicPartition
@@ -45,7 +45,7 @@ class GroupReader:
         self._group = group
         self._topics: TopicSource = topics or ZooKeeperTopicSource()
         self._registrations: dict[str, Registration | MalformedZnode] = {}
-        self._control: GroupControl | None = None
+        self._control: tuple[ControlRecord | None, int | None] = (None, None)
         self._control_known = False
         self._invalidated_during_read: set[str] | None = None
         self._disconnect_count = 0
@@ -105,14 +105,14 @@ class GroupReader:
         all_topics = tuple(filter(is_usable_topic_name, (yield from self._topics.read_all()))) if needs_all else None
         wanted = _subscribed_topics(relevant, all_topics or ())
         partitions = yield from self._topics.read(wanted)
-        control = yield from self._read_control()
+        control, version = yield from self._read_control()
         found = {topic: numbers for topic in sorted(wanted) if (numbers := partitions.get(topic)) is not None}
         owners = (yield from self._read_owners(found, owners_max)) if with_owners else None
         if breaks != self._disconnect_count:
             raise GroupReadError("the connection broke while the group was read")
         missing = frozenset(wanted - found.keys())
         topic_czxids = {topic: birth for topic in found if (birth := self._topics.topic_czxids.get(topic)) is not None}
-        return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, topic_czxids)
+        return GroupView(subscriptions, found, left_out, missing, owners, control, all_topics, topic_czxids, version)
 
     def _read_members(self) -> Procedure[list[str]]:
         """The members in ZooKeeper's order, without those whose registration was deleted meanwhile."""
@@ -135,30 +135,22 @@ class GroupReader:
                 raise GroupReadError(describe_result(answer))
         return [name for name in listed.names if name in self._registrations]
 
-    def _read_control(self) -> Procedure[GroupControl | None]:
+    def _read_control(self) -> Procedure[tuple[ControlRecord | None, int | None]]:
         if not self._control_known:
             path = paths.control(self._group)
             [stat] = yield [Exists(path, watch=True)]
             if isinstance(stat, StoreError):
                 raise GroupReadError(describe_result(stat))
-            self._control = None
+            self._control = None, None
             if stat is not None:
                 # With another watch: the first one may have fired in between.
                 [node] = yield [Get(path, watch=True)]
                 if not isinstance(node, ZnodeData):
                     raise GroupReadError(describe_result(node))
                 try:
-                    control = parse_control(node.data)
+                    self._control = parse_control(node.data), node.stat.version
                 except MalformedZnode as error:
                     raise GroupReadError(str(error)) from error
-                self._control = GroupControl(
-                    node.stat.version,
-                    control.authority,
-                    control.phase,
-                    control.migration_id,
-                    control.epoch,
-                    control.strategy,
-                )
             self._control_known = True
         return self._control
 

@@ -24,6 +24,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
     ZkTimeoutException,
 )
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 from zkconsumer.zk.connect_string import parse_connect
 from zkconsumer.zk.four_letter_words import host_of_session
 from zkconsumer.zk.kazoo_connection import CLOSE_OPCODE, ZooKeeperConnection
@@ -34,9 +35,6 @@ from zkconsumer.zk.requests import (
     Request,
     Result,
     StoreEvent,
-    ZkSessionConnected,
-    ZkSessionLost,
-    ZkSessionSuspended,
     check_path,
     paths_of,
 )
@@ -242,21 +240,21 @@ class KazooStore:
         self._is_usable = True
         self._pipeline.begin_session(session_id)
         self._settled.set()
-        self._notify(ZkSessionConnected(session_id, self._connection.negotiated_timeout_ms, is_new))
+        self._notify(SessionConnected(session_id, self._connection.negotiated_timeout_ms, is_new))
 
     def _suspend(self) -> None:
         was_usable, self._is_usable = self._is_usable, False
         if self._pipeline.on_connection_lost():
             self._connection.forget_version()
         if was_usable:
-            self._notify(ZkSessionSuspended())
+            self._notify(SessionSuspended())
 
     def _session_lost(self) -> None:
         if self._is_usable:  # kazoo's loop failed, and there was no SUSPENDED before
             self._suspend()
         lost, self._announced_session_id = self._announced_session_id, None
         if lost is not None:
-            self._notify(ZkSessionLost(lost))
+            self._notify(SessionLost(lost))
         self._pipeline.end_session()
 
     def _on_watch(self, answer: bytes, at: int) -> None:

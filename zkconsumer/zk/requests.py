@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from zkconsumer.errors import InvalidNameError
+from zkconsumer.member.events import SessionConnected, SessionLost, SessionSuspended
 
 ANY_VERSION = -1
 IMPOSSIBLE_VERSION = 2**31 - 1
@@ -294,7 +295,7 @@ class NotEmpty(StoreError):
 class ConnectionLost(StoreError):
     """The connection broke before the answer arrived; it is unknown whether the request was executed, so read again.
 
-    The session may still live: a later ``ZkSessionConnected(is_new=False)`` or ``ZkSessionLost`` shows this.
+    The session may still live: a later ``SessionConnected(is_new=False)`` or ``SessionLost`` shows this.
     """
 
 
@@ -344,34 +345,6 @@ Result: TypeAlias = (
 # --- events -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ZkSessionConnected:
-    """A session is usable.
-
-    ``is_new`` False: it is the session from before a disconnect; its ephemeral nodes still exist, its watches do not.
-    ``timeout_ms``: the *negotiated* timeout, which may be smaller or larger than the requested one.
-    """
-
-    session_id: int
-    timeout_ms: int
-    is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ZkSessionSuspended:
-    """The connection broke; the session still exists at the servers for an unknown time.
-
-    All watches are lost: read again, with a watch, after the next ``ZkSessionConnected``.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class ZkSessionLost:
-    """The session has ended; all ephemeral nodes that it created are deleted."""
-
-    session_id: int
-
-
 WatchKind: TypeAlias = Literal["created", "deleted", "data", "children"]
 
 
@@ -383,7 +356,7 @@ class WatchFired:
     kind: WatchKind
 
 
-StoreEvent: TypeAlias = ZkSessionConnected | ZkSessionSuspended | ZkSessionLost | WatchFired
+StoreEvent: TypeAlias = SessionConnected | SessionSuspended | SessionLost | WatchFired
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------

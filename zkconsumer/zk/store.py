@@ -5,8 +5,8 @@ Everything is asynchronous, because the control thread must never wait for a ser
 conformance tests runs over both.
 
 Both keep this order: the answers of one session arrive in the order of its requests; a watch event arrives before the
-answer of any request that would show the change; ``ZkSessionLost`` arrives before the ``SessionEnded`` results of the
-waiting requests; ``ConnectionLost`` results arrive before ``ZkSessionSuspended``, and that before ``ZkSessionLost``.
+answer of any request that would show the change; ``SessionLost`` arrives before the ``SessionEnded`` results of the
+waiting requests; ``ConnectionLost`` results arrive before ``SessionSuspended``, and that before ``SessionLost``.
 All callbacks run on one thread of the library, one at a time (for a request that fails at once: on the caller's
 thread); so they must only queue.
 """

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import ZkTimeoutException
+from zkconsumer.member.events import SessionConnected
 from zkconsumer.zk import paths
 from zkconsumer.zk.kazoo_store import KazooStore
-from zkconsumer.zk.requests import ChildNames, Children, Exists, NoNode, Stat, WatchFired, ZkSessionConnected
+from zkconsumer.zk.requests import ChildNames, Children, Exists, NoNode, Stat, WatchFired
 from zkconsumer.zk.store import submit_and_wait
 
 if TYPE_CHECKING:
@@ -97,9 +98,7 @@ class ZookeeperTopicEventWatcher:
 
     def _on_event(self, event: StoreEvent) -> None:
         """Called on kazoo's thread.  A broken connection loses the watch, so a new connection counts as a change."""
-        if isinstance(event, ZkSessionConnected) or (
-            isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS
-        ):
+        if isinstance(event, SessionConnected) or (isinstance(event, WatchFired) and event.path == paths.BROKER_TOPICS):
             self._changed.set()
 
     def _run(self, stop: StopSignal) -> None:

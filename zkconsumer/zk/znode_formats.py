@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from zkconsumer.errors import InternalError, MalformedZnode
+from zkconsumer.member.group_view import ENDED_PHASES, Authority, ControlRecord
 from zkconsumer.utf8 import decode_like_java, decode_strict, encode_strict
 from zkconsumer.zk.java_json import BYTES_MAX, JavaJsonError, Json, read_jackson_json
 from zkconsumer.zk.kafka_znodes import (
@@ -34,6 +33,7 @@ from zkconsumer.zk.member_registration import (
 )
 
 __all__ = [
+    "ENDED_PHASES",
     "STREAMS_MAX",
     "Authority",
     "BrokerRegistration",
@@ -119,34 +119,6 @@ def parse_offset(data: bytes) -> int:
 
 
 # --- the control znode ------------------------------------------------------------------------------------------
-
-Authority: TypeAlias = Literal["zookeeper", "kafka"]
-
-ENDED_PHASES = frozenset({"completed", "undone"})
-"""The phases in which the migration has ended: the group moved to Kafka, or everything is as before."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """The content of the control znode of a migrating group (``/zkconsumer/groups/G``).
-
-    ``epoch`` grows with every change of the authority or of a fence.  ``phase`` and ``strategy``: see the glossary.
-    Commits of our members check the znode's *version*.
-    """
-
-    migration_id: str
-    epoch: int
-    phase: str
-    authority: Authority
-    strategy: str
-    is_confirmed: bool = True
-    """False after a write that changes the authority of a group without members, until it is known that no member of
-    the coordinator group committed before that write.  Until then, no step that depends on the change is done."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the migration has ended.  An unknown phase counts as not ended."""
-        return self.phase in ENDED_PHASES
 
 
 def placeholder_client_id(migration_id: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from bridge.spark.group_membership import BatchEnd, LeasedPartition
 from bridge.spark.membership.batch_leases import BatchLeases
 from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.member.ownership import (
     CollectPositions,
     Drain,
@@ -100,7 +101,7 @@ class BatchLeaseProcessor:
         """The duration of a batch is not limited: Spark monitors the query, and this process ends with it."""
         return None
 
-    def end(self, error: BaseException | None) -> None:
+    def end(self, error: ZkConsumerError | None) -> None:
         self.is_ended = True
         self.notify()
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.control.control_layout import LEAVE_CHILD
 from zkconsumer.errors import MalformedZnode, MigrationError, UnavailableError
+from zkconsumer.member.events import SessionConnected
 from zkconsumer.zk import paths
 from zkconsumer.zk.group_procedures import describe_result
-from zkconsumer.zk.requests import Exists, Get, NoNode, Stat, StoreError, WatchFired, ZkSessionConnected, ZnodeData
+from zkconsumer.zk.requests import Exists, Get, NoNode, Stat, StoreError, WatchFired, ZnodeData
 from zkconsumer.zk.store import submit_and_wait
 from zkconsumer.zk.znode_formats import ControlRecord, parse_control
 
@@ -67,5 +68,5 @@ class ControlWatch:
         return ControlSnapshot(control, node.stat.version, isinstance(leave, Stat))
 
     def _on_store_event(self, event: StoreEvent) -> None:
-        if isinstance(event, WatchFired | ZkSessionConnected):
+        if isinstance(event, WatchFired | SessionConnected):
             self._on_change()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bridge.client.assignors import ASSIGNORS, RangeAssignor
 from bridge.client.config import GroupMemberConfig
+from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
 from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
@@ -28,7 +29,6 @@ from zkconsumer.zk.zk_security import ZkSecurity, zk_security_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client.consumer_coordinator import ConsumerCoordinator
     from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from bridge.spark.membership.process_settings import MembershipProcessSettings
     from zkconsumer.base.clock import Clock
@@ -80,12 +80,6 @@ class CoordinatorBatchLeaseProcessor(BatchLeaseProcessor):
         return self._base | epoch % (1 << _GENERATION_BITS)
 
 
-class MigratedGroupMembership(CoordinatorMembership):
-    """In a group whose members migrated with it: they use the migration assignor first, then ``range``."""
-
-    _MACHINE: ClassVar[type[ConsumerCoordinator]] = DowngradingConsumerCoordinator
-
-
 class CoordinatorMembershipSetup:
     """One query's membership with its resources.
 
@@ -113,8 +107,7 @@ class CoordinatorMembershipSetup:
         self._brokers = BrokerAccess.from_config(self.config, None, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         config, is_after_batch, counting = self.config, settings.mode is CommitMode.AFTER_BATCH, CountingHooks()
         self.offered_protocols = protocols
-        make = CoordinatorMembership if protocols is None else MigratedGroupMembership
-        self.membership = make(
+        self.membership = CoordinatorMembership(
             GroupMemberConfig(
                 {
                     "group.id": self.group,
@@ -132,6 +125,8 @@ class CoordinatorMembershipSetup:
             lease=self.lease,
             meters=self.meters,
             hooks=counting,
+            # The members migrated with their group: they use the migration assignor first, then ``range``.
+            machine_class=ConsumerCoordinator if protocols is None else DowngradingConsumerCoordinator,
         )
         self.counters = counting.counters = self.membership.counters
         self.processor = CoordinatorBatchLeaseProcessor(

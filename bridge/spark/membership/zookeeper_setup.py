@@ -24,7 +24,7 @@ from zkconsumer.kafka.broker_connection import ConnectionFactory
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
 from zkconsumer.member.topic_count import allowed_topics
 from zkconsumer.observe.counters import Counters
-from zkconsumer.runtime.broker_access import BrokerAccess
+from zkconsumer.runtime.broker_access import BrokerAccess, check_brokers
 from zkconsumer.runtime.membership_config import assignment_planner_of, channel_settings_of, group_settings_of
 from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
 from zkconsumer.types import BrokerAddress, Hooks, TopicPartition
@@ -122,7 +122,7 @@ class ZooKeeperMembershipSetup:
             self.settings.consumer_id, self.membership.negotiated_timeout_ms, self.settings.mode.value,
         )  # fmt: skip
         if self.config.security_protocol != "PLAINTEXT" or self.config.bootstrap_servers is not None:
-            self.membership.check_brokers()
+            check_brokers(self.membership.bootstrap_client)
         sizes = self._partition_counts() if self.config.bootstrap_servers is None else {}
         if self.settings.is_takeover:
             look = partial(other_members, self.store, self.group, self.settings.consumer_id, LOOKUP_TIMEOUT_MS)

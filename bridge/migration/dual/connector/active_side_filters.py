@@ -64,7 +64,7 @@ class ActiveSideListener(ListenerCalls):
         turn: threading.Lock,
     ) -> None:
         super().__init__(member, control, on_thread_error)
-        self.other_listeners: list[ActiveSideListener] = []
+        self.other_listeners: list[ListenerCalls] = []
         """Who else calls the same one."""
         self._is_active = holds
         self._call_lock = turn

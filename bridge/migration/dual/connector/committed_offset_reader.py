@@ -30,17 +30,16 @@ RESPONSE_TIMEOUT_MS = 5_000
 class CommittedOffsetReader:
     """Of one member; all of it on one thread.
 
-    ``new_number``: that of the next question.  ``ask``: put it; ``answered`` may be called before it returns.
+    ``ask(number, partitions)`` sends one request; ``handle_response`` may be called before it returns.
     """
 
     def __init__(
         self,
-        new_number: Callable[[], int],
         ask: Callable[[int, frozenset[TopicPartition]], None],
         told: Callable[[dict[TopicPartition, int]], None],
         clock: Clock,
     ) -> None:
-        self._new_number = new_number
+        self._last_number = 0
         self._ask = ask
         self._on_offsets = told
         self._clock = clock
@@ -63,7 +62,7 @@ class CommittedOffsetReader:
             self._send(due)
 
     def _send(self, partitions: frozenset[TopicPartition]) -> None:
-        number = self._new_number()
+        self._last_number = number = self._last_number + 1
         self._in_flight[number] = partitions
         self._retry_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + RESPONSE_TIMEOUT_MS)
         self._ask(number, partitions)

@@ -36,13 +36,16 @@ if TYPE_CHECKING:
     from bridge.migration.dual.connector.migrating_membership import MigratingMembership
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import StopSignal
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.member.group_view import TopicSubscription
-    from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.member_observer import MembershipMeters
     from zkconsumer.types import TopicPartition
 
 COORDINATOR_SIDE = MembershipSide.COORDINATOR
+
+UNKNOWN_VERSION = -1
+"""The version of an offset znode that does not contain the offset, as far as this member knows."""
 
 REJOIN_DELAY_MS = 30_000
 """The pause after which the coordinator's group is joined again, when something that a person must mend ended it."""
@@ -64,7 +67,6 @@ class CoordinatorSideLifecycle:
         self.side: CoordinatorSide | None = None
         self.has_assignment = False
         """Whether its side has told of its whole share."""
-        self.processor: PartitionProcessor
         self.subscription: TopicSubscription | None = None
         self.is_closing = False
         self.leave_thread: WorkerThread | None = None
@@ -99,13 +101,22 @@ class CoordinatorSideLifecycle:
         written = {tp: cev.Offset(at, metadata=words[tp]) for tp, at in offsets.items()}
         self.side.write_offsets(number, written, is_urgent=command.is_urgent)
 
+    def read_offsets(self, partitions: frozenset[TopicPartition]) -> None:
+        """Fetch the committed offsets of these, if this member is in the coordinator's group."""
+        if self.side is not None:
+            self.side.read_offsets(partitions)
+
     def commit_metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """Whose values these are (K6): of this migration, at this epoch."""
         control = self._member.machine.control
         if control is None:
             return dict.fromkeys(offsets, "")
-        of, epoch, version = control.migration_id, control.epoch, self._member.zookeeper.version_of
-        return {tp: format_provenance(Provenance(of, epoch, version(tp, at))) for tp, at in offsets.items()}
+        found: dict[TopicPartition, str] = {}
+        for tp, offset in offsets.items():
+            stored = self._member.zookeeper.stored_offset(tp)
+            version = stored.version if stored.offset == offset else UNKNOWN_VERSION
+            found[tp] = format_provenance(Provenance(control.migration_id, control.epoch, version))
+        return found
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
@@ -121,7 +132,7 @@ class CoordinatorSideLifecycle:
             self._close_side(side, leaves=True)
         elif self._wanted != self._offered:
             self._offered = self._wanted
-            side.offer_assignors(self._assignors())
+            side.membership.offer_assignors(self._assignors())
 
     def _assignors(self) -> list[ConsumerPartitionAssignor]:
         control = self._member.machine.control
@@ -132,37 +143,36 @@ class CoordinatorSideLifecycle:
     def _open(self, subscription: TopicSubscription) -> None:
         member = self._member
         self._offered = self._wanted
-        config, settings, spread = self._coordinator_settings
         holds = partial(member.is_active, COORDINATOR_SIDE)
         side = CoordinatorSide(
-            config,
+            self._coordinator_settings,
             self._assignors(),
-            settings,
-            spread,
             brokers=self._brokers,
             clock=member.clock,
             lease=self._lease,
             meters=ActiveSideMeters(self._meters, holds),
-            hooks=ActiveSideHooks(member.hooks, holds),
+            hooks=ActiveSideHooks(member.lifecycle.hooks, holds),
             counters=member.counters,
-            on_event=lambda event: self._post_event(side, event),
-            on_assignment=lambda: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
+            on_event=self._post_event,
+            on_assignment=lambda side: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
             make_listener=partial(member.make_listener, COORDINATOR_SIDE),
         )
-        side.listener.listener = member.listener.listener
-        member.side_listener.other_listeners = [side.side_listener]
+        membership = side.membership
+        membership.listener.listener = member.listener.listener
+        member.listener.other_listeners = [membership.listener]
         self.side = side
         log.info("coordinator-group-joining member=%s protocols=%s", member.id, ",".join(self._wanted))
-        side.attach_processor(
+        membership.attach_processor(
             SidePartitionProcessor(
                 COORDINATOR_SIDE,
-                self.processor,
-                lambda event: self._post_event(side, event),
+                member.lifecycle.processor,
+                partial(member.handle_event, sender=side),
                 lambda error: member.zookeeper.event_loop.call_soon(lambda: self._side_failed(side, error)),
                 partial(member.active_since_ms, COORDINATOR_SIDE),
+                member.zookeeper.event_loop.call_soon,
             )
         )
-        side.join(subscription)
+        membership.join(subscription)
 
     # --- what its side says -----------------------------------------------------------------------------------------
 
@@ -191,7 +201,7 @@ class CoordinatorSideLifecycle:
 
     # --- out --------------------------------------------------------------------------------------------------------
 
-    def _side_failed(self, side: CoordinatorSide, error: BaseException) -> None:
+    def _side_failed(self, side: CoordinatorSide, error: ZkConsumerError) -> None:
         """With the side that holds everything ends; the other one is tried again."""
         member = self._member
         if side is not self.side or self.is_closing or self.leave_thread is not None:
@@ -207,7 +217,7 @@ class CoordinatorSideLifecycle:
             str(error),
             REJOIN_DELAY_MS // 1000,
         )
-        member.hooks.call("warning_logged", "ERROR", "coordinator-side-failed", str(error))
+        member.lifecycle.hooks.call("warning_logged", "ERROR", "coordinator-side-failed", str(error))
         member.counters.add("coordinator_side_ended")
         self._rejoin_at_ms = member.clock.now_ms() + REJOIN_DELAY_MS
         self._close_side(side, leaves=False)
@@ -217,8 +227,8 @@ class CoordinatorSideLifecycle:
 
         def go(_: StopSignal) -> None:
             if leaves:
-                side.leave()
-            side.close()
+                side.membership.leave()
+            side.membership.close()
             self._member.zookeeper.event_loop.call_soon(self._side_closed)
 
         self.leave_thread = spawn(f"{self._member.id}-leave-coordinator", go, self._member.thread_died)
@@ -226,7 +236,7 @@ class CoordinatorSideLifecycle:
     def _side_closed(self) -> None:
         member = self._member
         self.side, self.leave_thread = None, None
-        member.side_listener.other_listeners = []
+        member.listener.other_listeners = []
         self.has_assignment = False
         given = tuple(sorted(member.machine.assigned))
         if given:

@@ -13,8 +13,8 @@ from bridge.migration.dual.connector.member_procedures import write_acknowledgem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.migration.dual.connector.zookeeper_side import ZooKeeperSide
     from bridge.migration.dual.machine.acknowledgement import Acknowledgement
+    from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Acl
 
@@ -24,7 +24,7 @@ log = logging.getLogger("zkconsumer.member")
 class AcknowledgementWriter:
     """The acknowledgement, in the session that lives: written again in each new one, and until it stands there."""
 
-    def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:
+    def __init__(self, side: ZooKeeperMembership, group: str, acl: tuple[Acl, ...] | None) -> None:
         self._side = side
         self._group = group
         self._acl = acl
@@ -66,7 +66,7 @@ class AcknowledgementWriter:
 class OffsetMirror:
     """What Kafka took is written to ZooKeeper, the latest of each partition, as far as that goes."""
 
-    def __init__(self, side: ZooKeeperSide, group: str, acl: tuple[Acl, ...] | None) -> None:
+    def __init__(self, side: ZooKeeperMembership, group: str, acl: tuple[Acl, ...] | None) -> None:
         self._side = side
         self._group = group
         self._acl = acl
@@ -79,7 +79,7 @@ class OffsetMirror:
         self._write()
 
     def _write(self) -> None:
-        version, session_id = self._side.state_machine.control_version, self._side.session_id
+        version, session_id = self._side.control_version, self._side.session_id
         if self._is_writing or not self._waiting:
             return
         offsets, self._waiting = self._waiting, {}

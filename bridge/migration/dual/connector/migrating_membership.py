@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.migration.dual.connector.active_side_filters import ActiveSideHooks, ActiveSideListener, ActiveSideMeters
-from bridge.migration.dual.connector.coordinator_side import CoordinatorSide
 from bridge.migration.dual.connector.coordinator_side_lifecycle import CoordinatorSideLifecycle
 from bridge.migration.dual.connector.member_znodes import AcknowledgementWriter, OffsetMirror
 from bridge.migration.dual.connector.migrating_commits import MigratingCommits
 from bridge.migration.dual.connector.side_leases import ActiveLease
 from bridge.migration.dual.connector.side_processors import MigratingEventLoop, SidePartitionProcessor
-from bridge.migration.dual.connector.zookeeper_side import ZooKeeperSide
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MemberPhase, MembershipSide, ZooKeeperAssignment
@@ -31,16 +29,17 @@ from zkconsumer.errors import MigrationError, ThreadFailedError, ZkConsumerError
 from zkconsumer.member import events as ev
 from zkconsumer.member.ownership import PartitionCommand
 from zkconsumer.observe.counters import Counters
-from zkconsumer.runtime.hook_calls import HookCalls
+from zkconsumer.runtime.membership_lifecycle import CLOSE_STEP_MS, MembershipLifecycle
+from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
 
 if TYPE_CHECKING:
     from bridge.client.config import GroupMemberConfig
     from bridge.client.coordinator_membership import CoordinatorMembership, MembershipSettings
     from bridge.client.stream_assignor import StreamAssignor
+    from bridge.migration.dual.connector.coordinator_side import CoordinatorSide
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import OnThreadError
-    from zkconsumer.errors import AuthenticationException
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.member_state_machine import AssignmentPlanner, GroupSettings
@@ -49,21 +48,16 @@ if TYPE_CHECKING:
     from zkconsumer.observe.member_health import MemberHealthSnapshot
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.connector_member import ConnectorMembership
-    from zkconsumer.runtime.listener_calls import ListenerCalls, ListenerEventSink
+    from zkconsumer.runtime.listener_calls import ListenerEventSink
     from zkconsumer.runtime.member_observer import MembershipMeters
-    from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
     from zkconsumer.types import Hooks, TopicPartition
     from zkconsumer.zk.store import ZkStore
     from zkconsumer.zk.zk_security import ZkSecurity
-    from zkconsumer.zk.znode_formats import ControlRecord
 
 ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
 TICK_MS = 100
 """How often it is looked what the stores have, and whether the acknowledgement stands."""
-
-CLOSE_STEP_MS = 1_500
-"""How long each of the last steps of a close may take."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -95,9 +89,21 @@ class MigratingMembership:
         """Which side holds, and since when; one attribute, so that other threads see it whole."""
         self._listener_lock = threading.Lock()
         self.counters = Counters()
-        self.hooks = HookCalls(self.id, hooks, self.counters, self.thread_died)
+        self.commits = MigratingCommits(self)
+        self.lifecycle = MembershipLifecycle(
+            self.id,
+            hooks,
+            self.counters,
+            self._active_lease.expire_all,
+            self.commits.release_waiters,
+            self._fail_sides,
+        )
+        self.fail = self.lifecycle.end
+        self.thread_died = self.lifecycle.thread_died
+        self.authentication_failed = self.lifecycle.authentication_failed
+        self.wait_for_assignment = self.lifecycle.wait_for_assignment
         client_id, socket_timeout_ms = modern[1].client_id, modern[1].socket_timeout_ms
-        self.zookeeper = ZooKeeperSide(
+        self.zookeeper = ZooKeeperMembership(
             group,
             settings,
             planner,
@@ -109,10 +115,10 @@ class MigratingMembership:
             lease=self._active_lease.by_side[ZOOKEEPER],
             meters=ActiveSideMeters(meters, partial(self.is_active, ZOOKEEPER)),
             security=security,
-            hooks=ActiveSideHooks(self.hooks, partial(self.is_active, ZOOKEEPER)),
+            hooks=ActiveSideHooks(self.lifecycle.hooks, partial(self.is_active, ZOOKEEPER)),
             counters=self.counters,
-            on_control=self._control_changed,
-            on_share=self._zookeeper_assignment_held,
+            on_control=lambda control: self.handle_event(val.ControlChanged(control)),
+            on_assignment=self._zookeeper_assignment_held,
         )
         self._coordinator_side_lifecycle = CoordinatorSideLifecycle(
             self, modern, brokers, self._active_lease.by_side[COORDINATOR], meters
@@ -120,19 +126,13 @@ class MigratingMembership:
         self.observer = self.zookeeper.observer
         self.bootstrap_client = self.zookeeper.bootstrap_client
         self.topic_finder = self.zookeeper.topic_finder
-        self.side_listener = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.event_loop, self.thread_died)
-        self.listener: ListenerCalls = self.side_listener
-        self.zookeeper.listener = self.side_listener
+        self.listener = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.event_loop, self.thread_died)
+        self.zookeeper.listener = self.listener
         self.event_loop = MigratingEventLoop(self.zookeeper.event_loop, self.handle_event)
-        self.commits = MigratingCommits(self)
         self._acknowledgement_writer = AcknowledgementWriter(self.zookeeper, group, security.acl)
         self._mirror = OffsetMirror(self.zookeeper, group, security.acl)
-        self._processor: PartitionProcessor
-        self._assignment_known = threading.Event()
         self._zookeeper_offsets: dict[TopicPartition, int] = {}
         self._has_zookeeper_assignment = False
-        self._failure: ZkConsumerError | None = None
-        self._failing = threading.Lock()
 
     def is_active(self, side: MembershipSide) -> bool:
         """Whether the streams read what this side has; on any thread."""
@@ -144,9 +144,10 @@ class MigratingMembership:
         return since_ms if holds is side else None
 
     @property
-    def coordinator(self) -> CoordinatorSide | None:
-        """The side in the coordinator's group; None while there is none."""
-        return self._coordinator_side_lifecycle.side
+    def coordinator(self) -> CoordinatorMembership | None:
+        """The membership in the coordinator's group; None while there is none."""
+        side = self._coordinator_side_lifecycle.side
+        return None if side is None else side.membership
 
     def make_listener(
         self, side: MembershipSide, member: str, control: ListenerEventSink, on_thread_error: OnThreadError
@@ -154,14 +155,10 @@ class MigratingMembership:
         """The program's rebalance listener, for one of the sides."""
         return ActiveSideListener(member, control, on_thread_error, partial(self.is_active, side), self._listener_lock)
 
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        """Run something on the control thread again and again, not exactly; before ``attach_processor``."""
-        self.zookeeper.every(interval_ms, action)
-
     def attach_processor(self, processor: PartitionProcessor) -> None:
         """Start ZooKeeper's side; ``processor`` is told what is ours, whoever says so."""
-        self._processor = self._coordinator_side_lifecycle.processor = processor
-        self.zookeeper.every(TICK_MS, self._tick)
+        self.lifecycle.attach(processor)
+        self.zookeeper.event_loop.call_every(TICK_MS, self._tick)
         self.zookeeper.attach_processor(
             SidePartitionProcessor(
                 ZOOKEEPER,
@@ -179,24 +176,13 @@ class MigratingMembership:
         try:
             self.zookeeper.start(timeout_ms)
         except BaseException:
-            self.hooks.close()
+            self.lifecycle.hooks.close()
             raise
-
-    def check_brokers(self) -> None:
-        """See ``brokers.check_brokers``."""
-        self.zookeeper.check_brokers()
 
     def join(self, subscription: TopicSubscription) -> None:
         """Become a member with this subscription, in both worlds once the control znode says so."""
         self._coordinator_side_lifecycle.subscription = subscription
         self.zookeeper.join(subscription)
-
-    def wait_for_assignment(self, timeout_ms: int) -> bool:
-        """Wait for the first whole share of the side that holds; raises the error that ended the member."""
-        known = self._assignment_known.wait(timeout_ms / 1000)
-        if self._failure is not None:
-            raise self._failure
-        return known
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
         """Write these positions as the phase wants it; gives back what was not written, with the reason.
@@ -209,8 +195,8 @@ class MigratingMembership:
         return refused
 
     def _check_alive(self) -> None:
-        if self._failure is not None and not self.listener.is_inside_awaited_call:
-            raise self._failure
+        if not self.listener.is_inside_awaited_call:
+            self.lifecycle.check()
 
     def leave(self) -> bool:
         """Give everything back and leave both worlds, that which holds first; False: that could not be done in time."""
@@ -229,23 +215,22 @@ class MigratingMembership:
     def close(self) -> bool:
         """End everything, the processor included.  True when nothing was left behind."""
         self._coordinator_side_lifecycle.is_closing = True
-        self._processor.end(None)
-        if self._failure is None:  # else it is still called about what was lost
+        self.lifecycle.processor.end(None)
+        if self.failure is None:  # else the listener is still called for lost partitions
             self.listener.close()
-        self._processor.request_stop()
         coordinator = self.coordinator
-        clean = coordinator is None or coordinator.close()
-        clean = self.zookeeper.close() and clean
-        clean = self._processor.join(CLOSE_STEP_MS) and clean
-        clean = self._close_late(coordinator) and clean
-        self._assignment_known.set()
-        self.hooks.close()
-        if not self.hooks.join(CLOSE_STEP_MS):
-            log.warning("hook-not-returned member=%s: it has not returned, and its thread goes on", self.id)
-        return clean
+        return self.lifecycle.close(
+            None,
+            lambda: coordinator is None or coordinator.close(),
+            self.zookeeper.close,
+            self.lifecycle.join,
+            lambda: self._close_late(coordinator),
+        )
 
-    def _close_late(self, closed: CoordinatorSide | None) -> bool:
-        """What was being opened, or left, while the close began; the control thread has ended."""
+    def _close_late(self, closed: CoordinatorMembership | None) -> bool:
+        """Close the coordinator side that was being opened, or left, while the close began; the control thread has
+        ended.
+        """
         late, leaver = self.coordinator, self._coordinator_side_lifecycle.leave_thread
         clean = late is None or late is closed or late.close()
         return (leaver is None or leaver.join(CLOSE_STEP_MS)) and clean
@@ -287,12 +272,17 @@ class MigratingMembership:
     @property
     def failure(self) -> ZkConsumerError | None:
         """The error that ended this membership, if one did."""
-        return self._failure
+        return self.lifecycle.failure
 
     # --- the machine, on ZooKeeper's control thread ---------------------------------------------------------------
 
-    def handle_event(self, event: val.MigratingMemberEvent) -> None:
-        """Something happened; on ZooKeeper's control thread."""
+    def handle_event(self, event: val.MigratingMemberEvent, sender: CoordinatorSide | None = None) -> None:
+        """Let the machine decide, and execute its commands; on the control thread of the ZooKeeper side.
+
+        ``sender``: a coordinator side; the events of one that was closed meanwhile are dropped.
+        """
+        if sender is not None and sender is not self._coordinator_side_lifecycle.side:
+            return
         before = self.machine.rules.active_side
         try:
             commands = self.machine.handle(event)
@@ -301,7 +291,7 @@ class MigratingMembership:
             return
         for command in commands:
             if isinstance(command, PartitionCommand):
-                self._processor.execute(command)
+                self.lifecycle.processor.execute(command)
             elif isinstance(command, val.SendToSide):
                 side = self.zookeeper if command.side is ZOOKEEPER else self.coordinator
                 if side is not None:
@@ -326,8 +316,7 @@ class MigratingMembership:
             case val.WriteToKafka():
                 self._coordinator_side_lifecycle.commit_to_kafka(command)
             case val.ReadFromKafka(partitions):
-                if self.coordinator is not None:
-                    self.coordinator.read_offsets(partitions)
+                self._coordinator_side_lifecycle.read_offsets(partitions)
             case val.MirrorToZooKeeper(offsets):
                 self._mirror.add(offsets)
             case val.WriteAcknowledgement(said):
@@ -336,9 +325,6 @@ class MigratingMembership:
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
         """What is committed with these to Kafka; on the control thread."""
         return self._coordinator_side_lifecycle.commit_metadata(offsets)
-
-    def _control_changed(self, control: ControlRecord | None) -> None:
-        self.handle_event(val.ControlChanged(control))
 
     def _tick(self) -> None:
         self.check_zookeeper_offsets()
@@ -349,7 +335,7 @@ class MigratingMembership:
         """Let the machine see what ZooKeeper has of what its side holds, if that is news; on the control thread."""
         if self.machine.rules.zookeeper_assignment is not ZooKeeperAssignment.FROM_COORDINATOR:
             return
-        stored = self.zookeeper.stored_offsets
+        stored = {tp: one.offset for tp, one in self.zookeeper.stored_offsets.items()}
         if stored != self._zookeeper_offsets or not self.machine.is_caught_up:
             self._zookeeper_offsets = stored
             self.handle_event(val.ZooKeeperOffsetsRead(stored))
@@ -362,8 +348,9 @@ class MigratingMembership:
 
     def assignment_changed(self) -> None:
         """Whoever waits for the first whole share is told when it is there."""
-        if not self._assignment_known.is_set() and self._is_assignment_complete():
-            self._assignment_known.set()
+        known = self.lifecycle.assignment_known
+        if not known.is_set() and self._is_assignment_complete():
+            known.set()
 
     def _is_assignment_complete(self) -> bool:
         """Whether the side that holds has its whole share, and it is worked on."""
@@ -376,9 +363,9 @@ class MigratingMembership:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def _zookeeper_failed(self, error: BaseException) -> None:
+    def _zookeeper_failed(self, error: ZkConsumerError) -> None:
         """On any thread.  Who cannot follow the control znode must not go on, unless there is no way back."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         if self.machine.member_phase is MemberPhase.COMPLETED and not isinstance(error, ThreadFailedError):
             log.error(
@@ -386,42 +373,20 @@ class MigratingMembership:
                 self.id,
                 str(error),
             )
-            self.hooks.call("warning_logged", "ERROR", "zookeeper-side-failed", str(error))
+            self.lifecycle.hooks.call("warning_logged", "ERROR", "zookeeper-side-failed", str(error))
             return
-        self.fail(error)
-
-    def authentication_failed(self, error: AuthenticationException) -> None:
-        """Called on a thread of the fetchers: nothing can be read with these settings."""
-        log.error("authentication-failed member=%s reason=%r", self.id, str(error))
         self.fail(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Called on a thread of the fetchers; judged by the side that holds."""
         self.active_membership.topics_rejected(errors)
 
-    def thread_died(self, name: str, error: BaseException) -> None:
-        """Called in the dying thread: an error on every stream, never silence."""
-        log.error("thread-died member=%s thread=%s", self.id, name, exc_info=error)
-        self.hooks.call("thread_died", name, error)
-        self.fail(ThreadFailedError.of(self.id, name, error))
-
-    def fail(self, error: BaseException) -> None:
-        """Nothing is handed out any more, so nothing may be held: both worlds are left for the sake of the others."""
-        assert isinstance(error, ZkConsumerError), "a membership ends by an error of ours"
-        with self._failing:
-            is_first, self._failure = self._failure is None, self._failure or error
-        self._processor.end(self._failure)
-        self._active_lease.expire_all()
-        self._assignment_known.set()
-        if not is_first:
-            return
-        self.hooks.call("member_failed", error)
-        self._processor.request_stop()
+    def _fail_sides(self, error: ZkConsumerError) -> None:
+        """Leave both groups, so that other members get the partitions."""
         self.zookeeper.fail(error)
         coordinator = self.coordinator
         if coordinator is not None:
             coordinator.fail(error)
-        self.commits.release_waiters()
 
 
 if TYPE_CHECKING:

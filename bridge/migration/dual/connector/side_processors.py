@@ -17,6 +17,7 @@ from zkconsumer.member.ownership import BusyStream
 
 if TYPE_CHECKING:
     from bridge.migration.dual.machine.phase_rules import MembershipSide
+    from zkconsumer.errors import ZkConsumerError
     from zkconsumer.member.ownership import MembershipEventLoop, PartitionCommand, PartitionEvent, PartitionProcessor
     from zkconsumer.runtime.member_event_loop import MemberEventLoop
     from zkconsumer.types import TopicPartition
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 
 class SidePartitionProcessor:
-    """``PartitionProcessor`` of one side: passes its commands on; ``handle_event`` never waits, on any thread.
+    """``PartitionProcessor`` of one side: passes its commands on to ``handle_event``.
 
+    ``call_soon``: queues a call for the thread of ``handle_event``; None if the side itself runs on that thread.
     ``active_since_ms``: since when this side is the active one, None while it is not; from any thread.
     """
 
@@ -35,17 +37,23 @@ class SidePartitionProcessor:
         side: MembershipSide,
         streams: PartitionProcessor,
         handle_event: EventHandler,
-        on_end: Callable[[BaseException], None],
+        on_failure: Callable[[ZkConsumerError], None],
         active_since_ms: Callable[[], int | None],
+        call_soon: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         self._side = side
         self._active_since_ms = active_since_ms
         self._streams = streams
         self._handle_event = handle_event
-        self._on_failure = on_end
+        self._on_failure = on_failure
+        self._call_soon = call_soon
 
     def execute(self, command: PartitionCommand) -> None:
-        self._handle_event(val.SideCommanded(self._side, command))
+        event = val.SideCommanded(self._side, command)
+        if self._call_soon is None:
+            self._handle_event(event)
+        else:
+            self._call_soon(partial(self._handle_event, event))
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
@@ -64,8 +72,8 @@ class SidePartitionProcessor:
             return None
         return busy._replace(since_ms=max(busy.since_ms, since_ms))
 
-    def end(self, error: BaseException | None) -> None:
-        """A side has ended.  The streams go on for as long as the other one holds."""
+    def end(self, error: ZkConsumerError | None) -> None:
+        """This side has ended.  The streams continue while the other side is active."""
         if error is not None:
             self._on_failure(error)
 
@@ -81,7 +89,7 @@ class MigratingEventLoop:
     """``MembershipEventLoop`` of the streams: the control thread of ZooKeeper's side, in every phase."""
 
     def __init__(self, control: MemberEventLoop, handle_event: EventHandler) -> None:
-        self.call_soon = control.call_soon
+        self.call_soon, self.call_every = control.call_soon, control.call_every
         self.handle_event = handle_event
 
     def submit(self, event: PartitionEvent) -> None:
