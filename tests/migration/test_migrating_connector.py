@@ -40,6 +40,7 @@ from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks
 from zkconsumer.wire.schemas import LEAVE_GROUP, OFFSET_FETCH
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest
+from zkconsumer.zk import paths
 from zkconsumer.zk.zk_security import NO_SECURITY
 from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
@@ -529,6 +530,15 @@ def test_hooks_and_health_are_those_of_the_active_side(dual: Dual) -> None:
         dual.move(phase)
         assert healthy(member) == [], phase
     assert set(told.names()) == {"assignment_complete"}
+
+
+def test_the_health_of_a_member_that_can_migrate_names_a_partition_whose_offset_cannot_be_read(dual: Dual) -> None:
+    dual.zookeeper.ensure(paths.offset("g", TopicPartition(TOPIC, 1)), b"nonsense")
+    member = dual.member("a", zookeeper_session_timeout_ms=1_000)
+    streams_of(member)
+    member._health_source.request_snapshot()
+    [note] = member._health_source.health(5_000).notes
+    assert f"{TopicPartition(TOPIC, 1)}: owned but not fetched: its stored offset cannot be read" in note
 
 
 @pytest.mark.parametrize("has_moved", [True, False])

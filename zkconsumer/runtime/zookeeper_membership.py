@@ -329,7 +329,7 @@ class ZooKeeperMembership:
         """This process wrote these offset znodes of owned partitions, but not by a commit of this membership."""
         self.event_loop.handle_event(ev.OffsetsOverwritten(stored))
 
-    # --- the end --------------------------------------------------------------------------------------------------
+    # --- the state, on any thread ---------------------------------------------------------------------------------
 
     @property
     def negotiated_timeout_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""What the program and its metrics hear of a member with two memberships: of the side that holds, and once."""
+"""The hooks, listener calls and metrics of one side: those about partitions come from the active side only."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.member_observer import MembershipMeters
 
 PARTITION_HOOKS = frozenset({"assignment_complete", "partitions_revoked", "partitions_lost", "drain_timed_out"})
-"""Hooks that tell of partitions."""
+"""Hooks about partitions."""
 
 MEMBER_HOOKS = frozenset({"member_failed"})
-"""Hooks that tell of the member, not of one of its memberships."""
+"""Hooks about the member, not about one of its memberships."""
 
 
 class ActiveSideHooks(HookCalls):
     """The member's hooks, as a side calls them."""
 
-    def __init__(self, shared: HookCalls, holds: Callable[[], bool]) -> None:
+    def __init__(self, shared: HookCalls, is_active: Callable[[], bool]) -> None:
         self._shared = shared
-        self._is_active = holds
+        self._is_active = is_active
 
     def __bool__(self) -> bool:
         return bool(self._shared)
@@ -42,17 +42,17 @@ class ActiveSideHooks(HookCalls):
             self._shared.call(name, *values)
 
     def close(self) -> None:
-        """They are the member's to close."""
+        """``MigratingMembership`` closes them."""
 
     def join(self, timeout_ms: int) -> bool:
-        """They are the member's to wait for."""
+        """``MigratingMembership`` waits for them."""
         return True
 
 
 class ActiveSideListener(ListenerCalls):
-    """The program's rebalance listener, as a side calls it: while the side does not hold, it has returned at once.
+    """The program's rebalance listener for one side: a call of the passive side returns at once, without the listener.
 
-    ``turn``: both sides' calls take it, so that the program is never called twice at the same time.
+    ``turn``: a lock for the calls of both sides, so that the program is never called twice at the same time.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class ActiveSideListener(ListenerCalls):
         member: str,
         control: ListenerEventSink,
         on_thread_error: OnThreadError,
-        holds: Callable[[], bool],
+        is_active: Callable[[], bool],
         turn: threading.Lock,
     ) -> None:
         super().__init__(member, control, on_thread_error)
         self.other_listeners: list[ListenerCalls] = []
-        """Who else calls the same one."""
-        self._is_active = holds
+        """The other side's calls of the same listener."""
+        self._is_active = is_active
         self._call_lock = turn
 
     def call_before_releasing(self, command: do.CallBeforeReleasing) -> None:
@@ -103,11 +103,11 @@ class ActiveSideListener(ListenerCalls):
 
 
 class ActiveSideMeters:
-    """``MembershipMeters``: whether the share is whole is said by the side that holds."""
+    """``MembershipMeters`` of one side: only the active side reports whether the assignment is complete."""
 
-    def __init__(self, meters: MembershipMeters, holds: Callable[[], bool]) -> None:
+    def __init__(self, meters: MembershipMeters, is_active: Callable[[], bool]) -> None:
         self._meters = meters
-        self._is_active = holds
+        self._is_active = is_active
 
     @property
     def zookeeper_commits(self) -> Meter:

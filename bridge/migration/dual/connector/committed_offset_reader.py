@@ -1,13 +1,13 @@
-"""What the coordinator is asked of committed offsets, until it has told: an answer may be refused, or lost.
+"""Fetches the committed offsets of partitions until they are known: an answer may be an error, or lost.
 
-    read --> asked --told--> known
-              ^  |
-              |  +-- refused: after a pause, which doubles
-              |  +-- silent: after ``RESPONSE_TIMEOUT_MS``; whichever answer comes first counts
-              '--'   given up: once the partition is not held any more
+    read --> in flight --answer--> known
+               ^  |
+               |  +-- error: again after a pause, which doubles
+               |  +-- no answer: again after ``RESPONSE_TIMEOUT_MS``; the first answer counts
+               '--'   dropped once the partition is not owned any more
 
-No wait is longer than ``RESPONSE_TIMEOUT_MS``.  There are as many tries as it takes, for as long as the partition is
-ours: whoever waits for it (a reader, or the tool that takes a group back) cannot go on without.
+No wait is longer than ``RESPONSE_TIMEOUT_MS``.  The number of attempts has no limit while the partition is ours: the
+stream that reads it, or the tool that moves a group back, cannot continue without the offset.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
 RETRY_BACKOFF_MS = 50
-"""How soon is asked again what was refused; twice as long after each refusal."""
+"""The pause after the first error; it doubles with each further one."""
 
 RESPONSE_TIMEOUT_MS = 5_000
-"""For how long an answer is waited for, and how long a pause gets."""
+"""The timeout of one request, and the longest pause."""
 
 
 class CommittedOffsetReader:
-    """Of one member; all of it on one thread.
+    """One reader for each member; all calls on one thread.
 
     ``ask(number, partitions)`` sends one request; ``handle_response`` may be called before it returns.
     """
@@ -36,25 +36,25 @@ class CommittedOffsetReader:
     def __init__(
         self,
         ask: Callable[[int, frozenset[TopicPartition]], None],
-        told: Callable[[dict[TopicPartition, int]], None],
+        on_offsets: Callable[[dict[TopicPartition, int]], None],
         clock: Clock,
     ) -> None:
         self._last_number = 0
         self._ask = ask
-        self._on_offsets = told
+        self._on_offsets = on_offsets
         self._clock = clock
         self._retry_at_ms: dict[TopicPartition, int] = {}
-        """What is not known yet."""
+        """Partition -> when it is requested again, for partitions whose offset is not known yet."""
         self._in_flight: dict[int, frozenset[TopicPartition]] = {}
         self._failures = 0
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
-        """Ask what is committed of these from now on; what was asked before does not count."""
+        """Fetch the offsets that are committed now; answers to earlier requests do not count."""
         self._in_flight = {number: asked - partitions for number, asked in self._in_flight.items()}
         self._send(partitions)
 
     def poll(self, held: Collection[TopicPartition]) -> None:
-        """Time has passed; ``held``: what is ours still."""
+        """Send the requests that are due; called periodically.  ``held``: the partitions that are still ours."""
         self._retry_at_ms = {tp: at_ms for tp, at_ms in self._retry_at_ms.items() if tp in held}
         now_ms = self._clock.now_ms()
         due = frozenset(tp for tp, at_ms in self._retry_at_ms.items() if at_ms <= now_ms)
@@ -68,7 +68,7 @@ class CommittedOffsetReader:
         self._ask(number, partitions)
 
     def handle_response(self, number: int, offsets: Mapping[TopicPartition, int] | None) -> bool:
-        """The answer to a question; None: it was refused.  False: it was not asked here."""
+        """The answer to a request, None for an error.  Returns whether this reader sent the request."""
         if number not in self._in_flight:
             return False
         waiting = self._in_flight.pop(number) & self._retry_at_ms.keys()

@@ -1,10 +1,10 @@
-"""Being in the coordinator's group as the phase wants it: when its side is opened, told, and ended.
+"""When the membership at the coordinator is opened, changes its protocols, and is closed.
 
-    want(protocols) --none yet--> open --another list--> offer --none--> leave, on a thread that may wait --> gone
-                        ^                 side ended by an error, while ZooKeeper's side holds ----^           |
+    set_protocols --no side--> open --other protocols--> offer --none--> leave, on a thread that may wait --> closed
+                        ^              an error, while the ZooKeeper side is active ----^                        |
                         '--- tick, after REJOIN_DELAY_MS at the latest, or with the next phase ------------------'
 
-All of it on ZooKeeper's control thread; what the coordinator's side says is posted there.
+All methods run on the control thread of the ZooKeeper side; the coordinator side submits its events there.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ UNKNOWN_VERSION = -1
 """The version of an offset znode that does not contain the offset, as far as this member knows."""
 
 REJOIN_DELAY_MS = 30_000
-"""The pause after which the coordinator's group is joined again, when something that a person must mend ended it."""
+"""The pause before this member joins the coordinator group again, after an error that an operator must correct."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class CoordinatorSideLifecycle:
-    """``side`` is None while this member is not in the coordinator's group, nor on its way in or out."""
+    """``side`` is None while this member is not in the coordinator group, and neither joins nor leaves it."""
 
     def __init__(
         self,
         member: MigratingMembership,
-        modern: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
+        coordinator_settings: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
         brokers: BrokerAccess,
         lease: Lease,
         meters: MembershipMeters,
     ) -> None:
         self.side: CoordinatorSide | None = None
         self.has_assignment = False
-        """Whether its side has told of its whole share."""
+        """Whether the side owns its complete assignment."""
         self.subscription: TopicSubscription | None = None
         self.is_closing = False
         self.leave_thread: WorkerThread | None = None
         self._member = member
-        self._coordinator_settings = modern
+        self._coordinator_settings = coordinator_settings
         self._brokers = brokers
         self._lease = lease
         self._meters = meters
@@ -81,17 +81,17 @@ class CoordinatorSideLifecycle:
         self._open_writes: set[int] = set()
 
     def set_protocols(self, protocols: tuple[str, ...]) -> None:
-        """Offer these, or leave with none: at once, or when what is under way is over."""
+        """Offer these protocols, or leave with none: at once, or when a leave in progress has ended."""
         self._wanted = protocols
         self._apply_protocols()
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Join again after an error, when the pause is over; called periodically."""
         if self.side is None and self._member.clock.now_ms() >= self._rejoin_at_ms:
             self._apply_protocols()
 
     def commit_to_kafka(self, command: val.WriteToKafka) -> None:
-        """Commit these with their provenance; the machine hears of it, whatever becomes of this side."""
+        """Commit these with their provenance; ``KafkaWriteFinished`` follows in any case."""
         number, offsets = command.number, command.offsets
         self._open_writes.add(number)
         if self.side is None:
@@ -107,7 +107,7 @@ class CoordinatorSideLifecycle:
             self.side.read_offsets(partitions)
 
     def commit_metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        """Whose values these are (K6): of this migration, at this epoch."""
+        """The provenance of each offset: this migration, its epoch, and the version of the offset znode."""
         control = self._member.machine.control
         if control is None:
             return dict.fromkeys(offsets, "")
@@ -118,10 +118,10 @@ class CoordinatorSideLifecycle:
             found[tp] = format_provenance(Provenance(control.migration_id, control.epoch, version))
         return found
 
-    # --- in ---------------------------------------------------------------------------------------------------------
+    # --- join -------------------------------------------------------------------------------------------------------
 
     def _apply_protocols(self) -> None:
-        """Whatever can be begun now of what is wanted."""
+        """Start the next step towards the wanted protocols, if none is in progress."""
         side = self.side
         if side is None:
             if self._wanted and self.subscription is not None and not self.is_closing:
@@ -136,22 +136,22 @@ class CoordinatorSideLifecycle:
 
     def _assignors(self) -> list[ConsumerPartitionAssignor]:
         control = self._member.machine.control
-        assert control is not None, "a member joins because the control znode says so"
+        assert control is not None, "only a control znode sets protocols"
         private = MigrationAssignor(control.migration_id, self._member.id)
         return [private if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self._wanted]
 
     def _open(self, subscription: TopicSubscription) -> None:
         member = self._member
         self._offered = self._wanted
-        holds = partial(member.is_active, COORDINATOR_SIDE)
+        is_active = partial(member.is_active, COORDINATOR_SIDE)
         side = CoordinatorSide(
             self._coordinator_settings,
             self._assignors(),
             brokers=self._brokers,
             clock=member.clock,
             lease=self._lease,
-            meters=ActiveSideMeters(self._meters, holds),
-            hooks=ActiveSideHooks(member.lifecycle.hooks, holds),
+            meters=ActiveSideMeters(self._meters, is_active),
+            hooks=ActiveSideHooks(member.lifecycle.hooks, is_active),
             counters=member.counters,
             on_event=self._post_event,
             on_assignment=lambda side: member.zookeeper.event_loop.call_soon(lambda: self._assignment_held(side)),
@@ -174,10 +174,10 @@ class CoordinatorSideLifecycle:
         )
         membership.join(subscription)
 
-    # --- what its side says -----------------------------------------------------------------------------------------
+    # --- events of the side -----------------------------------------------------------------------------------------
 
     def _post_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
-        """On its own thread."""
+        """Called on the control thread of the side."""
         self._member.zookeeper.event_loop.call_soon(lambda: self._handle_event(side, event))
 
     def _handle_event(self, side: CoordinatorSide, event: val.MigratingMemberEvent) -> None:
@@ -199,10 +199,10 @@ class CoordinatorSideLifecycle:
             self._open_writes.discard(number)
             self._member.handle_event(val.KafkaWriteFinished(number, frozenset()))
 
-    # --- out --------------------------------------------------------------------------------------------------------
+    # --- leave ------------------------------------------------------------------------------------------------------
 
     def _side_failed(self, side: CoordinatorSide, error: ZkConsumerError) -> None:
-        """With the side that holds everything ends; the other one is tried again."""
+        """An error of the active side ends the member; the passive side joins again later."""
         member = self._member
         if side is not self.side or self.is_closing or self.leave_thread is not None:
             return
@@ -223,7 +223,7 @@ class CoordinatorSideLifecycle:
         self._close_side(side, leaves=False)
 
     def _close_side(self, side: CoordinatorSide, *, leaves: bool) -> None:
-        """Leave the group, and end its side."""
+        """Leave the group, and close the side."""
 
         def go(_: StopSignal) -> None:
             if leaves:

@@ -1,7 +1,7 @@
-"""What a member of both worlds writes to ZooKeeper besides what every member writes there, step by step.
+"""What a migrating member writes to ZooKeeper besides the writes of every member, as procedures.
 
-acknowledge   where it stands, for whoever moves the group: an ephemeral child of the control znode
-mirror        what Kafka took, while Kafka has the authority: plain offsets behind a check of the control znode
+acknowledge   the phase that it follows, for the tool that moves the group: an ephemeral child of the control znode
+mirror        the offsets that Kafka accepted, while Kafka has the authority; conditional on the control znode
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ ACKNOWLEDGE_TRIES_MAX = 4
 
 
 def write_acknowledgement(
-    group: str, consumer: str, said: Acknowledgement | None, session_id: int, acl: tuple[Acl, ...] | None
+    group: str, consumer: str, acknowledgement: Acknowledgement | None, session_id: int, acl: tuple[Acl, ...] | None
 ) -> Procedure[str]:
-    """Write this, or take away what stands there (None); empty when it is done, else why it is not.
+    """Write the acknowledgement, or delete it (None); returns "", or why that failed.
 
-    A node that an earlier session of ours left is taken away first: it would go with that session.
+    A node of an earlier session of ours is deleted first: it would be deleted with that session.
     """
     path = acknowledgement_path(group, consumer)
     for _ in range(ACKNOWLEDGE_TRIES_MAX):
@@ -52,33 +52,33 @@ def write_acknowledgement(
         if isinstance(held, StoreError) and not isinstance(held, NoNode):
             return describe_result(held)
         is_ours = isinstance(held, ZnodeData) and held.stat.ephemeral_owner == session_id
-        if said is None and not isinstance(held, ZnodeData):
+        if acknowledgement is None and not isinstance(held, ZnodeData):
             return ""
         request: Request
-        if said is None or (isinstance(held, ZnodeData) and not is_ours):
+        if acknowledgement is None or (isinstance(held, ZnodeData) and not is_ours):
             request = Delete(path)
         elif is_ours:
-            request = SetData(path, format_acknowledgement(said))
+            request = SetData(path, format_acknowledgement(acknowledgement))
         else:
-            request = Create(path, format_acknowledgement(said), ephemeral=True, acl=acl)
+            request = Create(path, format_acknowledgement(acknowledgement), ephemeral=True, acl=acl)
         [answer] = yield [request]
         if isinstance(answer, NoNode) and isinstance(request, Create):
             yield [Create(paths.control_child(group, MEMBERS_CHILD))]
         elif isinstance(answer, StoreError) and not isinstance(answer, NoNode | NodeExists):
             return describe_result(answer)
-        elif not isinstance(answer, StoreError) and (said is None or not isinstance(request, Delete)):
+        elif not isinstance(answer, StoreError) and (acknowledgement is None or not isinstance(request, Delete)):
             return ""
-    return "it comes and goes"
+    return "another client creates and deletes it"
 
 
 def write_mirrored_offsets(
     group: str, offsets: Mapping[TopicPartition, int], control_version: int, acl: tuple[Acl, ...] | None
 ) -> Procedure[int]:
-    """Write these; how many were written.  What cannot be written is let be: Kafka has the authority."""
+    """Write these; returns how many were written.  Failures are ignored, because Kafka has the authority."""
     control = control_check(group, control_version)
     wanted = sorted(offsets)
     [nodes] = yield [GetMany(tuple(paths.offset(group, tp) for tp in wanted))]
-    assert isinstance(nodes, list), "reading many gives a list"
+    assert isinstance(nodes, list), "a read of many nodes returns a list"
     missing = [tp for tp, node in zip(wanted, nodes, strict=True) if isinstance(node, NoNode)]
     if missing:
         topics = sorted({tp.topic for tp in missing})

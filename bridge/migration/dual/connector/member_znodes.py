@@ -1,6 +1,7 @@
-"""What this member keeps up to date in ZooKeeper beside its group: its acknowledgement, and the mirror of Kafka.
+"""The nodes that a migrating member keeps up to date in ZooKeeper: its acknowledgement, and the mirrored offsets.
 
-One write of each at a time; what came meanwhile is written next.  All of it on ZooKeeper's control thread.
+One write of each at a time; changes that come meanwhile are written next.  All of it runs on the control thread of the
+ZooKeeper side.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class AcknowledgementWriter:
-    """The acknowledgement, in the session that lives: written again in each new one, and until it stands there."""
+    """Writes the acknowledgement in the present session, again in each new session, and until a write succeeds."""
 
     def __init__(self, side: ZooKeeperMembership, group: str, acl: tuple[Acl, ...] | None) -> None:
         self._side = side
@@ -34,13 +35,13 @@ class AcknowledgementWriter:
         self._has_written = False
         self._last_error = ""
 
-    def set(self, said: Acknowledgement | None) -> None:
-        """This is to stand there."""
-        self._wanted = said
+    def set(self, acknowledgement: Acknowledgement | None) -> None:
+        """Write this one, or delete it (None)."""
+        self._wanted = acknowledgement
         self.write()
 
     def write(self) -> None:
-        """Write it, unless it stands there or is being written."""
+        """Write it, unless it is written already, or a write is in progress."""
         session_id = self._side.session_id
         if self._is_writing or session_id is None or not (self._has_written or self._wanted):
             return
@@ -64,7 +65,7 @@ class AcknowledgementWriter:
 
 
 class OffsetMirror:
-    """What Kafka took is written to ZooKeeper, the latest of each partition, as far as that goes."""
+    """Writes the offsets that Kafka accepted to ZooKeeper, the latest of each partition; failures are ignored."""
 
     def __init__(self, side: ZooKeeperMembership, group: str, acl: tuple[Acl, ...] | None) -> None:
         self._side = side
@@ -74,7 +75,7 @@ class OffsetMirror:
         self._is_writing = False
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write these soon."""
+        """Write these, after the write in progress."""
         self._waiting.update(offsets)
         self._write()
 

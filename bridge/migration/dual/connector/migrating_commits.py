@@ -1,8 +1,9 @@
-"""The program's commits while a group moves: to which stores, and to which first.
+"""Commits of the program while a group migrates: to which stores, and to which one first.
 
-begun (ZooKeeper's control thread)  the order of this moment, and the words for Kafka
-made  (the program's thread)        one store after the other; what the first one refuses the second is not told
-ended (ZooKeeper's control thread)  only then may the phase be acknowledged that wants another order
+start  (control thread of the ZooKeeper side)  reads the order of this moment, and the metadata for Kafka
+write  (the program's thread)                  commits to one store after the other; offsets that the first store
+                                               rejects are not sent to the second
+finish (control thread of the ZooKeeper side)  only then may the member acknowledge a phase with another order
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ UnwrittenOffsets = dict[TopicPartition, CommitFailure]
 
 @dataclass(slots=True)
 class _PendingCommit:
-    """One call of ``commit``; all but ``number`` and ``positions`` is known once ``begun`` is set."""
+    """One call of ``commit``; all fields except ``number`` and ``positions`` are valid once ``started`` is set."""
 
     number: int
     positions: OffsetsByPartition
@@ -44,7 +45,7 @@ class _PendingCommit:
 
 
 class MigratingCommits:
-    """Of one member; ``commit`` may be called on any thread but the control threads."""
+    """The commits of one member; ``commit`` may be called on any thread except the control threads."""
 
     def __init__(self, member: MigratingMembership) -> None:
         self._member = member
@@ -53,12 +54,12 @@ class MigratingCommits:
         self._pending: dict[int, _PendingCommit] = {}
 
     def commit(self, positions: OffsetsByPartition, timeout_ms: int) -> UnwrittenOffsets:
-        """Write these; gives back what was not written, with the reason."""
+        """Commit these; return the partitions that were not committed, with the reason."""
         member = self._member
         until_ms = member.clock.now_ms() + timeout_ms
         with self._lock:
             self._last_number += 1
-            # The listener is called before what an ended member has is given back, and may commit it.
+            # The listener is called before a failed member releases its partitions, and may commit them.
             is_of_listener = member.listener.is_inside_awaited_call
             call = self._pending[self._last_number] = _PendingCommit(self._last_number, dict(positions), is_of_listener)
         member.zookeeper.event_loop.call_soon(lambda: self._start(call))
@@ -72,7 +73,7 @@ class MigratingCommits:
             refused = self._write(call, until_ms)
             if member.machine.rules.commit_order is call.commit_order:
                 return refused
-            # The phase is another one by now, and so is the order: another try goes by that.
+            # The phase has changed, and so has the order: a retry uses the new one.
             return {tp: replace(why, is_transient=not why.is_permanent) for tp, why in refused.items()}
         finally:
             member.zookeeper.event_loop.call_soon(lambda: self._finish(call))
@@ -81,12 +82,12 @@ class MigratingCommits:
         return self._member.failure is None or call.is_of_listener
 
     def release_waiters(self) -> None:
-        """Let everybody go who waits: an error ended the member."""
+        """Wake all callers: an error ended the member."""
         for call in list(self._pending.values()):
             if not call.is_of_listener:
                 call.started.set()
 
-    # --- on ZooKeeper's control thread ----------------------------------------------------------------------------
+    # --- on the control thread ------------------------------------------------------------------------------------
 
     def _start(self, call: _PendingCommit) -> None:
         member, machine = self._member, self._member.machine
@@ -106,7 +107,7 @@ class MigratingCommits:
         self._member.handle_event(val.CommitFinished(call.number))
         self._member.check_zookeeper_offsets()
 
-    # --- on the program's -----------------------------------------------------------------------------------------
+    # --- on the program's thread ----------------------------------------------------------------------------------
 
     def _write(self, call: _PendingCommit, until_ms: int) -> UnwrittenOffsets:
         if call.commit_order in (CommitOrder.ZOOKEEPER, CommitOrder.ZOOKEEPER_FIRST):
@@ -129,7 +130,7 @@ class MigratingCommits:
         if not offsets or side is None:
             return dict.fromkeys(offsets, NOT_JOINED)
         try:
-            # While the owner node is the lock, a commit that is repeated may come behind the next owner's.
+            # While the owner node is the lock, a repeated commit may arrive after the commit of the next owner.
             return side.commit(offsets, self._remaining_ms(until_ms), metadata, is_retried=metadata is None)
         except ZkConsumerError as error:
             return dict.fromkeys(offsets, CommitFailure(str(error), KAFKA_NAME))

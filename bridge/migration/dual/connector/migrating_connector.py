@@ -7,8 +7,8 @@
             connector.commit_offsets()
 
 The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, and the same member of the same
-group, until somebody moves the group (``zkconsumer migrate … --strategy dual``): then it joins the coordinator's group
-as well, and goes over when all members do, with what it has in its queues.
+group, until the group migrates (``zkconsumer migrate … --strategy dual``).  Then it joins the coordinator group as
+well, and changes to it together with all other members, without losing the records in its queues.
 """
 
 from __future__ import annotations
@@ -51,21 +51,22 @@ log = logging.getLogger("zkconsumer.connector")
 
 
 class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMembership]]):
-    """A member of a group in ZooKeeper, and of the coordinator's group of the same name when that is to take over.
+    """A member of a ZooKeeper group, and of the coordinator group of the same name when the group migrates there.
 
-    ``config`` is the old consumer's, or a ``CoordinatorConsumerConfig``, which has the settings of the coordinator's
-    group too; ``bootstrap.servers`` must be in it, besides ``zookeeper.connect``, because the
-    coordinator's group is found there, and ``offsets.storage`` must be ``zookeeper``, which is the default.
-    ``group`` are settings of the group in Kafka in Kafka's own words, as ``CoordinatorConsumerConnector`` has them.
+    ``config`` is that of the Scala consumer, or a ``CoordinatorConsumerConfig``, which also has the settings of the
+    coordinator group.  It must contain ``bootstrap.servers`` besides ``zookeeper.connect``, because the member finds
+    the coordinator there; ``offsets.storage`` must be ``zookeeper``, which is the default.  ``group``: settings of the
+    coordinator group with Kafka's keys, as for ``CoordinatorConsumerConnector``.
 
-    The constructor connects to ZooKeeper, as ``ZookeeperConsumerConnector`` does, and raises what that one raises, or
-    ``InvalidConfigException``.  Kafka's coordinator is first spoken to when a migration is armed.  While ZooKeeper's
-    side holds, trouble with the coordinator's group stops nothing: it is logged and counted (``coordinator_side_ended``
-    when somebody must act), and tried again.  While the coordinator's side holds, a ZooKeeper that is away stops
-    nothing either; an error that ends this member there ends its streams, because it could not follow the group back.
+    The constructor connects to ZooKeeper and raises the errors of ``ZookeeperConsumerConnector``, or
+    ``InvalidConfigException``.  The member connects to the coordinator when a migration is armed.  While the ZooKeeper
+    side is active, an error of the coordinator group stops nothing: it is logged and counted
+    (``coordinator_side_ended`` if an operator must act), and the member tries again.  While the coordinator side is
+    active, an unavailable ZooKeeper stops nothing; an error that ends the member there ends its streams, because the
+    member could not move back with the group.
 
-    A control znode of a later release, or of a migration by copying that has given Kafka the authority, ends every
-    stream with ``MigrationError``.
+    A control znode of a later release, or of a migration with strategy ``copy`` that has given Kafka the authority,
+    ends every stream with ``MigrationError``.
     """
 
     _INCOMPLETE_CLOSE_TEXT = (

@@ -1,10 +1,11 @@
-"""``MigratingMembership``: a member of both worlds, put together around ``MigratingMember``, which decides.
+"""``MigratingMembership``: a membership in ZooKeeper and one at the coordinator, around ``MigratingMember``.
 
-    streams <--told-- MigratingMember --> ZooKeeperSide      its control thread is the one on which all is decided
-                           |   ^------- - CoordinatorSide    from the phase ``armed`` on; a thread of its own
-                           '--> the acknowledgement, the mirror, the lease that the streams look at
+    processor <--PartitionCommand-- MigratingMember <--SideCommanded-- ZooKeeperMembership
+        '------PartitionEvent------>      |         <--SideCommanded-- CoordinatorMembership (from phase ``armed`` on)
+                                          '--> SendToSide, acknowledgement, mirrored offsets, lease of the streams
 
-Neither control thread waits for anything: what one says to the other is posted.
+The machine runs on the control thread of the ZooKeeper side; the coordinator side has its own control thread.  Each
+submits its messages to the event loop of the other, so neither waits.
 """
 
 from __future__ import annotations
@@ -57,20 +58,20 @@ if TYPE_CHECKING:
 ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
 TICK_MS = 100
-"""How often it is looked what the stores have, and whether the acknowledgement stands."""
+"""The interval after which the stored offsets and the acknowledgement are checked."""
 
 log = logging.getLogger("zkconsumer.member")
 
 
 class MigratingMembership:
-    """From the first connection to the last.  ``attach_processor`` comes first, then ``start``, then ``join``."""
+    """Call ``attach_processor`` first, then ``start``, then ``join``."""
 
     def __init__(
         self,
         group: str,
         settings: GroupSettings,
         planner: AssignmentPlanner,
-        modern: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
+        coordinator_settings: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
         *,
         store: ZkStore,
         brokers: BrokerAccess,
@@ -86,7 +87,7 @@ class MigratingMembership:
         self.clock = clock
         self._active_lease = ActiveLease(lease)
         self._active = ZOOKEEPER, clock.now_ms()
-        """Which side holds, and since when; one attribute, so that other threads see it whole."""
+        """The active side, and since when; one attribute, so that other threads read both at once."""
         self._listener_lock = threading.Lock()
         self.counters = Counters()
         self.commits = MigratingCommits(self)
@@ -102,13 +103,13 @@ class MigratingMembership:
         self.thread_died = self.lifecycle.thread_died
         self.authentication_failed = self.lifecycle.authentication_failed
         self.wait_for_assignment = self.lifecycle.wait_for_assignment
-        client_id, socket_timeout_ms = modern[1].client_id, modern[1].socket_timeout_ms
+        _, coordinator_membership, _ = coordinator_settings
         self.zookeeper = ZooKeeperMembership(
             group,
             settings,
             planner,
-            client_id=client_id,
-            socket_timeout_ms=socket_timeout_ms,
+            client_id=coordinator_membership.client_id,
+            socket_timeout_ms=coordinator_membership.socket_timeout_ms,
             store=store,
             brokers=brokers,
             clock=clock,
@@ -121,7 +122,7 @@ class MigratingMembership:
             on_assignment=self._zookeeper_assignment_held,
         )
         self._coordinator_side_lifecycle = CoordinatorSideLifecycle(
-            self, modern, brokers, self._active_lease.by_side[COORDINATOR], meters
+            self, coordinator_settings, brokers, self._active_lease.by_side[COORDINATOR], meters
         )
         self.observer = self.zookeeper.observer
         self.bootstrap_client = self.zookeeper.bootstrap_client
@@ -135,28 +136,28 @@ class MigratingMembership:
         self._has_zookeeper_assignment = False
 
     def is_active(self, side: MembershipSide) -> bool:
-        """Whether the streams read what this side has; on any thread."""
+        """Whether the partitions of this side are processed; from any thread."""
         return self.machine.rules.active_side is side
 
     def active_since_ms(self, side: MembershipSide) -> int | None:
-        """Since when ``side`` holds, None while it does not; on any thread."""
-        holds, since_ms = self._active
-        return since_ms if holds is side else None
+        """Since when ``side`` is the active side, in ms; None while it is not.  From any thread."""
+        active, since_ms = self._active
+        return since_ms if active is side else None
 
     @property
     def coordinator(self) -> CoordinatorMembership | None:
-        """The membership in the coordinator's group; None while there is none."""
+        """The membership at the coordinator; None while this member has none."""
         side = self._coordinator_side_lifecycle.side
         return None if side is None else side.membership
 
     def make_listener(
         self, side: MembershipSide, member: str, control: ListenerEventSink, on_thread_error: OnThreadError
     ) -> ActiveSideListener:
-        """The program's rebalance listener, for one of the sides."""
+        """Calls the program's rebalance listener for one of the sides."""
         return ActiveSideListener(member, control, on_thread_error, partial(self.is_active, side), self._listener_lock)
 
     def attach_processor(self, processor: PartitionProcessor) -> None:
-        """Start ZooKeeper's side; ``processor`` is told what is ours, whoever says so."""
+        """Start the ZooKeeper side; ``processor`` receives the commands of both sides, by the rules of the phase."""
         self.lifecycle.attach(processor)
         self.zookeeper.event_loop.call_every(TICK_MS, self._tick)
         self.zookeeper.attach_processor(
@@ -169,10 +170,10 @@ class MigratingMembership:
             )
         )
 
-    # --- what the program asks for ------------------------------------------------------------------------------
+    # --- calls of the program -----------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Connect to ZooKeeper; raises what ``ZkStore.start`` raises, with nothing left running."""
+        """Connect to ZooKeeper; raises the errors of ``ZkStore.start``, after it has stopped everything."""
         try:
             self.zookeeper.start(timeout_ms)
         except BaseException:
@@ -180,12 +181,12 @@ class MigratingMembership:
             raise
 
     def join(self, subscription: TopicSubscription) -> None:
-        """Become a member with this subscription, in both worlds once the control znode says so."""
+        """Join the ZooKeeper group, and the coordinator group from phase ``armed`` on."""
         self._coordinator_side_lifecycle.subscription = subscription
         self.zookeeper.join(subscription)
 
     def commit(self, positions: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, CommitFailure]:
-        """Write these positions as the phase wants it; gives back what was not written, with the reason.
+        """Commit these positions to the stores of the present phase; return those not committed, with the reason.
 
         Raises the error that ended the member, if one did.
         """
@@ -199,7 +200,7 @@ class MigratingMembership:
             self.lifecycle.check()
 
     def leave(self) -> bool:
-        """Give everything back and leave both worlds, that which holds first; False: that could not be done in time."""
+        """Release all partitions and leave both groups, first that of the active side; False if it took too long."""
         self._coordinator_side_lifecycle.is_closing = True
         coordinator = self.coordinator
         self.listener.report_early_return()
@@ -213,7 +214,7 @@ class MigratingMembership:
         return leaves[1]() and first
 
     def close(self) -> bool:
-        """End everything, the processor included.  True when nothing was left behind."""
+        """Stop everything, also the processor.  True if all threads have ended."""
         self._coordinator_side_lifecycle.is_closing = True
         self.lifecycle.processor.end(None)
         if self.failure is None:  # else the listener is still called for lost partitions
@@ -239,7 +240,7 @@ class MigratingMembership:
 
     @property
     def member_phase(self) -> MemberPhase:
-        """The phase that this member has acknowledged; from any thread."""
+        """The phase that this member follows; from any thread."""
         return self.machine.member_phase
 
     @property
@@ -266,15 +267,15 @@ class MigratingMembership:
 
     @property
     def negotiated_timeout_ms(self) -> int:
-        """The session time-out that ZooKeeper granted."""
+        """The session timeout that ZooKeeper negotiated, in ms."""
         return self.zookeeper.negotiated_timeout_ms
 
     @property
     def failure(self) -> ZkConsumerError | None:
-        """The error that ended this membership, if one did."""
+        """The error that ended this membership; None while it runs."""
         return self.lifecycle.failure
 
-    # --- the machine, on ZooKeeper's control thread ---------------------------------------------------------------
+    # --- the machine, on the ZooKeeper side's thread --------------------------------------------------------------
 
     def handle_event(self, event: val.MigratingMemberEvent, sender: CoordinatorSide | None = None) -> None:
         """Let the machine decide, and execute its commands; on the control thread of the ZooKeeper side.
@@ -298,13 +299,12 @@ class MigratingMembership:
                     side.event_loop.submit(command.event)
             else:
                 self._execute(command)
-        holds = self.machine.rules.active_side
-        if holds is not before:
-            self._active = holds, self.clock.now_ms()
-            self._active_lease.activate(holds)
-            log.info(
-                "active-side-changed member=%s side=%s stance=%s", self.id, holds.value, self.machine.member_phase.value
-            )
+        active = self.machine.rules.active_side
+        if active is not before:
+            self._active = active, self.clock.now_ms()
+            self._active_lease.activate(active)
+            stance = self.machine.member_phase.value
+            log.info("active-side-changed member=%s side=%s stance=%s", self.id, active.value, stance)
         self.assignment_changed()
 
     def _execute(self, command: val.MigratingMemberCommand) -> None:
@@ -319,11 +319,11 @@ class MigratingMembership:
                 self._coordinator_side_lifecycle.read_offsets(partitions)
             case val.MirrorToZooKeeper(offsets):
                 self._mirror.add(offsets)
-            case val.WriteAcknowledgement(said):
-                self._acknowledgement_writer.set(said)
+            case val.WriteAcknowledgement(acknowledgement):
+                self._acknowledgement_writer.set(acknowledgement)
 
     def metadata(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-        """What is committed with these to Kafka; on the control thread."""
+        """The metadata of a commit of these offsets to Kafka; on the control thread."""
         return self._coordinator_side_lifecycle.commit_metadata(offsets)
 
     def _tick(self) -> None:
@@ -332,7 +332,7 @@ class MigratingMembership:
         self._coordinator_side_lifecycle.tick()
 
     def check_zookeeper_offsets(self) -> None:
-        """Let the machine see what ZooKeeper has of what its side holds, if that is news; on the control thread."""
+        """Pass the stored offsets of owned partitions to the machine, if they have changed; on the control thread."""
         if self.machine.rules.zookeeper_assignment is not ZooKeeperAssignment.FROM_COORDINATOR:
             return
         stored = {tp: one.offset for tp, one in self.zookeeper.stored_offsets.items()}
@@ -340,20 +340,20 @@ class MigratingMembership:
             self._zookeeper_offsets = stored
             self.handle_event(val.ZooKeeperOffsetsRead(stored))
 
-    # --- the first share ------------------------------------------------------------------------------------------
+    # --- the first assignment -------------------------------------------------------------------------------------
 
     def _zookeeper_assignment_held(self) -> None:
         self._has_zookeeper_assignment = True
         self.assignment_changed()
 
     def assignment_changed(self) -> None:
-        """Whoever waits for the first whole share is told when it is there."""
+        """Wake ``wait_for_assignment`` when the first assignment is complete."""
         known = self.lifecycle.assignment_known
         if not known.is_set() and self._is_assignment_complete():
             known.set()
 
     def _is_assignment_complete(self) -> bool:
-        """Whether the side that holds has its whole share, and it is worked on."""
+        """Whether the active side owns its complete assignment, and it is processed."""
         share = self.machine.rules.zookeeper_assignment
         if share is ZooKeeperAssignment.COMPUTED:
             return self._has_zookeeper_assignment
@@ -364,7 +364,7 @@ class MigratingMembership:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _zookeeper_failed(self, error: ZkConsumerError) -> None:
-        """On any thread.  Who cannot follow the control znode must not go on, unless there is no way back."""
+        """On any thread.  A member that cannot follow the control znode must end, unless the group cannot move back."""
         if self.failure is not None:
             return
         if self.machine.member_phase is MemberPhase.COMPLETED and not isinstance(error, ThreadFailedError):
@@ -378,7 +378,7 @@ class MigratingMembership:
         self.fail(error)
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
-        """Called on a thread of the fetchers; judged by the side that holds."""
+        """Called on a fetcher thread; the active side decides whether the error ends the member."""
         self.active_membership.topics_rejected(errors)
 
     def _fail_sides(self, error: ZkConsumerError) -> None:

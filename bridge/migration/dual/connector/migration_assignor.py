@@ -1,7 +1,8 @@
-"""The private protocol of a migration: it keeps stock clients out, and tells the members' names.  Pure.
+"""The private protocol of a migration: it keeps stock clients out, and its user data is the consumer id.  Pure.
 
-It divides as Kafka's ``range`` does, so that nothing moves when the members go over to that one.  What moves is given
-back first and given to its new member in the next generation (cooperative, KIP-429), so that what stays goes on.
+It assigns as Kafka's ``range`` does, so that no partition moves when the members change to ``range``.  A partition that
+moves is revoked first, and assigned to its new member in the next generation (cooperative, KIP-429), so that the others
+continue.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from zkconsumer.types import TopicPartition
 
 
 def migration_protocol_name(migration_id: str) -> str:
-    """What the members of a migration offer, and nobody else.  Raises ``InvalidNameError`` for what is no id."""
+    """The name of the protocol of one migration.  Raises ``InvalidNameError`` for an invalid migration id."""
     return f"zkconsumer-{check_migration_id(migration_id)}"
 
 
 def consumer_id_of_user_data(user_data: bytes | None) -> str:
-    """Which consumer a member of such a group is: its id under ``/consumers/G/ids``; empty where it does not say."""
+    """The consumer id of a member (its name in ``/consumers/G/ids``), from its user data; "" without one."""
     return (user_data or b"").decode("utf-8", "replace")
 
 
 class MigrationAssignor:
-    """A ``ConsumerPartitionAssignor`` of one migration; ``consumer``: our id in the old group."""
+    """A ``ConsumerPartitionAssignor`` of one migration; ``consumer``: our consumer id in the ZooKeeper group."""
 
     supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
 
@@ -37,11 +38,11 @@ class MigrationAssignor:
         self._range = RangeAssignor()
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Who we are in the old group: whoever moves it compares the two sets of members by name."""
+        """Our consumer id: the tool that moves the group compares the members of both groups by it."""
         return self._consumer.encode()
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """Nothing is remembered."""
+        """Does nothing: this assignor has no state."""
 
     def assign(
         self,
@@ -49,9 +50,9 @@ class MigrationAssignor:
         subscriptions: Mapping[str, Subscription],
         racks: Mapping[TopicPartition, frozenset[str]] | None = None,
     ) -> dict[str, Assignment]:
-        """See ``ConsumerPartitionAssignor``; what another member says it has is in nobody's share for now.
+        """See ``ConsumerPartitionAssignor``; a partition that another member still owns is assigned to no member now.
 
-        The bytes beside the shares keep clients of KIP-848 out, too.
+        The user data of the assignments also keeps clients of KIP-848 out.
         """
         shares = self._range.assign(partitions, subscriptions, racks)
         owners: dict[TopicPartition, set[str]] = {}

@@ -1,15 +1,16 @@
-"""A member of a coordinator's group that goes from a private, cooperative protocol to ``range``, and stops nothing.
+"""A member of a coordinator group that changes from the migration protocol (cooperative) to ``range`` without a stop.
 
 Pure.
 
-Kafka's members decide by what they *offer* whether they give everything back before they join again: with ``range``
-among it, they do.  This one decides by the generation that it is in:
+Kafka's members revoke everything before they join again if one of the protocols that they *offer* is eager, as
+``range`` is.  This one decides by the protocol of its *generation*:
 
-    private   all members are ours: what it has it keeps, and gives back what the next generation gives to others
-    range     there may be any client: everything is given back first
+    private   all members are migrating members: it keeps its partitions, and revokes those that the next generation
+              assigns to others
+    range     other clients may be in the group: it revokes everything first
 
-Only one generation is special: by ``range``, after one that was private.  What it leaves to us goes on.  What it gives
-to others they have already: it is dropped, and not committed.
+Only one generation is special: the first one by ``range`` after the migration protocol.  The partitions that it leaves
+to us continue.  Others read already those that it assigns to them: these are dropped without a commit.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from bridge.client.partition_assignor import ConsumerPartitionAssignor, Rebalanc
 
 
 class DowngradingConsumerCoordinator(ConsumerCoordinator):
-    """See above; the assignors that it offers need no protocol in common."""
+    """See the head of this file; its assignors need no protocol in common."""
 
     @staticmethod
     def protocol_of(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
-        """See ``ConsumerRebalance``: what the first one wants is what the members try for."""
+        """See ``ConsumerRebalance``: the highest protocol of the preferred assignor."""
         return max(assignors[0].supported_protocols, key=lambda protocol: protocol.value)
 
     @property
     def is_eager(self) -> bool:
-        """See ``ConsumerRebalance``: by the generation that we are in."""
+        """See ``ConsumerRebalance``: by the protocol of the present generation."""
         name = self.generation.protocol_name
         known = {assignor.name: assignor for assignor in self.assignors}
         if name is None:
             return False
-        # One that we offer no more is the private one: it is the first to go.
+        # A protocol that is not offered any more is the migration protocol, which is removed first.
         return name in known and self.protocol_of_assignor(known[name]) is RebalanceProtocol.EAGER
 
     def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
@@ -44,11 +45,11 @@ class DowngradingConsumerCoordinator(ConsumerCoordinator):
         return max(assignor.supported_protocols, key=lambda protocol: protocol.value)
 
     def transfers_immediately(self, assignor: ConsumerPartitionAssignor) -> bool:
-        """See ``ConsumerRebalance``: what we kept from a private generation, and ``range`` gives to others."""
+        """See ``ConsumerRebalance``: partitions of a private generation that ``range`` assigns to others."""
         return self.protocol_of_assignor(assignor) is RebalanceProtocol.EAGER
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
-        """A generation by ``range`` whose shares we were not told: others may have what we kept."""
+        """A generation by ``range`` whose assignment did not arrive: other members may own what this one kept."""
         if self.state is MemberState.COMPLETING_REBALANCE and self.is_eager and self.assigned:
             self.needs_join_prepare = True
         super()._retry(reason, at_once=at_once)

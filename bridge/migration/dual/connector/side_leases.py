@@ -1,4 +1,4 @@
-"""Two leases, and the one that the streams look at: it is that of the side which holds."""
+"""One lease for each side; the lease that the streams see has the value of the active side's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SideLease(Lease):
-    """What a side's own membership sets, on its own thread."""
+    """The lease that the membership of one side sets, on its own thread."""
 
     def __init__(self, clock: Clock, switch: ActiveLease) -> None:
         super().__init__(clock)
@@ -26,7 +26,7 @@ class SideLease(Lease):
 
 
 class ActiveLease:
-    """``shown`` is what the streams look at; it never shows the lease of a side that does not hold."""
+    """``shown`` is the lease of the streams; it never has the value of the passive side's lease."""
 
     def __init__(self, shown: Lease) -> None:
         self._stream_lease = shown
@@ -35,19 +35,19 @@ class ActiveLease:
         self._active_side = MembershipSide.ZOOKEEPER
 
     def lease_changed(self, lease: SideLease) -> None:
-        """A side's lease is another one; on any thread."""
+        """The lease of a side has changed; on any thread."""
         with self._lock:
             if lease is self.by_side[self._active_side]:
                 self._stream_lease.set_until(lease.until_ms)
 
     def activate(self, side: MembershipSide) -> None:
-        """From here on it is this side's."""
+        """The streams' lease is that of this side from now on."""
         with self._lock:
             self._active_side = side
             self._stream_lease.set_until(self.by_side[side].until_ms)
 
     def expire_all(self) -> None:
-        """Nothing is handed out any more."""
+        """No more records are delivered."""
         with self._lock:
             for lease in self.by_side.values():
                 lease.until_ms = 0

@@ -57,7 +57,7 @@ class SidePartitionProcessor:
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        """What the streams read, whoever told them."""
+        """What the processor works on, for either side."""
         return self._streams.assignment
 
     @property
@@ -66,7 +66,7 @@ class SidePartitionProcessor:
 
     @property
     def busy_stream(self) -> BusyStream | None:
-        """What the program does counts for the side that holds, and from when it began to."""
+        """The program's work on a record counts for the active side only, and from when that side became active."""
         since_ms, busy = self._active_since_ms(), self._streams.busy_stream
         if since_ms is None or busy is None:
             return None
@@ -78,10 +78,10 @@ class SidePartitionProcessor:
             self._on_failure(error)
 
     def request_stop(self) -> None:
-        """The streams are the member's to stop."""
+        """``MigratingMembership`` stops the processor."""
 
     def join(self, timeout_ms: int) -> bool:
-        """The streams are the member's to wait for."""
+        """``MigratingMembership`` waits for the processor."""
         return True
 
 

@@ -1,8 +1,7 @@
-"""Commits to Kafka that are repeated while the group forms anew.
+"""Commits to Kafka that are repeated while the group rebalances.
 
-An urgent commit belongs to partitions that the member gives up soon.  It is repeated for a limited time only, and the
-time is looked at before each attempt: a process that was paused must not commit for partitions that it has given up
-meanwhile.
+An urgent commit belongs to partitions that the member releases soon.  It is repeated for a limited time.  The time is
+checked before each attempt: a process that was paused must not commit partitions that it has released meanwhile.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class _UrgentWrite:
 
 
 class UrgentWrites:
-    """The commits of one member; all calls come from one thread.
+    """The commits of one member; all calls on one thread.
 
     ``send(number, offsets)`` makes one attempt.  ``done(number, taken)`` is called once for each commit, with the
-    partitions whose offsets Kafka took.
+    partitions whose offsets Kafka accepted.
     """
 
     def __init__(
@@ -46,12 +45,12 @@ class UrgentWrites:
         self._to_retry: set[int] = set()
 
     def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
-        """Commit these; 0 ms of patience: one attempt."""
+        """Commit these; with ``patience_ms`` 0 there is one attempt."""
         self._pending[number] = _UrgentWrite(offsets, self._clock.now_ms() + patience_ms)
         self._send(number, offsets)
 
     def handle_response(self, number: int, command: cmd.CommitDone) -> None:
-        """What an attempt came to."""
+        """The result of an attempt."""
         write = self._pending[number]
         if isinstance(command.error, RebalanceInProgressException) and self._is_in_time(write):
             self._to_retry.add(number)
@@ -61,7 +60,7 @@ class UrgentWrites:
             self._finish(number, frozenset(write.offsets.keys() - command.refused.keys()))
 
     def retry(self) -> None:
-        """Repeat what was refused, and end what is out of time."""
+        """Repeat the rejected commits, and finish those whose time is over."""
         again, self._to_retry = self._to_retry, set()
         for number in sorted(again):
             write = self._pending[number]

@@ -1,12 +1,12 @@
-"""The member's side of a ``dual`` migration: a member of both worlds; the control znode says which of them counts.
+"""The state machine of a member in a ``dual`` migration: the control znode decides which membership is active.
 
-    duty.py             phase of the control znode -> what a member does: who divides, who holds, where a commit goes
-    values.py           what can happen to it, and what it wants done
-    machine.py          what a new phase changes, and when it is acknowledged
-    sides.py            between the two memberships and what works on the partitions
-    works.py            what is worked on, and what of it comes to rest
-    writes.py           which store is behind the other, and what brings it up
-    acknowledgement.py  what a member says of where it stands, for whoever moves the group
+    phase_rules.py         phase of the control znode -> rules: who assigns, which side is active, where a commit goes
+    machine_messages.py    its events and commands
+    migrating_member.py    what a new phase changes, and when the member acknowledges it
+    side_arbiter.py        arbitrates between the two memberships and the partition processor
+    running_partitions.py  which partitions the processor works on, and which of them are drained
+    store_positions.py     which store lacks offsets of the other, and which writes correct that
+    acknowledgement.py     the phase that a member follows, for the tool that moves the group
 
 All of it is pure.
 """

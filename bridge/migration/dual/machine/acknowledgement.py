@@ -1,8 +1,8 @@
-"""What a member says of where it stands: an ephemeral child of the control znode, named by its consumer id.  Pure.
+"""The acknowledgement of a phase: an ephemeral child of the control znode, named by the member's consumer id.  Pure.
 
     /zkconsumer/groups/G/members/<consumer id>      {"id":…,"epoch":…,"phase":…,"generation":…,"behind":…}
 
-It is written once what the phase asks of this member is so, and again when its numbers change.  It goes with the
+A member writes it once it has done what the phase requires, and again when its numbers change.  It is deleted with the
 member's session.
 """
 
@@ -23,11 +23,11 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A member acts by this phase of this epoch.
+    """A member follows this phase of this epoch.
 
-    ``generation``: in which one of the coordinator's group it is, -1: in none.  ``behind``: how many of its partitions
-    are not yet as the phase wants them (in Kafka what is in ZooKeeper; on the way back: an owner node, and in ZooKeeper
-    what Kafka had).
+    ``generation``: that of the coordinator group, -1 if the member is not in it.  ``behind``: how many partitions do
+    not meet the requirements of the phase yet (Kafka has the offset of ZooKeeper; in a rollback: an owner node
+    exists, and ZooKeeper has the offset of Kafka).
     """
 
     migration_id: str
@@ -37,12 +37,12 @@ class Acknowledgement:
     behind: int
 
     def matches_control(self, control: ControlRecord) -> bool:
-        """Whether it answers this state of the control znode, and no earlier one."""
+        """Whether it acknowledges this state of the control znode, and not an earlier one."""
         return (self.migration_id, self.epoch, self.phase) == (control.migration_id, control.epoch, control.phase)
 
 
 def acknowledgement_path(group: str, consumer: str) -> str:
-    """Where a member's acknowledgement stands.  Raises ``InvalidNameError`` for a name that is none."""
+    """The path of a member's acknowledgement.  Raises ``InvalidNameError`` for an invalid consumer id."""
     paths.check_consumer_id(consumer)
     return f"{paths.control(group)}/{MEMBERS_CHILD}/{consumer}"
 
@@ -60,9 +60,9 @@ def format_acknowledgement(acknowledgement: Acknowledgement) -> bytes:
 
 
 def parse_acknowledgement(data: bytes) -> Acknowledgement:
-    """Read it strictly: what cannot be read acknowledges nothing.  Raises ``MalformedZnode``.
+    """Parse it strictly: a malformed node acknowledges nothing.  Raises ``MalformedZnode``.
 
-    Keys that are not known are let pass, for a later release's sake.
+    Unknown keys are ignored, because a later release may have written them.
     """
     if len(data) > BYTES_MAX:
         raise MalformedZnode(f"{len(data)} bytes are no acknowledgement")

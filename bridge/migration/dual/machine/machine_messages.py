@@ -1,7 +1,8 @@
-"""What can happen to a member of both worlds, and what it wants done.  Values only.
+"""The events and commands of ``MigratingMember``.  Values only.
 
-Its two memberships speak to it as to a ``PartitionProcessor`` (``zkconsumer.member.ownership``), in the
-values of ``core.commands``; it speaks to them as a holder does, in those of ``core.events``.
+The values of ``zkconsumer.member.ownership`` pass through it as they are: a ``PartitionEvent`` of the processor is one
+of its events, a ``PartitionCommand`` for the processor is one of its commands.  ``SideCommanded`` and ``SendToSide``
+add only the membership that commands, or receives the event.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from zkconsumer.member.ownership import PartitionCommand, PartitionEvent
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import ControlRecord
 
-# --- what happens -----------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ControlChanged:
-    """The control znode as ZooKeeper's side has read it; None: there is none."""
+    """The control znode as the ZooKeeper side has read it; None: it does not exist."""
 
     control: ControlRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationChanged:
-    """In which generation of the coordinator's group this member is; -1: in none."""
+    """The generation of the coordinator group in which this member is; -1: none."""
 
     generation: int
 
@@ -43,9 +44,9 @@ class SideCommanded:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperOffsetsRead:
-    """What is in ZooKeeper of what its side holds: the next offset of each as last read or written by us, -1: none.
+    """The offsets in ZooKeeper of the partitions that its side owns, as this member read or wrote them last; -1: none.
 
-    It is looked after each commit and claim, and now and then.
+    Sent after each commit and acquisition, and periodically.
     """
 
     stored: Mapping[TopicPartition, int]
@@ -53,7 +54,7 @@ class ZooKeeperOffsetsRead:
 
 @dataclass(frozen=True, slots=True)
 class CommitStarted:
-    """The program commits these; until ``CommitFinished`` with this number the rules of this moment apply."""
+    """The program commits these; until ``CommitFinished`` with this number the present commit order applies."""
 
     call: int
     partitions: frozenset[TopicPartition] = frozenset()
@@ -61,7 +62,7 @@ class CommitStarted:
 
 @dataclass(frozen=True, slots=True)
 class CommitFinished:
-    """A commit of the program is over; ``in_kafka``: what Kafka took of it."""
+    """A commit of the program has ended; ``committed``: the offsets that Kafka accepted."""
 
     call: int
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class CommitFinished:
 
 @dataclass(frozen=True, slots=True)
 class KafkaWriteFinished:
-    """The answer to ``WriteToKafka``: what was taken of it."""
+    """The answer to ``WriteToKafka``: the partitions whose offsets Kafka accepted."""
 
     number: int
     committed: frozenset[TopicPartition]
@@ -77,14 +78,14 @@ class KafkaWriteFinished:
 
 @dataclass(frozen=True, slots=True)
 class KafkaCommitted:
-    """The coordinator's side committed by itself, and Kafka took this."""
+    """The coordinator side committed these, and Kafka accepted them."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaOffsetsRead:
-    """The answer to ``ReadFromKafka``; -1 where nothing is committed."""
+    """The answer to ``ReadFromKafka``; -1 without a committed offset."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -103,7 +104,7 @@ MigratingMemberEvent: TypeAlias = (
 )
 
 
-# --- what is to be done -----------------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class SendToSide:
 
 @dataclass(frozen=True, slots=True)
 class SetZooKeeperAssignment:
-    """This is the share of ZooKeeper's side from now on; None: it computes it."""
+    """The assignment of the ZooKeeper side from now on; None: it computes it."""
 
     threads: Mapping[TopicPartition, str] | None
     new_partitions: frozenset[TopicPartition] = frozenset()
@@ -124,7 +125,7 @@ class SetZooKeeperAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetCoordinatorProtocols:
-    """Be a member of the coordinator's group, offering these protocols; none: leave it."""
+    """Be a member of the coordinator group with these protocols; without protocols: leave it."""
 
     protocols: tuple[str, ...]
 
@@ -133,8 +134,8 @@ class SetCoordinatorProtocols:
 class WriteToKafka:
     """Commit these as a member, with the migration's provenance; ``KafkaWriteFinished`` with the number follows.
 
-    ``is_urgent``: partitions that leave wait for it, so it is tried again while the group forms anew.  Any other is
-    made once: what is not ours any more by the next try must not be overwritten.
+    ``is_urgent``: partitions that leave wait for it, so it is repeated while the group rebalances.  Other writes are
+    made once: a retry must not overwrite the offset of the next owner.
     """
 
     number: int
@@ -144,21 +145,21 @@ class WriteToKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadFromKafka:
-    """Ask what is committed of these now, until it is told; ``KafkaOffsetsRead`` follows."""
+    """Fetch the committed offsets of these until they are known; ``KafkaOffsetsRead`` follows."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorToZooKeeper:
-    """Write these to ZooKeeper under the control znode's version; what cannot be written is let be."""
+    """Write these to ZooKeeper, conditional on the version of the control znode; failures are ignored."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAcknowledgement:
-    """Write this where the migration looks for it, in place of what stood there; None: take it away."""
+    """Write this acknowledgement in place of the previous one; None: delete it."""
 
     acknowledgement: Acknowledgement | None
 

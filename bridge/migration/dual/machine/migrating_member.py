@@ -1,11 +1,12 @@
-"""A member of both worlds: between its two memberships and what works on the partitions.  Pure.
+"""The decisions of a member with two memberships.  Pure.
 
-    ZooKeeper's side ----Told----> MigratingMember ---TellHolder---> holder (streams, or a keeper)
-           ^---Give, Say----------        |  ^ ---HolderSaid---------'
-    coordinator's side --Told----> -------'  '-- Say --> (as their holder)
+    ZooKeeper side   --SideCommanded--> MigratingMember --PartitionCommand--> partition processor
+           ^-----------SendToSide-----------|  |  ^ ------PartitionEvent-----------'
+    coordinator side --SideCommanded--------'  '-- SendToSide --> coordinator side
 
-What a new phase of the control znode changes, and when it is acknowledged; what happens between is in ``sides``.
-When the other side begins to hold, what runs and belongs to it as well goes on untouched: no drain, no fetch again.
+This file decides what a new phase of the control znode changes, and when the member acknowledges it; ``side_arbiter``
+decides everything in between.  When the other side becomes active, the partitions that run and belong to it too
+continue without a command: no drain, no new start.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.znode_formats import ControlRecord
 
-NOT_HELD_BY_ACTIVE_SIDE = "the side that holds from here on does not have it"
+NOT_HELD_BY_ACTIVE_SIDE = "the side that is active now does not own it"
 
 
 class MigratingMember(SideArbiter):
-    """One member; ``handle`` takes an event and gives back what must now be done, in order.
+    """One member; ``handle`` takes an event and returns the commands to execute, in order.
 
-    ``commits_by_itself``: where a partition came to rest is committed (``auto.commit.enable``).
-    Raises ``MigrationError`` for a control znode that this member cannot follow: then it must end.
+    ``auto_commit``: the position of a drained partition is committed (``auto.commit.enable``).
+    ``handle`` raises ``MigrationError`` for a control znode that this member cannot follow: then it must end.
     """
 
     def __init__(self, *, auto_commit: bool = True) -> None:
@@ -41,7 +42,7 @@ class MigratingMember(SideArbiter):
         self._acknowledged: Acknowledgement | None = None
 
     def handle(self, event: MigratingMemberEvent) -> list[MigratingMemberCommand]:
-        """Take one event in."""
+        """Handle one event."""
         self._emitted.clear()
         match event:
             case val.ControlChanged(control):
@@ -69,13 +70,13 @@ class MigratingMember(SideArbiter):
             case _:
                 self._processor_reported(event)
         if not isinstance(event, PartitionEvent | val.CommitStarted):
-            # Neither changes what is acknowledged, and the first comes once a partition.
+            # Neither changes the acknowledgement, and the first one is frequent.
             self._acknowledge()
         return list(self._emitted)
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the phase is acknowledged, no partition is behind, and nothing is to be written to ZooKeeper."""
+        """Whether the phase is acknowledged, both stores have all offsets, and ZooKeeper needs no further write."""
         is_on_its_way = self.rules.active_side is COORDINATOR and self.positions.is_zookeeper_behind(self.owned)
         return self._acknowledged is not None and self._acknowledged.behind == 0 and not is_on_its_way
 
@@ -99,19 +100,19 @@ class MigratingMember(SideArbiter):
                 else set()
             )
             if self._pending_kafka_reads:
-                # What could not be mirrored, and nobody reads, would stay behind in ZooKeeper.
+                # The mirrored offset of a partition without new records may be missing in ZooKeeper.
                 self._emit(val.ReadFromKafka(frozenset(self._pending_kafka_reads)))
         self._send_assignment()
 
     def _activate(self, side: MembershipSide) -> None:
-        """This side holds from here on; what the other one waited for is no business of its any more."""
+        """This side is active from now on; drains for which the other side waits are answered at once."""
         other = COORDINATOR if side is ZOOKEEPER else ZOOKEEPER
         self._send_drained(other, dict.fromkeys(self._draining_for[other], UNKNOWN_POSITION))
         self._drained_behind_own_write.clear()
         self._drained_behind_other_write.clear()
         has = self.owned if side is ZOOKEEPER else self.assigned.keys() | self._draining_for[side]
         self.partitions.stop(self.partitions.running.keys() - has, NOT_HELD_BY_ACTIVE_SIDE)
-        # An owner node of ours without anything that runs: the other side would have said so when it gave it back.
+        # We own these, and they do not run: no drain is necessary.
         self._send_drained(
             side, dict.fromkeys(self._draining_for[side] - self.partitions.running.keys(), UNKNOWN_POSITION)
         )
@@ -122,26 +123,26 @@ class MigratingMember(SideArbiter):
                 self._start(_for_partition(self._deferred_starts[tp], tp))
             self._deferred_starts.clear()
         elif self.assigned.keys() - self.partitions.running.keys():
-            # Where they stood when they were given is long ago: others had them meanwhile.
+            # Their offsets of when they were assigned are old: other members may have owned them since.
             self._emit(val.ReadFromKafka(frozenset(self.assigned.keys() - self.partitions.running.keys())))
 
     # --- the acknowledgement ----------------------------------------------------------------------------------------
 
     def _acknowledge(self) -> None:
-        said = self._acknowledgement()
-        if said != self._acknowledged:
-            self._acknowledged = said
-            self._emit(val.WriteAcknowledgement(said))
+        acknowledgement = self._acknowledgement()
+        if acknowledgement != self._acknowledged:
+            self._acknowledged = acknowledgement
+            self._emit(val.WriteAcknowledgement(acknowledgement))
 
     def _acknowledgement(self) -> Acknowledgement | None:
-        """None until what the phase wants of this member is so, and where nobody asks: a copy waits for no member."""
+        """None until this member has done what the phase requires, and in a copy, which waits for no member."""
         now = self.control
         if now is None or now.strategy != "dual" or not self._is_phase_reached():
             return None
         return Acknowledgement(now.migration_id, now.epoch, now.phase, self.generation, self._count_behind())
 
     def _is_phase_reached(self) -> bool:
-        """A commit that began the old way may end after the phase changed; owner nodes go one by one."""
+        """A commit in the order of the previous phase may still run, and owner nodes are deleted one by one."""
         if (self.generation != NO_GENERATION) != bool(self.rules.protocols):
             return False
         if any(order is not self.rules.commit_order for order, _ in self._commits.values()):
@@ -149,7 +150,7 @@ class MigratingMember(SideArbiter):
         return not (self.rules.zookeeper_assignment is ZooKeeperAssignment.EMPTY and self.owned)
 
     def _count_behind(self) -> int:
-        """How many partitions are not yet as the phase wants them."""
+        """How many partitions do not meet the requirements of the phase yet."""
         if not self._assigns_from_coordinator:
             return 0
         if self.rules.active_side is COORDINATOR:

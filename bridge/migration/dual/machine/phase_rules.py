@@ -1,19 +1,19 @@
-"""What a member of both worlds does in each phase of the control znode.  Pure; a table and its reader.
+"""What a member of a ``dual`` migration does in each phase of the control znode.  Pure; a table and its reader.
 
-    stance      who holds       share      commits                  in the coordinator's group as
-    ALONE       ZooKeeper       computed   ZooKeeper                -
-    JOINED      ZooKeeper       computed   ZooKeeper                private
-    LOCKED      ZooKeeper       given      ZooKeeper, then Kafka    private
-    COPIED      ZooKeeper       given      Kafka, then ZooKeeper    private
-    SWITCHED    coordinator     nothing    Kafka (mirrored)         private, range
-    COMPLETED   coordinator     nothing    Kafka                    range
-    RETURNING   coordinator     given      Kafka, then ZooKeeper    private, range
-    RETURNED    ZooKeeper       given      ZooKeeper, then Kafka    private, range
+    member phase  active side   assignment        commits                  in the coordinator group with
+    ALONE         ZooKeeper     computed          ZooKeeper                -
+    JOINED        ZooKeeper     computed          ZooKeeper                private
+    LOCKED        ZooKeeper     from coordinator  ZooKeeper, then Kafka    private
+    COPIED        ZooKeeper     from coordinator  Kafka, then ZooKeeper    private
+    SWITCHED      coordinator   empty             Kafka (mirrored)         private, range
+    COMPLETED     coordinator   empty             Kafka                    range
+    RETURNING     coordinator   from coordinator  Kafka, then ZooKeeper    private, range
+    RETURNED      ZooKeeper     from coordinator  ZooKeeper, then Kafka    private, range
 
-*Who holds* tells the streams what to read: ZooKeeper's side what its owner nodes hold, the coordinator's side what its
-generation gives.  *Share* is what ZooKeeper's side claims.  Members see a phase at different times; while two phases
-that follow each other are both in use the owner node is one lock for both, or (from COPIED to SWITCHED, from RETURNING
-to RETURNED) the generation and the version of the control znode refuse whoever is late.
+The *active side* decides which partitions are processed: those with owner nodes of the ZooKeeper side, or those of the
+coordinator side's generation.  *Assignment* is that of the ZooKeeper side.  Members see a phase at different times.
+While two consecutive phases are both in use, the owner node is one lock for both; or (from COPIED to SWITCHED, and from
+RETURNING to RETURNED) the generation and the version of the control znode reject the member that is late.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class MemberPhase(Enum):
-    """What a member is to be."""
+    """The phase that a member follows."""
 
     ZOOKEEPER_ONLY = "alone"
     JOINED = "joined"
@@ -44,14 +44,14 @@ class MemberPhase(Enum):
 
 
 class MembershipSide(Enum):
-    """Which of the two memberships counts."""
+    """The two memberships."""
 
     ZOOKEEPER = "zookeeper"
     COORDINATOR = "coordinator"
 
 
 class ZooKeeperAssignment(Enum):
-    """What ZooKeeper's side claims."""
+    """Where the assignment of the ZooKeeper side comes from."""
 
     COMPUTED = "computed"
     FROM_COORDINATOR = "given"
@@ -59,7 +59,7 @@ class ZooKeeperAssignment(Enum):
 
 
 class CommitOrder(Enum):
-    """Where a commit goes, and which store has it first."""
+    """The stores of a commit, and their order."""
 
     ZOOKEEPER = "zookeeper"
     ZOOKEEPER_FIRST = "zookeeper, then kafka"
@@ -68,13 +68,14 @@ class CommitOrder(Enum):
 
 
 MIGRATION_PROTOCOL, RANGE_PROTOCOL = "private", "range"
-"""What a member offers the coordinator's group: the migration's own protocol, which no stock client has; Kafka's."""
+"""The protocols of a member in the coordinator group: that of the migration, which no stock client has; and Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRules:
-    """One row of the table.  ``mirrors_to_zookeeper``: what Kafka took is written to ZooKeeper as well, as far as that
-    goes.
+    """One row of the table.
+
+    ``mirrors_to_zookeeper``: offsets that Kafka accepted are also written to ZooKeeper; failures are ignored.
     """
 
     active_side: MembershipSide
@@ -136,10 +137,10 @@ _MEMBER_PHASES: dict[Phase, MemberPhase] = {
 
 
 def member_phase_of(control: ControlRecord | None) -> MemberPhase:
-    """What a member is to be; ``control`` None: the group does not move.
+    """The phase that a member follows; ``control`` None: the group does not migrate.
 
-    A group that moves by copying stops its old members: there this member is one of ZooKeeper's alone, until Kafka has
-    the authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not know.
+    A migration with strategy ``copy`` stops its members: there this member uses ZooKeeper only, until Kafka has the
+    authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not support.
     """
     if control is None:
         return MemberPhase.ZOOKEEPER_ONLY

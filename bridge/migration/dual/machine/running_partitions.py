@@ -1,7 +1,7 @@
-"""What the holder works on, whoever told it, and what of it comes to rest.  Pure.
+"""The partitions that the processor works on, and which of them are drained.  Pure.
 
-start --> running --drain--> draining --arrived--> at rest --move--> running
-             '------------------ stop, from anywhere: gone ------'
+start --> running --drain--> draining --PartitionsDrained--> drained --resume--> running
+             '------------------ stop, from any state: dropped --------------'
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from zkconsumer.types import TopicPartition
 
 
 class RunningPartitions:
-    """``say`` takes what the holder is to be told."""
+    """``emit`` receives the commands for the partition processor."""
 
-    def __init__(self, say: Callable[[ownership.PartitionCommand], None]) -> None:
+    def __init__(self, emit: Callable[[ownership.PartitionCommand], None]) -> None:
         self.running: dict[TopicPartition, str] = {}
-        """Partition -> thread; what is at rest included."""
-        self._emit = say
+        """Partition -> thread; also drained partitions."""
+        self._emit = emit
         self._drain_positions: dict[TopicPartition, int | None] = {}
-        """What was told to come to rest: where it stands, None while it is not known."""
+        """The draining partitions (None), and the drained ones with their positions."""
 
     @property
     def drained(self) -> dict[TopicPartition, int]:
-        """What nothing more is handed out of, and the next offset."""
+        """The drained partitions, and the next offset of each."""
         return {tp: at for tp, at in self._drain_positions.items() if at is not None}
 
     def start(self, command: ownership.StartFetching) -> None:
-        """Begin with those that are not worked on already."""
+        """Start those that do not run."""
         fresh = {tp: at for tp, at in command.positions.items() if tp not in self.running}
         if not fresh:
             return
@@ -39,14 +39,14 @@ class RunningPartitions:
         self._emit(ownership.StartFetching(fresh, threads, sources, epochs))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
-        """Bring these to rest, where that was not asked before."""
+        """Drain those that run and neither drain nor are drained."""
         fresh = tuple(tp for tp in sorted(partitions) if tp in self.running and tp not in self._drain_positions)
         if fresh:
             self._drain_positions.update(dict.fromkeys(fresh))
             self._emit(ownership.Drain(fresh))
 
     def force_drain(self, partitions: Iterable[TopicPartition]) -> None:
-        """Do not wait for these any longer."""
+        """The drain of these timed out."""
         late = tuple(
             tp for tp in sorted(partitions) if tp in self._drain_positions and self._drain_positions[tp] is None
         )
@@ -54,20 +54,20 @@ class RunningPartitions:
             self._emit(ownership.ForceDrain(late))
 
     def drain_finished(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The holder says that these are at rest; those of them that it was asked for."""
+        """The processor drained these; returns those that were to be drained."""
         ours = {tp: at for tp, at in positions.items() if tp in self._drain_positions}
         self._drain_positions.update(ours)
         return ours
 
     def resume(self, command: ownership.MoveToThread) -> None:
-        """These are worked on again."""
+        """Continue these drained partitions."""
         self.running.update(command.threads)
         for tp in command.threads:
             self._drain_positions.pop(tp, None)
         self._emit(command)
 
     def stop(self, partitions: Collection[TopicPartition], why: str) -> None:
-        """These are not ours any more."""
+        """Drop these: they are not ours any more."""
         gone = tuple(tp for tp in sorted(partitions) if self.running.pop(tp, None) is not None)
         for tp in gone:
             self._drain_positions.pop(tp, None)

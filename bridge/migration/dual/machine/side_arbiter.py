@@ -1,11 +1,11 @@
-"""What the two sides of a member of both worlds want of its partitions, and who is told what the holder says.  Pure.
+"""Arbitrates between a migrating member's two memberships.  Pure.
 
-Whoever *holds* by the present duty (``duty``) tells the holder what to do, and is told what it says.  The other side is
-answered at once, as by a holder that works on nothing; what it has is remembered:
+Only the active one (see ``phase_rules``) controls the partitions and receives their events.  The other one is answered
+at once, as if no partition ran; what it owns is remembered:
 
-    given       what the coordinator's side has: the share of ZooKeeper's side, where a share is given
-    locked      what ZooKeeper's side has: an owner node of ours exists
-    running     what the holder works on, whoever told it (``works``)
+    assigned    partitions of the coordinator side: the assignment of the ZooKeeper side, where that comes from there
+    owned       partitions of the ZooKeeper side: an owner node of ours exists
+    running     partitions of the processor, for either side (``running_partitions``)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
 
 
 class SideArbiter:
-    """All but the phases, which are ``MigratingMember``'s."""
+    """Everything except the phases, which ``MigratingMember`` handles."""
 
     def __init__(self, *, commits_by_itself: bool) -> None:
         self._auto_commit = commits_by_itself
@@ -49,28 +49,30 @@ class SideArbiter:
         self.partitions = RunningPartitions(self._emit)
         self.positions = StorePositions()
         self._new: set[TopicPartition] = set()
-        """What of ``given`` came into being under the coordinator's eyes, and was never worked on."""
+        """Assigned partitions that were created while the coordinator side was a member, and did not run yet."""
         self._announced_new: set[TopicPartition] = set()
         self._deferred_starts: dict[TopicPartition, ownership.StartFetching] = {}
-        """What ZooKeeper's side would begin with, while the other side holds."""
+        """Starts of the ZooKeeper side while it is the passive side."""
         self._draining_for: dict[MembershipSide, set[TopicPartition]] = {ZOOKEEPER: set(), COORDINATOR: set()}
-        """What a side wants to be at rest.  While ZooKeeper's side holds, the other hears when it is given back."""
+        """The drains for which a side waits.  While the ZooKeeper side is active, the other side is answered when the
+        owner node is deleted."""
         self._collecting: deque[MembershipSide] = deque()
         self._writes: dict[int, dict[TopicPartition, int]] = {}
         self._last_write_number = 0
         self._sync_write_number = 0
         self._drained_behind_own_write: dict[int, Mapping[TopicPartition, int]] = {}
-        """Kafka is told of these, and then ZooKeeper's side that they are at rest."""
+        """Write number -> drained partitions whose positions it commits; reported when it completes."""
         self._drained_behind_other_write: dict[int, dict[TopicPartition, int]] = {}
-        """Kafka is being told of these for another reason; ZooKeeper's side hears that they are at rest behind that."""
+        """Write number -> drained partitions of a write that began before.  The ZooKeeper side receives them only when
+        it completes, or the write would race the next owner's commit."""
         self._collected: dict[int, Mapping[TopicPartition, int]] = {}
-        """Kafka is told of these, one write at a time, and then ZooKeeper's side that they were collected."""
+        """Write number -> collected positions, which the ZooKeeper side receives when it completes; one at a time."""
         self._collects_again = False
-        """Whether more was collected while Kafka was told: it is collected anew once Kafka has answered."""
+        """Whether positions were collected during such a write: they are collected again after it."""
         self._pending_kafka_reads: set[TopicPartition] = set()
-        """On the way back: what Kafka was asked for and has not told yet."""
+        """In phase ``returning``: partitions whose committed offsets Kafka has not returned yet."""
         self._commits: dict[int, tuple[CommitOrder, frozenset[TopicPartition]]] = {}
-        """Those of the program: which way each goes, and of what."""
+        """The commits of the program that run: call number -> order and partitions."""
         self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = (
             ZooKeeperAssignment.COMPUTED,
             {},
@@ -79,7 +81,7 @@ class SideArbiter:
 
     @property
     def rules(self) -> PhaseRules:
-        """What is to be done in the present phase."""
+        """The rules of the present phase."""
         return PHASE_RULES[self.member_phase]
 
     def _send_assignment(self) -> None:
@@ -94,21 +96,21 @@ class SideArbiter:
 
     @property
     def _assigns_from_coordinator(self) -> bool:
-        """Whether what the coordinator's side has is the share of ZooKeeper's side."""
+        """Whether the ZooKeeper side takes its assignment from the coordinator side."""
         return self.rules.zookeeper_assignment is ZooKeeperAssignment.FROM_COORDINATOR
 
-    # --- what ZooKeeper's side wants ------------------------------------------------------------------------------
+    # --- commands of the ZooKeeper side ----------------------------------------------------------------------------
 
     def _zookeeper_commanded(self, command: ownership.PartitionCommand) -> None:
-        holds = self.rules.active_side is ZOOKEEPER
+        is_active = self.rules.active_side is ZOOKEEPER
         match command:
             case ownership.StartFetching(positions):
                 self.owned.update(positions)
-                if holds:
+                if is_active:
                     self._start(command)
                 else:
                     self._deferred_starts.update(dict.fromkeys(positions, command))
-            case ownership.Drain(partitions) if holds:
+            case ownership.Drain(partitions) if is_active:
                 self._draining_for[ZOOKEEPER].update(partitions)
                 self.partitions.drain(partitions)
                 at_rest = self.partitions.drained
@@ -119,46 +121,46 @@ class SideArbiter:
             case ownership.Drain(partitions):
                 self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
             case ownership.ForceDrain(partitions):
-                # What Kafka has not taken yet was not accepted: it is given back as it was.
+                # An offset that Kafka has not accepted yet is not committed: the partition is released without it.
                 at_rest = self.partitions.drained
                 late = [tp for tp in partitions if tp in self._draining_for[ZOOKEEPER]]
                 queued = {tp: at for waiting in self._drained_behind_other_write.values() for tp, at in waiting.items()}
                 self._send_drained(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN_POSITION) for tp in late if tp in at_rest})
                 self.partitions.force_drain(late)
             case ownership.DropPartitions(partitions, why):
-                self._zookeeper_dropped(partitions, why, holds=holds)
-            case ownership.MoveToThread() if holds:
+                self._zookeeper_dropped(partitions, why, is_active=is_active)
+            case ownership.MoveToThread() if is_active:
                 self.partitions.resume(command)
-            case ownership.CollectPositions() if holds:
+            case ownership.CollectPositions() if is_active:
                 self._collect(ZOOKEEPER)
             case ownership.MoveToThread() | ownership.CollectPositions():
                 pass
 
-    def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, holds: bool) -> None:
+    def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
         gone = set(partitions)
         self.owned -= gone
         self._draining_for[ZOOKEEPER] -= gone
         for tp in gone:
             self._deferred_starts.pop(tp, None)
-        if holds:
+        if is_active:
             self.partitions.stop(gone, why)
             self.positions.forget(gone)
             self._send_drained(COORDINATOR, dict.fromkeys(gone & self._draining_for[COORDINATOR], UNKNOWN_POSITION))
 
-    # --- what the coordinator's side wants ------------------------------------------------------------------------
+    # --- commands of the coordinator side ------------------------------------------------------------------------
 
     def _coordinator_commanded(self, command: ownership.PartitionCommand) -> None:
-        holds = self.rules.active_side is COORDINATOR
+        is_active = self.rules.active_side is COORDINATOR
         match command:
             case ownership.StartFetching(positions, threads):
                 self.assigned.update(threads)
                 self._new.update(tp for tp, at in positions.items() if at == ownership.BEGINNING)
-                if holds:
+                if is_active:
                     self._start(command)
                     self.positions.kafka_committed(positions)
             case ownership.Drain(partitions):
-                self._coordinator_drains(partitions, holds=holds)
-            case ownership.ForceDrain(partitions) if holds:
+                self._coordinator_drains(partitions, is_active=is_active)
+            case ownership.ForceDrain(partitions) if is_active:
                 self.partitions.force_drain(partitions)
             case ownership.ForceDrain(partitions):
                 late = [tp for tp in partitions if tp in self._draining_for[COORDINATOR]]
@@ -170,44 +172,44 @@ class SideArbiter:
                 self._announced_new.difference_update(partitions)
                 self._pending_kafka_reads.difference_update(partitions)
                 self._draining_for[COORDINATOR].difference_update(partitions)
-                if holds:
+                if is_active:
                     self.partitions.stop(partitions, why)
                     self.positions.forget(partitions)
             case ownership.MoveToThread(threads):
                 self.assigned.update(threads)
-                if holds:
+                if is_active:
                     self.partitions.resume(command)
-            case ownership.CollectPositions() if holds:
+            case ownership.CollectPositions() if is_active:
                 self._collect(COORDINATOR)
             case ownership.CollectPositions():
-                # What Kafka is told while ZooKeeper's side holds is decided here, with its provenance.
+                # Commits to Kafka while the ZooKeeper side is active are decided here, and have a provenance.
                 self._emit(val.SendToSide(COORDINATOR, ownership.PositionsCollected({})))
         self._send_assignment()
 
-    def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, holds: bool) -> None:
-        """What is locked is stopped now, and at rest for this side once ZooKeeper's side has given it back."""
+    def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, is_active: bool) -> None:
+        """Owned partitions stop now; this side is answered when the ZooKeeper side has released them."""
         leaving = set(partitions)
-        here = self.partitions.running.keys() if holds else self.owned if self._assigns_from_coordinator else set()
-        if not holds:
+        here = self.partitions.running.keys() if is_active else self.owned if self._assigns_from_coordinator else set()
+        if not is_active:
             for tp in leaving:
                 self.assigned.pop(tp, None)
         self._draining_for[COORDINATOR] |= leaving & here
         self.partitions.drain(leaving & here)
         self._send_drained(COORDINATOR, dict.fromkeys(leaving - here, UNKNOWN_POSITION))
 
-    # --- what the holder says -------------------------------------------------------------------------------------
+    # --- events of the processor -----------------------------------------------------------------------------------
 
-    def _processor_reported(self, said: ownership.PartitionEvent) -> None:
-        match said:
+    def _processor_reported(self, event: ownership.PartitionEvent) -> None:
+        match event:
             case ownership.PartitionsDrained(positions):
                 self._partitions_drained(self.partitions.drain_finished(positions))
             case ownership.PositionsCollected(positions):
                 self._positions_collected(positions)
             case ownership.OffsetReset():
-                self._emit(val.SendToSide(self.rules.active_side, said))
+                self._emit(val.SendToSide(self.rules.active_side, event))
 
     def _partitions_drained(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Tell the side that holds and waits for them; what nobody wants to leave any more goes on where it stands."""
+        """Answer the active side where it waits; partitions that no side drains any more continue."""
         side = self.rules.active_side
         goes_on = {tp: self.partitions.running[tp] for tp in positions if self._resumes(tp)}
         if goes_on:
@@ -220,7 +222,7 @@ class SideArbiter:
         self._send_drained(side, self._without_open_writes(rest) if side is ZOOKEEPER else rest)
 
     def _without_open_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those that Kafka is not being told of now; a write that ended later would be in the next owner's way."""
+        """The positions without those of a running write to Kafka, which could end after the next owner's commit."""
         for tp in list(positions):
             open_writes = [number for number, offsets in self._writes.items() if tp in offsets]
             if open_writes:
@@ -252,8 +254,7 @@ class SideArbiter:
         if not fresh:
             self._send_collected(side, positions)
         elif self._collected:
-            # A coordinator that is slower than the timer would have a queue, and the last write before a rebalance its
-            # end: the whole group would wait for it.
+            # If the coordinator is slower than the timer, writes queue up, and a rebalance waits for the last.
             self._collects_again = True
         else:
             self._collected[self._write(fresh)] = positions
@@ -275,7 +276,7 @@ class SideArbiter:
         self._sync_write_number = 0 if self._sync_write_number == number else self._sync_write_number
         refused = {tp for tp in offsets if tp not in event.committed or tp not in self.partitions.running}
         self.positions.kafka_committed({tp: at for tp, at in offsets.items() if tp not in refused})
-        # What Kafka did not take is not written to ZooKeeper either: it was not accepted, and is read again.
+        # An offset that Kafka rejected is not written to ZooKeeper either, so its records are read again.
         resting = self._drained_behind_own_write.pop(number, {})
         waited = {tp: at for tp, at in resting.items() if tp in self._draining_for[ZOOKEEPER]}
         self._send_drained(ZOOKEEPER, {tp: UNKNOWN_POSITION if tp in refused else at for tp, at in waited.items()})
@@ -290,11 +291,11 @@ class SideArbiter:
                 self._collect(ZOOKEEPER)
 
     def _kafka_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The program's commits, and those that the coordinator's side makes by itself while it holds.
+        """Commits of the program, and automatic commits of the coordinator side while it is active.
 
-        While ZooKeeper has each commit first, Kafka is told by ``_sync_stores`` alone.  What is answered then began in
-        the phase before, without the provenance of this epoch, so Kafka is told once more: a later migration recognises
-        the values of this one by it.
+        While commits go to ZooKeeper first, only ``_sync_stores`` writes to Kafka.  An answer that arrives then belongs
+        to a commit of the phase before, without the provenance of this epoch.  So the offset is written again: a later
+        migration recognises the offsets of this one by their provenance.
         """
         if self.rules.commit_order is CommitOrder.ZOOKEEPER_FIRST:
             return
@@ -307,7 +308,7 @@ class SideArbiter:
             self._sync_stores()
 
     def _sync_stores(self) -> None:
-        """Bring up the store that is behind; Kafka by one write at a time."""
+        """Write missing offsets to the store that lacks them; to Kafka one write at a time."""
         order = self.rules.commit_order
         if self.rules.active_side is COORDINATOR and order is CommitOrder.KAFKA_FIRST:
             late = self.positions.missing_in_zookeeper(self.owned)
@@ -321,15 +322,15 @@ class SideArbiter:
 
     @property
     def _in_flight_to_kafka(self) -> set[TopicPartition]:
-        """What Kafka is told first, and may have further than ZooKeeper: ZooKeeper's is not written over that."""
+        """Partitions of running writes to Kafka, with larger offsets than ZooKeeper; they are not overwritten."""
         found: set[TopicPartition] = set()
         if self.rules.commit_order is CommitOrder.KAFKA_FIRST:
             found.update(*self._writes.values(), *(of for _, of in self._commits.values()))
         return found
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Where those stand that the coordinator's side has: what nobody works on begins there, and on the way back
-        ZooKeeper is brought up to it."""
+        """The committed offsets of assigned partitions: those that do not run start there, and in phase ``returning``
+        ZooKeeper receives them."""
         self._pending_kafka_reads.difference_update(offsets)
         known = {tp: at for tp, at in sorted(offsets.items()) if tp in self.assigned}
         if not known or self.rules.active_side is not COORDINATOR:
@@ -341,7 +342,7 @@ class SideArbiter:
         self.positions.kafka_read(known)
         self._sync_stores()
 
-    # --- small things ---------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _start(self, command: ownership.StartFetching) -> None:
         self._new.difference_update(command.positions)

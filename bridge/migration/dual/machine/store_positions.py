@@ -1,10 +1,11 @@
-"""Which store is behind the other for what this member holds, and what brings it up.  Pure.
+"""Which store lacks offsets of the other one for the partitions of this member, and the writes that correct it.  Pure.
 
-    ZooKeeper first     Kafka follows: what is in ZooKeeper and not in Kafka is written there, idle partitions too
-    Kafka first         ZooKeeper follows: it has what Kafka took; what it has besides, from before, Kafka is told
+    ZooKeeper first     Kafka follows: every offset of ZooKeeper is written there, also of idle partitions
+    Kafka first         ZooKeeper follows with the offsets that Kafka accepted; older offsets of ZooKeeper go to Kafka
 
-Kafka's values are those that this member wrote, or read, at this epoch; of what it has only just claimed it knows none,
-and writes what it found in ZooKeeper.  What was refused stays behind, is counted, and is tried again at the next look.
+The offsets in Kafka are those that this member wrote, or read, at this epoch.  For a partition that it has just
+acquired it has none, and writes the offset of ZooKeeper.  A rejected offset is counted, and written again at the next
+check.
 """
 
 from __future__ import annotations
@@ -16,44 +17,44 @@ from zkconsumer.types import TopicPartition
 
 
 class StorePositions:
-    """Both stores as this member knows them: partition -> next offset."""
+    """Both stores as this member read or wrote them: partition -> next offset."""
 
     def __init__(self) -> None:
         self.in_zookeeper: dict[TopicPartition, int] = {}
-        """-1: there is none."""
+        """-1: no offset."""
         self.in_kafka: dict[TopicPartition, int] = {}
         self._first_kafka_offset: dict[TopicPartition, int] = {}
-        """What Kafka was first known to have at this epoch: with that ZooKeeper is brought up."""
+        """The first offset of each partition in Kafka at this epoch; ZooKeeper must have at least this one."""
 
     def zookeeper_read(self, stored: Mapping[TopicPartition, int]) -> None:
-        """What is in ZooKeeper of all that its side holds; of anything else nothing is known."""
+        """The offsets in ZooKeeper of all owned partitions."""
         self.in_zookeeper = dict(stored)
 
     def kafka_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Kafka has these."""
+        """Kafka accepted these."""
         for tp, offset in offsets.items():
             if offset >= 0:
                 self.in_kafka[tp] = offset
                 self._first_kafka_offset[tp] = min(offset, self._first_kafka_offset.get(tp, offset))
 
     def kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Kafka said so when it was asked; what it took meanwhile is newer."""
+        """Kafka returned these; an offset that it accepted meanwhile is newer."""
         self.kafka_committed({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These are not ours any more: others write them."""
+        """These are not ours any more: other members write them."""
         for tp in partitions:
             self.in_zookeeper.pop(tp, None)
             self.in_kafka.pop(tp, None)
             self._first_kafka_offset.pop(tp, None)
 
     def forget_kafka(self) -> None:
-        """Another epoch: what was written in an earlier one does not count."""
+        """A new epoch: offsets of an earlier one do not count."""
         self.in_kafka.clear()
         self._first_kafka_offset.clear()
 
     def missing_in_kafka(self, order: CommitOrder) -> dict[TopicPartition, int]:
-        """What Kafka has to be told of ZooKeeper's values."""
+        """The offsets of ZooKeeper that must be written to Kafka."""
         known = {tp: at for tp, at in sorted(self.in_zookeeper.items()) if at >= 0}
         match order:
             case CommitOrder.ZOOKEEPER_FIRST:
@@ -64,27 +65,27 @@ class StorePositions:
                 return {}
 
     def not_written_to_kafka(self) -> set[TopicPartition]:
-        """What has an offset, and was not written to Kafka at this epoch: what is there has no provenance of it."""
+        """Partitions with an offset that was not written to Kafka at this epoch, so Kafka's has another provenance."""
         return {tp for tp, at in self.in_zookeeper.items() if at >= 0 and tp not in self.in_kafka}
 
     def missing_in_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What ZooKeeper has to be told of Kafka's values, of what our owner nodes hold."""
+        """The offsets of Kafka that must be written to ZooKeeper, of owned partitions."""
         known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in locked}
         return {tp: at for tp, at in known.items() if self.in_zookeeper.get(tp, -1) < at}
 
     def is_zookeeper_behind(self, locked: Collection[TopicPartition]) -> bool:
-        """Whether ``missing_in_zookeeper`` has something."""
+        """Whether ``missing_in_zookeeper`` is not empty."""
         return any(self.in_zookeeper.get(tp, -1) < at for tp, at in self.in_kafka.items() if tp in locked)
 
     def partitions_behind_in_zookeeper(self, locked: Collection[TopicPartition]) -> set[TopicPartition]:
-        """What ZooKeeper was not brought up with yet, of what our owner nodes hold.
+        """Owned partitions for which ZooKeeper lacks the first offset of Kafka at this epoch.
 
-        What Kafka took since then is on its way: while members commit, something always is.
+        Later offsets do not count: while members commit, some of them are always in flight.
         """
         return {
             tp for tp, at in self._first_kafka_offset.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at
         }
 
     def is_known(self, tp: TopicPartition) -> bool:
-        """Whether it was looked what ZooKeeper has of it."""
+        """Whether the offset in ZooKeeper was read."""
         return tp in self.in_zookeeper
