@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.lab import GroupLab
 from zkconsumer.testing.checker import Verdict
-from zkconsumer.testing.lab import GroupLab
 from zkconsumer.testing.sandbox import Sandbox
 
 REPEATS_TITLE = "## Records that are read twice"

@@ -20,14 +20,16 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bridge.broker import reference_page  # noqa: E402
-from bridge.client import settings_page  # noqa: E402
 from bridge.client.coordinator_event_loop import INFO_EVENTS, WARNING_EVENTS  # noqa: E402
-from bridge.commands import migrate_exit_codes  # noqa: E402
-from bridge.migration import phases_page  # noqa: E402
-from bridge.spark import option_page  # noqa: E402
-from tests import command_outcomes_page  # noqa: E402
-from zkconsumer import config_page  # noqa: E402
+from tests.reference_pages import (  # noqa: E402
+    command_outcomes_page,
+    config_page,
+    coordinator_config_page,
+    development_broker_page,
+    migrate_exit_codes_page,
+    phases_page,
+    spark_option_page,
+)
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 
@@ -358,12 +360,12 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "errors.md": render_errors,
     "metrics.md": render_metrics,
     "config.md": lambda _: config_page.render(kafkas_keys()),
-    "coordinator-config.md": lambda _: settings_page.render(kafkas_keys(), kafkas_defaults()),
-    "spark-options.md": lambda _: option_page.render_options(kafkas_keys()),
-    "development-broker.md": lambda _: reference_page.render(),
+    "coordinator-config.md": lambda _: coordinator_config_page.render(kafkas_keys(), kafkas_defaults()),
+    "spark-options.md": lambda _: spark_option_page.render_options(kafkas_keys()),
+    "development-broker.md": lambda _: development_broker_page.render(),
     "command-outcomes.md": lambda _: command_outcomes_page.render(),
     "migration-phases.md": lambda _: phases_page.render(),
-    "migration-exit-codes.md": lambda _: migrate_exit_codes.render(),
+    "migration-exit-codes.md": lambda _: migrate_exit_codes_page.render(),
 }
 
 

@@ -2,8 +2,8 @@
 
 The tables of ``zkconsumer.config_tables``, which ``ConsumerConfig`` inherits, define the settings.  Each entry is a
 ``Setting``: key, type, unit, allowed values, default and a description; the attribute has the key's name with
-underscores.  The reference page (``config_page``) and every error text are made from them.  One error contains all
-problems of a configuration.
+underscores.  The reference page (``tests/reference_pages``) and every error text are made from them.  One error
+contains all problems of a configuration.
 """
 
 from __future__ import annotations

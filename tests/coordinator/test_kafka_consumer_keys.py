@@ -21,14 +21,14 @@ from bridge.client.coordinator_from_config import (
     stream_assignor_of,
 )
 from bridge.client.kafka_consumer_keys import SPELLINGS
-from bridge.client.settings_page import as_in_kafka, default_of_key
 from bridge.client.supported_settings import settings_without_effect
 from bridge.spark.option_table import KAFKA_PREFIX, outcome_of
 from bridge.spark.options import SourceOptions, read_options
 from tests.generate_docs import KAFKAS_KEYS, REFERENCE, kafkas_defaults, kafkas_keys
+from tests.reference_pages.config_page import outcome_table
+from tests.reference_pages.coordinator_config_page import as_in_kafka, default_of_key
 from zkconsumer import ConsumerConfig
 from zkconsumer.config_def import SettingOutcome, SettingStatus
-from zkconsumer.config_page import outcome_table
 from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
 from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException

@@ -8,9 +8,9 @@ import pytest
 
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.interop.test_coordinator_group_clients import settings_of
+from tests.lab import CoordinatorGroupLab
+from tests.lab.coordinator_member import JAVA, OURS
 from tests.sandbox_fixtures import require_releases
-from zkconsumer.testing.lab import CoordinatorGroupLab
-from zkconsumer.testing.sandbox.coordinator_member import JAVA, OURS
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
 

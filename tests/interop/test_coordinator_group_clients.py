@@ -14,10 +14,10 @@ import pytest
 from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.interop.probe.probed_broker import Probe, Server
+from tests.lab import CoordinatorGroupLab
+from tests.lab.coordinator_member import JAVA, OURS
 from tests.sandbox_fixtures import require_releases
-from zkconsumer.testing.lab import CoordinatorGroupLab
 from zkconsumer.testing.sandbox import ProducerProcess, Sandbox
-from zkconsumer.testing.sandbox.coordinator_member import JAVA, OURS
 from zkconsumer.testing.sandbox.waiting import HOST
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]

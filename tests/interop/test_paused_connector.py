@@ -9,10 +9,10 @@ import pytest
 
 from bridge import CoordinatorConsumerConnector
 from bridge.testing.embedded_broker import EmbeddedBroker
+from tests.lab.coordinator_member import OURS, CoordinatorMember
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.testing.sandbox.coordinator_member import OURS, CoordinatorMember
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from bridge.migration.plan.plan_file import read_plan_file
+from tests.lab import history_files
+from tests.lab.coordinator_member import CoordinatorMember
+from tests.lab.python_member import MIGRATING_PROGRAM, PythonMember
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
-from zkconsumer.testing.lab import history_files
 from zkconsumer.testing.sandbox import Sandbox, ScalaMember, wait_until
-from zkconsumer.testing.sandbox.coordinator_member import CoordinatorMember
 from zkconsumer.testing.sandbox.kraft_broker import KraftBroker
 from zkconsumer.testing.sandbox.member_process import MemberProcess
-from zkconsumer.testing.sandbox.python_member import MIGRATING_PROGRAM, PythonMember
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Acl, GetAcl, Stat

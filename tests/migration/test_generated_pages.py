@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from bridge.commands.migrate_exit_codes import EXIT_CODES, MIGRATION_ERRORS, exit_code_texts
 from bridge.migration.control.phases import FORWARD, Phase, Strategy, authority_of, can_reach
-from bridge.migration.phases_page import arrows, command, sentences
+from tests.reference_pages.migrate_exit_codes_page import EXIT_CODES, MIGRATION_ERRORS, exit_code_texts
+from tests.reference_pages.phases_page import arrows, command, sentences
 
 STRATEGIES = list(FORWARD)
 

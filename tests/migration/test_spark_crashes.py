@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 
 from bridge.migration.control.phases import Phase
-from bridge.testing.micro_batch_engine import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, OutputRow
+from tests.micro_batch_engine import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL, OutputRow
 from tests.migration.migrating_spark_query import Query, modern_member, move, move_back, old_member, query_of, records
 from tests.migration.migration_write_faults import EXPECTED, Lab, lab
 

@@ -15,7 +15,7 @@ from itertools import product
 
 import pytest
 
-from bridge.testing.micro_batch_engine import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL
+from tests.micro_batch_engine import AFTER_CLAIM, AFTER_COMMIT_LOG, AFTER_SINK, AFTER_WAL
 from tests.migration.dual_spark_query import DualSparkGroup, company
 from tests.migration.migrating_connectors import Dual, dual, wait_until
 

@@ -14,8 +14,8 @@ from bridge.spark.source.dependencies import SourceDependencies
 from bridge.spark.source.fault_injection import FaultPoint
 from bridge.spark.source.micro_batch_plan import LogBounds
 from bridge.spark.source.stream_reader import ZkConsumerStreamReader
-from bridge.testing.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
-from bridge.testing.micro_batch_engine import CRASH_POINTS, FakeSparkCheckpoint, MicroBatchEngine
+from tests.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from tests.micro_batch_engine import CRASH_POINTS, FakeSparkCheckpoint, MicroBatchEngine
 from zkconsumer.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import GroupLab
+from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import Clusters
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import Continued, MemberAcquiredPartition, RecordDelivered, read_history
-from zkconsumer.testing.lab import GroupLab
-from zkconsumer.testing.sandbox import PythonMember, wait_until
+from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.types import TopicPartition
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import GroupLab
 from tests.sandbox_fixtures import Clusters, require_releases
-from zkconsumer.testing.lab import GroupLab
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

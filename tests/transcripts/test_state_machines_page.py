@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.member.state_machine_page import state_machine_page
+from tests.reference_pages.state_machine_page import state_machine_page
 
 PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "state-machines.md"
 

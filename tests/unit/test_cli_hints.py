@@ -134,8 +134,7 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield file, node.value
 
 
-PAGES = ("zkconsumer/config_tables/", "bridge/broker/reference_page.py", "bridge/migration/phases_page.py",
-         "bridge/commands/migrate_exit_codes.py", "zkconsumer/other_client_keys.py")  # fmt: skip
+PAGES = ("zkconsumer/config_tables/", "zkconsumer/other_client_keys.py")
 NAMED = re.compile(r"(?<!['`\"\w./-])zkconsumer (consume|groups|lag|log-ends|offsets|migrate|spark|perf|health) ?")
 
 

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import CommitFailedError
 
+from tests.lab.coordinator_member_program import CoordinatorMemberEventLog
 from zkconsumer.testing.checker import Expired, HistoryNote, MemberReleasedPartition, read_history
 from zkconsumer.testing.checker.history import HistoryWriter
-from zkconsumer.testing.coordinator_member_program import CoordinatorMemberEventLog
 
 PARTITION = ("clicks", 0)
 

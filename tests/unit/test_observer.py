@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import group_observer as module
+from tests.lab.group_observer import GroupObserver
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.checker import HistoryWriter
-from zkconsumer.testing.lab import group_observer as module
-from zkconsumer.testing.lab.group_observer import GroupObserver
 from zkconsumer.testing.sandbox import wait_until
 from zkconsumer.testing.sandbox.zookeeper_admin import ZnodeSnapshot
 

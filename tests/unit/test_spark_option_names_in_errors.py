@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 OF_COMMANDS = {
     "zkconsumer/admin/offset_plan.py": "plans what `zkconsumer offsets` writes; Spark takes one function of it",
     "zkconsumer/admin/offset_targets.py": "reads the options of `zkconsumer offsets set`",
-    "zkconsumer/config_page.py": "makes the reference pages of the settings, and says by which command",
     "zkconsumer/admin/text_format.py": "the sentence of `zkconsumer groups describe` about a group of the coordinator",
 }
 """Modules that are imported, and whose texts with options only commands show."""

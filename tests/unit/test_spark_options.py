@@ -17,7 +17,6 @@ from bridge.spark.offset_range_limits import (
     SpecificTimestampRangeLimit,
     check_all_partitions_named,
 )
-from bridge.spark.option_page import render_options
 from bridge.spark.option_table import (
     BROKER_OPTIONS,
     GROUP_OPTIONS,
@@ -29,6 +28,7 @@ from bridge.spark.option_table import (
 from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics, read_options
 from bridge.spark.source.datasource import COLUMNS, ZkConsumerDataSource, columns_of
 from tests.generate_docs import kafkas_keys
+from tests.reference_pages.spark_option_page import render_options
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.member.topic_filter import Blacklist, Whitelist
 from zkconsumer.types import TopicPartition

@@ -34,9 +34,9 @@ from bridge.spark.source.stream_planner import (
     FIRST_ASSIGNMENT_WAIT_MS,
 )
 from bridge.spark.source.stream_reader import ZkConsumerStreamReader
-from bridge.testing.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
-from bridge.testing.micro_batch_engine import AFTER_SINK, FakeSparkCheckpoint, MicroBatchEngine
-from bridge.testing.micro_batch_engine import AFTER_WAL as WAL_WRITTEN
+from tests.fake_spark_group import FakeLogReader, FakeMembership, FakeScalaMember, FakeSparkGroup
+from tests.micro_batch_engine import AFTER_SINK, FakeSparkCheckpoint, MicroBatchEngine
+from tests.micro_batch_engine import AFTER_WAL as WAL_WRITTEN
 from zkconsumer.errors import BrokerUnreachable, GroupRewound, UnavailableError, UsageError
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition

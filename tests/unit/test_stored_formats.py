@@ -41,7 +41,6 @@ from bridge.client.assignors import ASSIGNORS, StickyAssignor
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
 from bridge.client.generation import Generation
 from bridge.client.kafka_consumer_keys import assignor_names
-from bridge.commands.migrate_exit_codes import EXIT_CODES
 from bridge.coordinator import records as coordinator_records
 from bridge.coordinator.records import StoredGroup, StoredMember, StoredOffsetValue
 from bridge.migration import errors as migration_errors
@@ -98,6 +97,7 @@ from bridge.spark.options import UNSET_GROUP
 from bridge.spark.source import stream_offset
 from bridge.spark.source.stream_offset import INITIAL_OFFSET, BatchOffsets, Stats
 from tests.migration import group_snapshots
+from tests.reference_pages.migrate_exit_codes_page import EXIT_CODES
 from zkconsumer import errors
 from zkconsumer.admin.admin_session import TOOLS_GROUP
 from zkconsumer.admin.log_ranges import LogRange

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import GroupLab
+from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import Clusters, require_releases
-from zkconsumer.testing.lab import GroupLab
-from zkconsumer.testing.sandbox import PythonMember, Sandbox, wait_until
+from zkconsumer.testing.sandbox import Sandbox, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.lab import GroupLab
+from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import Clusters, require_releases
 from tests.whole_consumer.kafka_store import KafkaStore
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.errors import OffsetsInKafkaUnsupported
-from zkconsumer.testing.lab import GroupLab
-from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import MemberProcess, Sandbox, ScalaMember, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.child_process import JavaCommand, JavaProcess, write_properties
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import require_releases
-from zkconsumer.testing.sandbox import PythonMember, Sandbox, SandboxSecurity, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.broker_security_cases import CASES, Case, Place, attempt, judge, unsecured_token
+from tests.lab.python_member import PythonMember
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
@@ -19,7 +20,7 @@ from zkconsumer.errors import (
     SecurityProtocolMismatch,
     SslAuthenticationException,
 )
-from zkconsumer.testing.sandbox import PythonMember, Sandbox, SandboxSecurity, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.waiting import HOST
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from bridge.testing import SinkRow
+from tests.lab.group_observer import GroupObserver
 from tests.spark_session_fixtures import ROOT, spark_environment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import HistoryEvent, InitialOffset, OffsetCommitted
-from zkconsumer.testing.lab.group_observer import GroupObserver
 from zkconsumer.testing.sandbox import Sandbox, wait_until
 from zkconsumer.testing.sandbox.event_file import EventFile
 from zkconsumer.types import TopicPartition

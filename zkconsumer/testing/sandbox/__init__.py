@@ -11,11 +11,9 @@ from zkconsumer.testing.sandbox.artifacts import (
     missing_requirement,
     zookeeper_release,
 )
-from zkconsumer.testing.sandbox.coordinator_member import CoordinatorMember
 from zkconsumer.testing.sandbox.kraft_broker import KraftBroker
 from zkconsumer.testing.sandbox.member_process import DeliveredMessage, MemberProcess, ScalaMember
 from zkconsumer.testing.sandbox.producer_process import ProducedRange, ProducerProcess, RecordToSend
-from zkconsumer.testing.sandbox.python_member import PythonMember
 from zkconsumer.testing.sandbox.reader_process import ReaderProcess, ReadResult
 from zkconsumer.testing.sandbox.sandbox_cluster import Sandbox
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun, reap
@@ -31,13 +29,11 @@ from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 __all__ = [
     "ARTIFACT_SETS",
     "ZOOKEEPER_RELEASES",
-    "CoordinatorMember",
     "DeliveredMessage",
     "KraftBroker",
     "MemberProcess",
     "ProducedRange",
     "ProducerProcess",
-    "PythonMember",
     "ReadResult",
     "ReaderProcess",
     "RecordToSend",

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 KILL_TIMEOUT_S = 10
 LOG_LINES_QUOTED = 25
-STACK_DUMP_MS = 500
 
 _LOG4J = """\
 log4j.rootLogger=INFO, err
@@ -72,11 +70,18 @@ class ProcessFiles:
 class ChildProcess:
     """A process with a folder, a record in its run, and, if ``has_input``, a pipe that we hold at its standard input.
 
-    ``run.marker`` must be a word of ``arguments``.
+    ``run.marker`` must be a word of ``arguments``.  ``environment``: its variables; None: ours.
     """
 
     def __init__(
-        self, run: SandboxRun, kind: str, name: str, arguments: Sequence[str], *, has_input: bool = True
+        self,
+        run: SandboxRun,
+        kind: str,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        has_input: bool = True,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._run = run
@@ -86,7 +91,7 @@ class ChildProcess:
         with self.files.out.open("ab") as out, self.files.log.open("ab") as log:
             self._log_start = self.files.log.stat().st_size
             self._popen = subprocess.Popen(
-                arguments, stdin=stdin, stdout=out, stderr=log, cwd=folder, start_new_session=True
+                arguments, stdin=stdin, stdout=out, stderr=log, cwd=folder, env=environment, start_new_session=True
             )
         self._record = run.record(self.pid, kind, name)
 
@@ -201,25 +206,6 @@ class JavaProcess(ChildProcess):
             run, _folder(run, name), command, ends_with_parent=ends_with_parent and not reads_commands
         )
         super().__init__(run, kind, name, arguments, has_input=ends_with_parent or reads_commands)
-
-
-class PythonProcess(ChildProcess):
-    """A program of this package, run by the Python that runs us; it takes commands on its standard input."""
-
-    def __init__(self, run: SandboxRun, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
-        # Python ignores an -X option, and it is in the command line, where ``reap`` searches for it.
-        super().__init__(run, kind, name, [sys.executable, "-X", run.marker, "-m", module, *arguments])
-
-    def stop(self, timeout_ms: int) -> bool:
-        """As for every process; one that must be killed first writes its threads' stack traces to its log."""
-        self.resume()
-        self.terminate()
-        if self.wait(timeout_ms) is not None:
-            return True
-        self._signal(signal.SIGUSR1)
-        self.wait(STACK_DUMP_MS)
-        self.kill()
-        return False
 
 
 def _folder(run: SandboxRun, name: str) -> Path:

@@ -1,7 +1,6 @@
 """A member of a group as a process: the common part, and the Scala consumer of any release.
 
-MemberProcess <-- ZooKeeperMember <-- ScalaMember, PythonMember
-              <-- ModernMember
+MemberProcess <-- ZooKeeperMember <-- ScalaMember
 """
 
 from __future__ import annotations

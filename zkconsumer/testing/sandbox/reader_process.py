@@ -7,7 +7,6 @@ from typing import NamedTuple
 from zkconsumer.testing.sandbox.artifacts import artifact_set
 from zkconsumer.testing.sandbox.child_process import JavaCommand, write_properties
 from zkconsumer.testing.sandbox.command_program import CommandProgram, decode_base64
-from zkconsumer.testing.sandbox.coordinator_member import BYTES_DESERIALIZER
 from zkconsumer.testing.sandbox.event_file import JsonEvent
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 from zkconsumer.wire.entries import Record
@@ -16,6 +15,8 @@ JAVA_FROM = (0, 10)
 """The consumer of 0.9 has no timestamps, and is not used here."""
 
 READ_TIMEOUT_MS = 60_000
+
+BYTES_DESERIALIZER = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 SETTINGS = {
     "auto.offset.reset": "none",

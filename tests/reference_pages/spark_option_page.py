@@ -17,9 +17,9 @@ from bridge.spark.option_table import (
     UNSUPPORTED_OPTIONS,
     outcome_of,
 )
+from tests.reference_pages.config_page import outcome_table
 from zkconsumer.config import ConsumerConfig, SettingRow
 from zkconsumer.config_def import Setting
-from zkconsumer.config_page import outcome_table
 
 _PAGE = """\
 # Options of format("zkconsumer")

@@ -25,6 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.lab import history_files
+from tests.lab.group_observer import GroupObserver
+from tests.lab.python_member import PythonMember
 from zkconsumer.errors import MalformedZnode, SandboxError
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.group_view import GroupView, TopicSubscription
@@ -48,9 +51,7 @@ from zkconsumer.testing.checker import (
     read_history,
     render_text,
 )
-from zkconsumer.testing.lab import history_files
-from zkconsumer.testing.lab.group_observer import GroupObserver
-from zkconsumer.testing.sandbox import MemberProcess, PythonMember, Sandbox, ScalaMember, wait_until
+from zkconsumer.testing.sandbox import MemberProcess, Sandbox, ScalaMember, wait_until
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.kafka_znodes import parse_topic
 from zkconsumer.zk.member_registration import parse_registration

@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from tests.lab import history_files
+from tests.lab.coordinator_member import CoordinatorMember
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.checker import (
     FullReadExpected,
@@ -37,9 +39,7 @@ from zkconsumer.testing.checker import (
     read_history,
     render_text,
 )
-from zkconsumer.testing.lab import history_files
 from zkconsumer.testing.sandbox import wait_until
-from zkconsumer.testing.sandbox.coordinator_member import CoordinatorMember
 from zkconsumer.testing.sandbox.producer_process import ProducerProcess
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 

@@ -1,7 +1,7 @@
 """A member of ours as a process of its own, which writes down what it does in the words of ``testing.checker``.
 
-    python -m zkconsumer.testing.member_program FILE.properties --topic clicks:2 [--topic …]
-    python -m zkconsumer.testing.member_program FILE.properties --whitelist 'clicks.*' [--streams 2]
+    python -m tests.lab.member_program FILE.properties --topic clicks:2 [--topic …]
+    python -m tests.lab.member_program FILE.properties --whitelist 'clicks.*' [--streams 2]
 
 One thread a stream.  Every line is written before its thread asks for the next record, so the history of a process
 that was killed lacks nothing.  ``claimed`` and ``released`` are taken from ZooKeeper's answers and not from the

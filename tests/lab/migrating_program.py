@@ -1,8 +1,8 @@
 """``MigratingConsumerConnector`` as a process that writes an event log for ``testing.checker``.
 
-    python -m bridge.testing.migrating_program FILE.properties --topic clicks:1 [--name ours]
+    python -m tests.lab.migrating_program FILE.properties --topic clicks:1 [--name ours]
 
-Like ``zkconsumer.testing.member_program`` with another connector, and all its events; settings of the coordinator
+Like ``tests.lab.member_program`` with another connector, and all its events; settings of the coordinator
 group are in the same file.  Claims are not logged: the store that assigns partitions changes during the migration.
 """
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.client.config import GROUP_SETTINGS, SCALA_CONSUMER_KEYS
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
+from tests.lab.member_program import main
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.testing.member_program import main
 
 if TYPE_CHECKING:
+    from tests.lab.member_program import MemberEventLog, ProgramSettings
     from zkconsumer.connector_base import ConsumerConnector
-    from zkconsumer.testing.member_program import MemberEventLog, ProgramSettings
 
 
 def migrating(settings: ProgramSettings, _: MemberEventLog) -> ConsumerConnector[Any]:

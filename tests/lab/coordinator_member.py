@@ -8,28 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tests.lab.python_member import PythonProcess, translate_event
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.child_process import (
     ChildProcess,
     JavaCommand,
     JavaProcess,
-    PythonProcess,
     write_properties,
 )
 from zkconsumer.testing.sandbox.event_file import JsonEvent
 from zkconsumer.testing.sandbox.member_process import MemberProcess
-from zkconsumer.testing.sandbox.python_member import translate_event
+from zkconsumer.testing.sandbox.reader_process import BYTES_DESERIALIZER
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 
-PROGRAM = "zkconsumer.testing.coordinator_member_program"
-OUR_PROGRAM = "bridge.testing.connector_program"
-"""Another process, started by its name: nothing of it is imported here."""
-
+PROGRAM = "tests.lab.coordinator_member_program"
+OUR_PROGRAM = "tests.lab.connector_program"
 JAVA = "java-"
 OURS = "ours"
 LIBRARIES = ("confluent", "kafka-python", OURS)
-
-BYTES_DESERIALIZER = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 COORDINATOR_TEST_SETTINGS = {
     "session.timeout.ms": "6000",

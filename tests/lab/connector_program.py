@@ -1,8 +1,8 @@
 """``CoordinatorConsumerConnector`` as a process that writes an event log for ``testing.checker``.
 
-    python -m bridge.testing.connector_program FILE.properties --topic clicks [--name ours]
+    python -m tests.lab.connector_program FILE.properties --topic clicks [--name ours]
 
-It corresponds to ``zkconsumer.testing.coordinator_member_program``, with the same events, settings, input and exit
+It corresponds to ``tests.lab.coordinator_member_program``, with the same events, settings, input and exit
 codes.  It commits what it has processed, and logs assigned and revoked partitions in the rebalance listener.
 """
 
@@ -17,17 +17,17 @@ from typing import Any
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.config import GROUP_SETTINGS
 from bridge.client.coordinator_connector import CoordinatorConsumerConnector
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ConsumerTimeoutException
-from zkconsumer.member.topic_count import ConsumerThreadId
-from zkconsumer.streams import KafkaStream
-from zkconsumer.testing.coordinator_member_program import (
+from tests.lab.coordinator_member_program import (
     POLL_MS,
     CoordinatorMemberEventLog,
     PartitionId,
     RecordPosition,
     run_program,
 )
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.member.topic_count import ConsumerThreadId
+from zkconsumer.streams import KafkaStream
 from zkconsumer.types import Hooks, TopicPartition
 
 CONSUMER_CONFIG_KEYS = ("group.id", "enable.auto.commit", "auto.commit.interval.ms")

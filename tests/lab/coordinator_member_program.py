@@ -1,6 +1,6 @@
 """A consumer of another library as a process, which writes an event log for ``testing.checker``.
 
-    python -m zkconsumer.testing.coordinator_member_program FILE.properties --library confluent|kafka-python --topic
+    python -m tests.lab.coordinator_member_program FILE.properties --library confluent|kafka-python --topic
     clicks
 
 It corresponds to ``java/ModernMember.java``: the settings have Kafka's names.  It commits what it has processed, at

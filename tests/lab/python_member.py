@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from zkconsumer.testing.sandbox.child_process import ChildProcess, PythonProcess, write_properties
+from zkconsumer.testing.sandbox.child_process import ChildProcess, write_properties
 from zkconsumer.testing.sandbox.event_file import JsonEvent
 from zkconsumer.testing.sandbox.member_process import TEST_SETTINGS, ZooKeeperMember
+from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 
-PROGRAM = "zkconsumer.testing.member_program"
-MIGRATING_PROGRAM = "bridge.testing.migrating_program"
-"""The same of a member that can be moved: started by its name, nothing of it is imported here."""
+PROGRAM = "tests.lab.member_program"
+MIGRATING_PROGRAM = "tests.lab.migrating_program"
+"""The same for a migrating member."""
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK_DUMP_MS = 500
 
 # The program writes a history for the checker; these are the names of the same events in the Scala member's program.
 SCALA_EVENT_NAMES = {"joined": "started", "leaving": "stopping", "left": "stopped"}
@@ -25,6 +33,27 @@ def translate_event(line: JsonEvent) -> JsonEvent:
         word, _, rest = line["text"].partition(" ")
         return {"event": word, "t": line["t"], "error": rest}
     return line | {"event": SCALA_EVENT_NAMES.get(line["event"], line["event"])}
+
+
+class PythonProcess(ChildProcess):
+    """A program of this folder, run by the Python that runs us; it reads commands on its standard input."""
+
+    def __init__(self, run: SandboxRun, kind: str, name: str, module: str, arguments: Sequence[str]) -> None:
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        # Python ignores an unknown -X option, and a reaper finds it in the command line.
+        words = [sys.executable, "-X", run.marker, "-m", module, *arguments]
+        super().__init__(run, kind, name, words, environment={**os.environ, "PYTHONPATH": path})
+
+    def stop(self, timeout_ms: int) -> bool:
+        """As for every process; if it has to be killed, it first writes the stacks of its threads to its log."""
+        self.resume()
+        self.terminate()
+        if self.wait(timeout_ms) is not None:
+            return True
+        self._signal(signal.SIGUSR1)
+        self.wait(STACK_DUMP_MS)
+        self.kill()
+        return False
 
 
 class PythonMember(ZooKeeperMember):

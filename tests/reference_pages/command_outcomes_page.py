@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent / "data" / "command-outcomes.json"
+FILE = Path(__file__).resolve().parents[1] / "data" / "command-outcomes.json"
 
 HEAD = """\
 # How commands end when something is missing
