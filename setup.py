@@ -105,10 +105,10 @@ setup(
         "console_scripts": ["zkconsumer=zkconsumer.cli:main"],
         "zkconsumer.commands": [
             "broker=bridge.commands.broker_command:broker",
+            "demo=bridge.commands.demo:demo",
             "migrate=bridge.commands.migrate:migrate",
             "spark=bridge.commands.spark:spark",
         ],
-        "zkconsumer.demo_brokers": ["bridge=bridge.testing.demo_brokers:DemoBrokers"],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

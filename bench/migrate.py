@@ -44,10 +44,10 @@ from typing import Any
 from gates import Gate
 from migrate_round import A_TOPIC, CHECK, FENCE, PARTS, Door, fill, measure, topics_of
 
+from bridge.testing.fake_environment import ADDRESS
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC
 from zkconsumer.base.gc_tuning import infrequent_gc
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox

@@ -35,10 +35,10 @@ from rebalance_processes import processes_section
 from rebalance_repeats import REPEATS_TITLE, repeats_section
 from rebalance_watch import GROUP, TOPIC, Watcher, wait_until
 
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import BrokerAddress
 

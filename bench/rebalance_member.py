@@ -19,9 +19,9 @@ import time
 from typing import Any
 
 import zkconsumer
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.testing.fake_cluster import FakeCluster
 
 
 def tell(value: object) -> None:

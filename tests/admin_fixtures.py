@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.cli.main import main
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

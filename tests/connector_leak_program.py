@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bridge.testing.fake_environment import FakeEnvironment
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import live_threads
-from zkconsumer.testing.fake_environment import FakeEnvironment
 
 ROOT = Path(__file__).parent.parent
 COUNT = 200

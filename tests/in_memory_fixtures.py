@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
 from zkconsumer.streams import KafkaStream, MessageAndMetadata
-from zkconsumer.testing.fake_environment import FakeEnvironment
 
 DEADLINE_MS = 30_000
 """For what must happen: only its absence takes so long, so the bound is far above what a busy machine needs."""

@@ -9,6 +9,7 @@ import itertools
 
 import pytest
 
+from bridge.testing.fake_groups import METADATA_CHARS_MAX
 from tests.conformance.brokers_under_test import BrokerUnderTest
 from zkconsumer.errors import KafkaException, UsageError
 from zkconsumer.kafka import error_codes as codes
@@ -25,7 +26,6 @@ from zkconsumer.simple_requests import (
     PartitionOffsetRequestInfo,
     TopicMetadataRequest,
 )
-from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH

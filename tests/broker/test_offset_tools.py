@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from zkconsumer.admin.admin_session import AdminDependencies, BrokerAdminSession
 from zkconsumer.admin.delete_coordinator_group import (
@@ -24,7 +25,6 @@ from zkconsumer.admin.delete_coordinator_group import (
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, SandboxError
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.sandbox.waiting import wait_until
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.broker.broker_zookeeper_fixtures import Store, store, zookeeper
 from tests.broker.raw_client import RawClient
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.threads import spawn
 from zkconsumer.errors import PreconditionFailed
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition

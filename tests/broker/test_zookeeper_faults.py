@@ -6,11 +6,11 @@ import pytest
 
 from bridge.broker import zookeeper_registration as door
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.broker.broker_zookeeper_fixtures import Store, store, zookeeper
 from tests.broker.raw_client import RawClient
 from tests.broker.test_zookeeper import until
 from zkconsumer.errors import PreconditionFailed
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

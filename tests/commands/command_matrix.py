@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bridge.testing.fake_environment import ADDRESS
 from tests.commands.in_memory_cluster import NOWHERE, SITUATIONS, CommandWorld, Outcome
-from zkconsumer.testing.fake_environment import ADDRESS
 
 ALL_WELL = "all is well"
 NO_GROUP, NO_TOPIC = "no such group", "no such topic"

@@ -22,6 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import wait_until
 from tests.spark_checkpoint_files import CheckpointFolder
 from zkconsumer.admin import coordinator_client, coordinator_lookups, log_ranges
@@ -34,7 +35,6 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.sandbox.waiting import pause_ms
 from zkconsumer.types import TopicPartition

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import pytest
 from kafka import KafkaConsumer
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_releases import RELEASES
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
 from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.artifacts import ARTIFACT_SETS

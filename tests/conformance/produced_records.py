@@ -15,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from bridge.testing.fake_apis import newest_magic
 from tests.conformance import librdkafka_reader
 from tests.conformance.brokers_under_test import (
     PLENTY,
@@ -27,7 +28,6 @@ from tests.conformance.brokers_under_test import (
 )
 from tests.decoder_comparison import seen_by_both
 from tests.sandbox_fixtures import librdkafka_settings
-from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.testing.sandbox import ReaderProcess, ReadResult, RecordToSend, Sandbox, wait_until
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.records import scan_record_set

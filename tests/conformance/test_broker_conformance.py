@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.testing.fake_apis import newest_magic
 from tests.conformance.brokers_under_test import (
     PLENTY,
     TIMEOUT_MS,
@@ -21,7 +22,6 @@ from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection
 from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata_client import fetch_leaders, list_offset_of, list_offsets
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
-from zkconsumer.testing.fake_apis import newest_magic
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.fetch_codec import FAST_FETCH, VERSION_MAX, FetchedPartition, FetchRequestBody, partition_encoder

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_groups import METADATA_CHARS_MAX
 from tests.conformance.brokers_under_test import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka import error_codes as codes
@@ -23,7 +24,6 @@ from zkconsumer.kafka.group_offsets import (
 )
 from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
-from zkconsumer.testing.fake_groups import METADATA_CHARS_MAX
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import (

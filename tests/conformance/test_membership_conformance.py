@@ -21,12 +21,12 @@ from bridge.spark.group_membership import (
 )
 from bridge.spark.membership.process_settings import MembershipProcessSettings
 from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.fake_spark_group import FakeMembership, FakeSparkGroup
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.zk import paths
 

@@ -17,6 +17,7 @@ from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeou
 from bridge.client.events import Offset
 from bridge.client.supported_settings import OTHER_MEANING, SAME_MEANING
 from bridge.testing.embedded_broker import EmbeddedBroker
+from bridge.testing.fake_cluster import FakeCluster
 from tests.broker.raw_client import RawClient
 from tests.generate_docs import kafkas_keys
 from tests.in_memory_fixtures import run_in_thread
@@ -39,7 +40,6 @@ from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.member import ownership
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.schemas import LEAVE_GROUP
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest

@@ -13,11 +13,11 @@ import pytest
 from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
 from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from bridge.client.network import Network
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason, PendingRequest
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.request_frames import encode_request

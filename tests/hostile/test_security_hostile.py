@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_security import FakeSecurity
 from tests.broker_security_cases import PASSWORD, TLS, USER
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError, SaslAuthenticationException, ZkConsumerError
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
@@ -15,8 +17,6 @@ from zkconsumer.kafka.sasl_transport import CHALLENGES_MAX
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.kafka.version_negotiation import negotiate
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import SASL_AUTHENTICATE
 from zkconsumer.wire.schemas.sasl_authenticate import SaslAuthenticateResponse

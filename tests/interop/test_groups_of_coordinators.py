@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.testing.embedded_broker import EmbeddedBroker
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.admin_fixtures import RunTool, join, put
 from tests.interop.probe.member import Member
 from tests.interop.probe.probed_broker import Probe, Server
 from zkconsumer.cli.main import main
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol
 

@@ -27,10 +27,10 @@ from bridge.broker.zookeeper_registration import SESSION_TIMEOUT_MS, ZooKeeperRe
 from bridge.coordinator.group_coordinator import GroupCoordinator
 from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.testing.embedded_broker import TEST_PROPERTIES
+from bridge.testing.fake_environment import ADDRESS
 from zkconsumer.base.clock import Clock
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
 from zkconsumer.kafka.transport import fill_by_receiving
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock

@@ -28,6 +28,7 @@ from bridge.migration.steps.complete import complete_steps
 from bridge.migration.steps.migration_context import read_effective_plan
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from bridge.testing import HistoryRecorder
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.deterministic_broker import DeterministicBroker
 from tests.migration.migration_write_faults import DECISIONS, STORED, CutConnection, Cuts, CutStore, History, Lab
 from tests.migration.step_write_faults import Killed
@@ -35,7 +36,6 @@ from zkconsumer.admin.admin_session import SESSION_TIMEOUT_MS, AdminDependencies
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.testing import checker as h
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock

@@ -15,10 +15,10 @@ from bridge.migration.control.phases import Phase, authority_of
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from bridge.migration.dual.machine.acknowledgement import Acknowledgement, parse_acknowledgement
 from bridge.testing.embedded_broker import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.broker.raw_client import RawClient
 from zkconsumer import ConsumerConfig, KafkaStream, TopicPartition
 from zkconsumer.base.threads import live_threads
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.schemas import OFFSET_FETCH

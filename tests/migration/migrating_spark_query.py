@@ -16,12 +16,12 @@ from bridge.spark.options import SourceOptions, read_options
 from bridge.spark.source.dependencies import SourceDependencies, membership_process_settings, open_logs
 from bridge.spark.source.fault_injection import FaultPoint
 from bridge.spark.source.stream_reader import ZkConsumerStreamReader
+from bridge.testing.fake_environment import ADDRESS
 from tests.in_memory_fixtures import wait_until
 from tests.micro_batch_engine import FakeSparkCheckpoint, MicroBatchEngine, OutputRow
 from tests.migration.migration_write_faults import DECISIONS, Lab
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import BrokerAddress, TopicPartition

@@ -36,6 +36,7 @@ from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from bridge.migration.steps.step import MigrationStep, StepRunner
 from bridge.migration.steps.step_executors import ApplyExecutor
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.broker.raw_client import RawClient
 from tests.in_memory_fixtures import wait_until
 from tests.migration.step_write_faults import How, Killed, cut_off, is_write
@@ -45,7 +46,6 @@ from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.zookeeper_group import read_control
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock

@@ -24,6 +24,7 @@ from bridge.migration.placeholder import placeholder_member
 from bridge.migration.plan.decisions import Decisions
 from bridge.migration.plan.plan_file import write_plan_file
 from bridge.migration.steps.step import MigrationStep, StepStatus
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, STORED, CutConnection, Cuts, Lab, judge
 from tests.migration.placeholder_fixtures import refused
 from zkconsumer.admin import admin_session as admin_session
@@ -33,7 +34,6 @@ from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, ZkTimeoutException
 from zkconsumer.kafka.broker_connection import PendingRequest
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.schemas import (

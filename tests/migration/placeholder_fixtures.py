@@ -13,6 +13,7 @@ from bridge.broker.emulated_releases import EMULATED_RELEASES as RELEASES_PLAYED
 from bridge.migration.offsets.offset_copy_steps import OffsetStores
 from bridge.migration.placeholder.placeholder_member import PlaceholderMember
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.step_write_faults import Cut, CutStore, Killed, RunningAuthority
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.coordinator_client import CoordinatorRetryPolicy
@@ -20,7 +21,6 @@ from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock

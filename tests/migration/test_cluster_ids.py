@@ -14,6 +14,8 @@ from bridge.migration.inspect.cluster_ids import read_cluster_ids, read_kafka_cl
 from bridge.migration.inspect.group_snapshot import ClusterIds
 from bridge.migration.plan.plan_file import plan_from_bytes, plan_to_bytes, read_plan_file
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_cluster import CLUSTER_ID, FakeCluster
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from tests.migration.group_snapshots import partition, plan, rich_plan
 from tests.migration.migration_write_faults import DECISIONS, Lab, lab
@@ -22,8 +24,6 @@ from zkconsumer.admin.broker_client import SEARCH_TIMEOUT_MS
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed
 from zkconsumer.kafka.broker_connection import Connection
-from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.zk import paths

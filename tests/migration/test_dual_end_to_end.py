@@ -21,6 +21,7 @@ from bridge.migration.steps.migration_context import open_migration
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from bridge.migration.steps.step import StepRunner
 from bridge.migration.steps.step_executors import ApplyExecutor
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.migrating_connectors import GROUP, TOPIC, Dual, Stream, dual, wait_until
 from tests.migration.migration_write_faults import WHO
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
@@ -29,7 +30,6 @@ from zkconsumer.admin.zookeeper_group import read_control
 from zkconsumer.base.clock import SystemClock
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import ConsumerTimeoutException
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.zk.zk_security import NO_SECURITY
 

@@ -13,13 +13,13 @@ from bridge.migration.inspect.group_snapshot import GroupSnapshot, LastLogEntry
 from bridge.migration.inspect.log_end_inspection import SAMPLED_PARTITIONS_MAX
 from bridge.migration.offsets.provenance import Provenance, format_provenance
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import GroupError
 from tests.admin_fixtures import put
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.errors import InvalidNameError
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import GroupError
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition

@@ -16,10 +16,10 @@ from bridge.migration.control.control_pieces import pack
 from bridge.migration.plan.plan_file import plan_to_bytes, read_plan_file, write_plan_file
 from bridge.migration.plan.plan_json import digest_of_plan
 from bridge.migration.steps import cut_over_hooks
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.cli.main import main
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

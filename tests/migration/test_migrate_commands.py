@@ -14,12 +14,12 @@ from bridge.commands.migrate import migrate
 from bridge.commands.migrate_apply import apply
 from bridge.migration.plan.plan_file import read_plan_file
 from bridge.testing import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.group_snapshots import tp
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.admin.describe import COLUMNS
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.main import main
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.zk import paths

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from bridge.migration.control.control_steps import CreateControlZnode
 from bridge.migration.plan.plan_file import read_plan_file
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.migration_write_faults import Lab, lab
 from tests.migration.test_migrate_apply import Migrate, migrate, planned
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.cli.main import main
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 
 __all__ = ["lab", "migrate"]

@@ -16,6 +16,7 @@ from bridge.migration.dual.connector import committed_offset_reader
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from bridge.migration.dual.machine.phase_rules import CommitOrder
 from bridge.migration.offsets.provenance import parse_provenance
+from bridge.testing.fake_environment import ADDRESS
 from tests.broker.raw_client import RawClient
 from tests.generate_docs import kafkas_keys
 from tests.migration.migrating_connectors import BACK, EPOCHS, ID, TOPIC, Dual, Stream, dual, wait_until
@@ -35,7 +36,6 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.member.offset_committer import NOT_OWNER
 from zkconsumer.member.offset_stores import CommitFailure
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks
 from zkconsumer.wire.schemas import LEAVE_GROUP, OFFSET_FETCH

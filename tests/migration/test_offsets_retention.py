@@ -15,6 +15,7 @@ from bridge.migration.inspect.migration_status import MigrationStatus, read_migr
 from bridge.migration.plan.decisions import Decisions
 from bridge.migration.plan.offset_retention import DEFAULT_RETENTION_MS
 from bridge.migration.plan.plan_file import plan_from_bytes, plan_to_bytes
+from bridge.testing.fake_environment import ADDRESS
 from tests.migration.group_snapshots import plan
 from tests.migration.kill_cases import GROUP, LOG_END, PARTITIONS, T0, KillScenario
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
@@ -23,7 +24,6 @@ from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
 from zkconsumer.kafka.release_features import RELEASES
 from zkconsumer.kafka.version_negotiation import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
-from zkconsumer.testing.fake_environment import ADDRESS
 from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_commit import (

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bridge.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.admin.broker_client import BROKER_TIMEOUT_MS_MIN, CONNECT_TIMEOUT_MS, SEARCH_TIMEOUT_MS, BrokerClient
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
 from zkconsumer.kafka.metadata_client import fetch_cluster_id
 from zkconsumer.kafka.transport import Transport, fill_by_receiving
-from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
 

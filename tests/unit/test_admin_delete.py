@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import RunTool
 from tests.in_memory_fixtures import MakeConnector
 from zkconsumer.admin import delete_zookeeper_group as deleting
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.delete_zookeeper_group import execute_deletion, plan_group_deletion
 from zkconsumer.errors import PreconditionFailed, UnavailableError
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.zk.requests import Create, DeleteOp, Multi, NoAuth, OtherError, Request
 from zkconsumer.zk.store import submit_and_wait

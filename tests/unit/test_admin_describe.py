@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import GroupError
+from bridge.testing.fake_groups import COORDINATOR_MEMBER
 from tests.admin_fixtures import RunTool, doors
 from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
@@ -27,9 +30,6 @@ from zkconsumer.cli.main import main
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
 from zkconsumer.testing import fake_groups
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import GroupError
-from zkconsumer.testing.fake_groups import COORDINATOR_MEMBER
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
@@ -25,7 +26,6 @@ from zkconsumer.cli.main import main
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.member.group_assignment import AssignmentContext, create_instance
 from zkconsumer.member.topic_count import StaticTopicCount
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire import compression

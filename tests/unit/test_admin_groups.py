@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, take
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.zookeeper_group import host_of_id, read_group
 from zkconsumer.errors import BrokerUnreachable, InvalidNameError
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.requests import ConnectionLost, Create

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import CloseConnection, GroupError
 from tests.admin_fixtures import doors
 from zkconsumer.admin import kafka_offsets as module
 from zkconsumer.admin.admin_session import AdminSession
@@ -17,8 +19,6 @@ from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import pipelining
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import CloseConnection, GroupError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 

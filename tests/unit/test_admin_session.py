@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeWorld
 from zkconsumer.admin.admin_session import (
@@ -18,7 +19,6 @@ from zkconsumer.admin.admin_session import (
 )
 from zkconsumer.base.gc_tuning import GC_THRESHOLD, infrequent_gc
 from zkconsumer.errors import ZkReadNotAuthorized, ZkTimeoutException
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.zk.requests import (
     OPEN_ACL,

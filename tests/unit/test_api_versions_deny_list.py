@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
 from tests.in_memory_fixtures import PATIENT, MakeConnector, MakeWorld, take
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka import api_versions_deny_list, version_negotiation
@@ -16,7 +17,6 @@ from zkconsumer.kafka.api_versions_deny_list import (
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory, broker_security_from_config
 from zkconsumer.kafka.version_negotiation import ASSUMED_FOR_0_9, negotiate
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import LIST_OFFSETS

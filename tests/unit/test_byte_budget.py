@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, run_in_thread, take, wait_until
 from tests.unit.test_fetcher import TOPIC, Bench, MakeBench, bench
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Record

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import MakeWorld, wait_until
 from zkconsumer.cli import consume as consume_module
 from zkconsumer.cli import perf as perf_module
 from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 
 NOT_ALL = "zkconsumer: not everything could be read: "

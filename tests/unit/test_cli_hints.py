@@ -13,11 +13,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors, fill_clicks, join
 from zkconsumer.cli import main
 from zkconsumer.cli.command_hints import commands_in, complete_commands
 from zkconsumer.cli.lag import lag
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import RunTool
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import PartitionError
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeWorld
 from zkconsumer.admin.admin_session import AdminDependencies
@@ -15,8 +17,6 @@ from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import Connection
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import PartitionError
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import GroupError, PartitionError
 from tests.admin_fixtures import RunTool, doors, fill_clicks, join, put
 from zkconsumer.admin import zookeeper_offset_writes
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
@@ -21,8 +23,6 @@ from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
 from zkconsumer.testing import fake_groups
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import GroupError, PartitionError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
 from zkconsumer.zk import group_procedures

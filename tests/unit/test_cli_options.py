@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bridge.commands import broker_command as broker_command
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors, fill_clicks
 from zkconsumer.cli import main
 from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 ELSEWHERE = "elsewhere.invalid:2181"
 NO_ADDRESS = "give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT"

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import CorruptRecords
+from bridge.testing.fake_releases import NEWEST
 from tests.in_memory_fixtures import MakeWorld, take
 from zkconsumer.cli import perf as module
 from zkconsumer.cli.java_dates import compile_date_format
@@ -18,9 +21,6 @@ from zkconsumer.cli.main import main
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import UsageError
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import CorruptRecords
-from zkconsumer.testing.fake_releases import NEWEST
 from zkconsumer.types import TopicPartition
 
 TOPIC = "t"

@@ -16,11 +16,11 @@ from bridge.commands.spark_claims import CLAIM_COLUMNS
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record, parse_record
 from bridge.spark.handoff.checkpoint_files import BadCheckpoint
 from bridge.spark.handoff.reconcile import reconcile
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import RunTool, doors, join, put
 from tests.spark_checkpoint_files import QUERY, CheckpointFolder, envelope, kafka
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.errors import PreconditionFailed
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

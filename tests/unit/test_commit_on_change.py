@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.member.group_view import TopicSubscription
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import format_registration, registration_of
 from zkconsumer.zk.requests import Children, DeleteOp, Multi, Request, SetOp

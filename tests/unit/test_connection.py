@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, WrongCorrelationId
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import WorkerThread, live_threads, spawn
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
@@ -23,8 +25,6 @@ from zkconsumer.kafka.broker_connection import (
     guess_protocol,
 )
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, WrongCorrelationId
 from zkconsumer.wire.primitives import MalformedMessage
 from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, METADATA, PRODUCE

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConnector, MigratingConsumerConnector
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_releases import RELEASES
 from tests.in_memory_fixtures import (
     MakeConnector,
     MakeWorld,
@@ -43,8 +45,6 @@ from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.chunks import PartitionTopicInfo
 from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.streams import string_decoder
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression

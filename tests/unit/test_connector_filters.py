@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, Stream, run_in_thread, take, wait_until
 from zkconsumer import Blacklist, Whitelist, javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import InvalidTopicFilter, MessageStreamsExistException, UsageError
 from zkconsumer.member.topic_filter import PatternNotEvaluable
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import Registration, format_registration

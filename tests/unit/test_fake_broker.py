@@ -9,13 +9,8 @@ from typing import Any
 import kafka
 import pytest
 
-from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.threads import live_threads, spawn
-from zkconsumer.errors import InvalidMessageException, UsageError
-from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
-from zkconsumer.testing.fake_cluster import AppendedRange, FakeCluster
-from zkconsumer.testing.fake_faults import (
+from bridge.testing.fake_cluster import AppendedRange, FakeCluster
+from bridge.testing.fake_faults import (
     CloseConnection,
     CorruptRecords,
     Hold,
@@ -23,7 +18,12 @@ from zkconsumer.testing.fake_faults import (
     PartitionError,
     SlowTieredStorage,
 )
-from zkconsumer.testing.fake_releases import RELEASES
+from bridge.testing.fake_releases import RELEASES
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.threads import live_threads, spawn
+from zkconsumer.errors import InvalidMessageException, UsageError
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import iter_entries

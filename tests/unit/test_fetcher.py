@@ -12,6 +12,19 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import (
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    Fault,
+    Garbage,
+    Hold,
+    NullRecords,
+    PartitionError,
+    WrongCorrelationId,
+)
+from bridge.testing.fake_releases import RELEASES
 from tests.in_memory_fixtures import (
     DEADLINE_MS,
     MakeConnector,
@@ -40,19 +53,6 @@ from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_num
 from zkconsumer.kafka.fetcher_thread import COPY_BELOW_FRACTION, FULL_QUEUE_WAIT_MS, FetchSettings
 from zkconsumer.runtime.broker_access import NO_BROKER_REGISTERED
 from zkconsumer.streams import KafkaStream
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import (
-    CloseConnection,
-    CorruptRecords,
-    Delay,
-    Fault,
-    Garbage,
-    Hold,
-    NullRecords,
-    PartitionError,
-    WrongCorrelationId,
-)
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compiled, compression
 from zkconsumer.wire.entries import Record

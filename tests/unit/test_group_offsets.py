@@ -6,6 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import GroupError
+from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka import version_negotiation
@@ -21,9 +24,6 @@ from zkconsumer.kafka.group_offsets import (
     find_coordinator,
 )
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange, negotiate
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import GroupError
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Api
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, run_in_thread, take, wait_until
 from zkconsumer.base.threads import live_threads
 from zkconsumer.cli.main import main
@@ -31,7 +32,6 @@ from zkconsumer.runtime.health_socket import (
     query_process_health,
     socket_path,
 )
-from zkconsumer.testing.fake_environment import FakeEnvironment
 
 TOPIC = "t"
 SHORT_SESSION_MS = 300

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, our_threads, run_in_thread, take, wait_until
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -16,7 +17,6 @@ from zkconsumer.errors import InvalidMessageException, ZkTimeoutException
 from zkconsumer.observe.counters import Counters
 from zkconsumer.runtime import hook_calls as runtime_hooks
 from zkconsumer.runtime.hook_calls import HookCalls
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import Record

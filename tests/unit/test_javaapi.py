@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import zkconsumer.connector
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer import errors, javaapi
 from zkconsumer.javaapi import Consumer, ConsumerConfig, IntegerDecoder, LongDecoder, StringDecoder, TopicPartition
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 
 PROPS = {
     "group.id": "g1",

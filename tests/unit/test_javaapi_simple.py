@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer import javaapi
 from zkconsumer.errors import NoSuchElementException, UsageError
 from zkconsumer.javaapi import (
@@ -24,7 +25,6 @@ from zkconsumer.javaapi import (
     TopicMetadataRequest,
 )
 from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import FETCH
 

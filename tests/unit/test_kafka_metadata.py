@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import CLUSTER_ID, FakeCluster
+from bridge.testing.fake_faults import PartitionError
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.metadata_client import fetch_cluster_id, fetch_leaders, list_offset_of, list_offsets
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
-from zkconsumer.testing.fake_cluster import CLUSTER_ID, FakeCluster
-from zkconsumer.testing.fake_faults import PartitionError
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_environment import FakeEnvironment
+from bridge.testing.fake_faults import CloseConnection, GroupError, Hold
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, MakeWorld, run_in_thread, take, take_all, wait_until
 from zkconsumer.connector import Position, ZookeeperConsumerConnector
 from zkconsumer.errors import OffsetsInKafkaUnsupported, OffsetsNotCommitted
 from zkconsumer.member.offset_stores import OffsetSource
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_environment import FakeEnvironment
-from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.zk import paths

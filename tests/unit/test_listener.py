@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, our_threads, run_in_thread, take, wait_until
 from zkconsumer import javaapi
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -17,7 +18,6 @@ from zkconsumer.errors import ConnectorClosed, MessageStreamsExistException, Off
 from zkconsumer.member import commands as do
 from zkconsumer.member.topic_count import ConsumerThreadId
 from zkconsumer.runtime import zookeeper_membership
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_faults import CloseConnection, PartitionError
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeWorld
 from zkconsumer.admin import log_ranges as module
@@ -16,9 +19,6 @@ from zkconsumer.admin.log_ranges import LogRange, OffsetForTime, log_ranges
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import Connection
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_faults import CloseConnection, PartitionError
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA

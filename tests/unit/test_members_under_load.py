@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, MakeWorld, run_in_thread, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.streams import MessageAndMetadata
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.zk.requests import Multi
 from zkconsumer.zk.znode_formats import consumer_of
 

@@ -14,6 +14,7 @@ from typing import Any
 import prometheus_client
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, run_in_thread, take, wait_until
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -24,7 +25,6 @@ from zkconsumer.observe.metrics import SAMPLES_MAX, Histogram, Meter, Registry, 
 from zkconsumer.observe.metrics_file import write_metrics
 from zkconsumer.observe.prometheus import COUNTERS_SHOWN_AS_ZERO, ConnectorCollector
 from zkconsumer.runtime.metrics import LAG_VALID_MS, MemberMetrics
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import RecordCounter, TopicPartition
 from zkconsumer.wire.record_set_builder import build_record_set

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
+from bridge.testing.fake_releases import RELEASES
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads
@@ -16,9 +19,6 @@ from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.offsets_channel import OffsetFetchOutcome, OffsetsChannel, OffsetsChannelJob
 from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
 from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
 

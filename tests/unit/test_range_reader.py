@@ -11,6 +11,17 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import (
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    NullRecords,
+    PartitionError,
+    SlowTieredStorage,
+)
+from bridge.testing.fake_log import FakeLog
+from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import (
     BrokerUnreachable,
     InvalidMessageException,
@@ -21,17 +32,6 @@ from zkconsumer.kafka.broker_security import BrokerSecurity
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.sasl_mechanisms import SaslSettings
 from zkconsumer.kafka.tls import TlsSettings
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import (
-    CloseConnection,
-    CorruptRecords,
-    Delay,
-    NullRecords,
-    PartitionError,
-    SlowTieredStorage,
-)
-from zkconsumer.testing.fake_log import FakeLog
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression

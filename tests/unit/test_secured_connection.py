@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_security import FakeSecurity
 from tests.broker_security_cases import CASES, PASSWORD, TLS, TOKEN, USER, Case, Place, attempt, judge
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
@@ -34,8 +36,6 @@ from zkconsumer.kafka.sasl_mechanisms import KafkaGssapi, SaslSettings
 from zkconsumer.kafka.tls import TlsSettings, TlsTransport
 from zkconsumer.kafka.transport import SocketTransport
 from zkconsumer.kafka.version_negotiation import negotiate
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_security import FakeSecurity
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import FETCH

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
+from bridge.testing.fake_security import FakeSecurity
+from bridge.testing.fake_transport import HOST
 from tests.broker_security_cases import PASSWORD, TLS, USER
 from zkconsumer import connector_base
 from zkconsumer.config import ConsumerConfig
@@ -23,9 +26,6 @@ from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
 from zkconsumer.runtime import broker_access as runtime_brokers
 from zkconsumer.runtime.broker_access import check_brokers
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
-from zkconsumer.testing.fake_security import FakeSecurity
-from zkconsumer.testing.fake_transport import HOST
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.zk import paths
 

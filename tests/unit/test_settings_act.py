@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, take, wait_until
 from zkconsumer.base.threads import live_threads
 from zkconsumer.config import ConsumerConfig
@@ -15,7 +16,6 @@ from zkconsumer.errors import ZkTimeoutException
 from zkconsumer.kafka.fetcher_manager import fetcher_number
 from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
 from zkconsumer.runtime.membership_config import channel_settings_of
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FETCH, METADATA
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.errors import PreconditionFailed, UsageError
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")

@@ -19,11 +19,11 @@ from bridge.spark.group_membership import (
 )
 from bridge.spark.membership.process_settings import ALL_THREADS, MembershipProcessSettings
 from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ChrootMissing, ConsumerRebalanceFailedException, GroupNotExclusive, UsageError
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import format_registration

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compiled
 

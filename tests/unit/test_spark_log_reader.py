@@ -6,10 +6,10 @@ import pytest
 
 from bridge.spark.source.log_reader import LEADERS_AGE_MAX_MS, BrokerLogReader
 from bridge.spark.source.micro_batch_plan import LogBounds
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeWorld
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import METADATA

@@ -10,6 +10,7 @@ import pytest
 
 from bridge.spark.handoff.group_offset_writer import GroupOffsetWriter
 from bridge.spark.handoff.offset_projector import GroupOffsetProjector
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import wait_until
 from tests.spark_listener_events import progressed, source_of
@@ -22,7 +23,6 @@ from zkconsumer.errors import (
     UsageError,
     ZkConsumerError,
 )
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

@@ -24,11 +24,11 @@ from bridge.spark.membership.membership_target import TargetGroup, target_of
 from bridge.spark.membership.process_settings import MembershipProcessSettings
 from bridge.spark.membership.query_membership import QueryMembership
 from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import GroupMigratingError, MalformedZnode, MigrationError, UsageError
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control

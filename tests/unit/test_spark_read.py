@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.kafka.broker_security import BrokerSecurity
 from zkconsumer.kafka.sasl_mechanisms import SaslSettings
 from zkconsumer.kafka.tls import TlsSettings
-from zkconsumer.testing.fake_cluster import FakeCluster
 from zkconsumer.types import TopicPartition
 
 pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")

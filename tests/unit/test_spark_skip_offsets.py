@@ -29,12 +29,12 @@ from bridge.spark.monitoring.query_lag import lag
 from bridge.spark.offset_range_limits import parse_skip_offsets
 from bridge.spark.options import read_options
 from bridge.spark.source.micro_batch_plan import LogBounds
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import SlowTieredStorage
 from tests.fake_spark_group import FakeScalaMember
 from tests.micro_batch_engine import AFTER_CLAIM, AFTER_WAL, MicroBatchEngine
 from tests.unit.test_spark_stream import A, B, Query, rows_of
 from zkconsumer.errors import InvalidConfigException, InvalidMessageException
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import SlowTieredStorage
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zkconsumer.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Record

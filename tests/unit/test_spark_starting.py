@@ -11,11 +11,11 @@ import pytest
 
 from bridge.spark.handoff.starting_offsets import read_starts, starting_offsets
 from bridge.spark.source.offset_selection import topic_names
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors, fill_clicks, join, put
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.errors import InvalidNameError, PreconditionFailed, UnavailableError, UsageError
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import ControlRecord, format_control
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import MakeWorld, wait_until
 from zkconsumer import javaapi
 from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import Children, ConnectionLost
 from zkconsumer.zk.topic_watcher import ZookeeperTopicEventWatcher

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_environment import FakeEnvironment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import AuthenticationException, BrokerUnreachable, ConnectorClosed, RemoteProtocolError
@@ -19,8 +21,6 @@ from zkconsumer.kafka.metadata_client import TopicDescription, fetch_topics
 from zkconsumer.kafka.topic_finder import MISSING_RESPONSES_MIN, TopicFinder
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.member.topic_filter import Whitelist
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
+from bridge.testing.fake_faults import PartitionError, TopicError
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, MakeWorld, take, wait_until
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, UsageError
@@ -19,8 +21,6 @@ from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.member.topic_filter import Whitelist
 from zkconsumer.runtime import command_executor, topic_error_handler
 from zkconsumer.runtime.topic_error_handler import topic_exception_of
-from zkconsumer.testing.fake_environment import FakeEnvironment
-from zkconsumer.testing.fake_faults import PartitionError, TopicError
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS
 from zkconsumer.zk import paths

@@ -15,11 +15,11 @@ import pytest
 
 from bridge import CoordinatorConsumerConfig
 from bridge.testing.embedded_broker import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, wait_until
 from tests.typed_programs import coordinator, java_names, listener, one_partition
 from zkconsumer import connector as connector_module
 from zkconsumer import javaapi
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 
 ROOT = Path(__file__).parents[2]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
+from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
@@ -15,9 +18,6 @@ from zkconsumer.kafka.version_negotiation import (
     VersionRange,
     negotiate,
 )
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,

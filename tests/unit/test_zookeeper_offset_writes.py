@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bridge.testing.fake_environment import FakeEnvironment
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.zookeeper_group import read_offsets
 from zkconsumer.admin.zookeeper_offset_writes import (
@@ -17,7 +18,6 @@ from zkconsumer.admin.zookeeper_offset_writes import (
     write_offsets,
 )
 from zkconsumer.errors import ZkTimeoutException
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import group_procedures

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
+from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import MakeConnector, take, wait_until
 from tests.zk_procedure_fixtures import GROUP, ProcedureSession
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InvalidConfigException, UsageError, ZkNotAuthorized
 from zkconsumer.member.commands import OffsetToCommit, PartitionToRelease
 from zkconsumer.member.events import StoredOffset, WriteOutcome
-from zkconsumer.testing.fake_environment import FakeEnvironment
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import conditional_writes, paths

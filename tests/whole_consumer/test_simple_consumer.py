@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
+from bridge.testing.fake_releases import RELEASES
 from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, real
 from tests.sandbox_fixtures import Clusters
 from tests.simple_consumer_cases import CASES, TIMEOUT_MS, consumer_of, what_was_produced_in_every_version
@@ -23,7 +24,6 @@ from zkconsumer.simple_requests import (
     OffsetFetchRequest,
     TopicMetadataRequest,
 )
-from zkconsumer.testing.fake_releases import RELEASES
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

@@ -61,7 +61,6 @@ COMMANDS = {
         "zkconsumer.cli.sandbox:sandbox", "Run a real ZooKeeper with real brokers on this machine."
     ),
     "offsets": CommandEntry("zkconsumer.cli.offsets:offsets", "Save, compare, move and set the offsets of groups."),
-    "demo": CommandEntry("zkconsumer.cli.demo:demo", "Show two members in one group, without any server."),
 }
 
 

@@ -60,8 +60,8 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import parse_offset
 
 if TYPE_CHECKING:
+    from bridge.testing.fake_state import ClusterState
     from zkconsumer.kafka.release_features import BrokerRelease
-    from zkconsumer.testing.fake_state import ClusterState
 
 METADATA_CHARS_MAX = 4096
 """Default of ``offset.metadata.max.bytes``; brokers count characters."""

@@ -21,19 +21,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from bridge.testing.fake_broker import FakeBroker
+from bridge.testing.fake_faults import ActiveFault, Fault
+from bridge.testing.fake_groups import FakeCommittedOffset, FakeCoordinatorGroup, Znodes, coordinator_of
+from bridge.testing.fake_log import FakeLog
+from bridge.testing.fake_releases import NEWEST, release_named
+from bridge.testing.fake_security import FakeSecurity, SecuredTransport
+from bridge.testing.fake_state import ClusterState, FakePartition, RecordedRequest
+from bridge.testing.fake_transport import HOST, MemoryTransport, TcpServer
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.broker_connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
 from zkconsumer.kafka.fetch_session_cache import FETCH_SESSION_SLOTS as FETCH_SESSIONS_MAX
 from zkconsumer.kafka.transport import Transport
-from zkconsumer.testing.fake_broker import FakeBroker
-from zkconsumer.testing.fake_faults import ActiveFault, Fault
-from zkconsumer.testing.fake_groups import FakeCommittedOffset, FakeCoordinatorGroup, Znodes, coordinator_of
-from zkconsumer.testing.fake_log import FakeLog
-from zkconsumer.testing.fake_releases import NEWEST, release_named
-from zkconsumer.testing.fake_security import FakeSecurity, SecuredTransport
-from zkconsumer.testing.fake_state import ClusterState, FakePartition, RecordedRequest
-from zkconsumer.testing.fake_transport import HOST, MemoryTransport, TcpServer
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Record

@@ -13,10 +13,10 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_releases import NEWEST
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.testing.fake_cluster import FakeCluster
-from zkconsumer.testing.fake_releases import NEWEST
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.zk import paths

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable
 from itertools import count
 
+from bridge.testing.fake_broker import FakeBroker, FakeBrokerConnection
+from bridge.testing.fake_state import ClusterState
 from zkconsumer.base.clock import Clock
 from zkconsumer.base.threads import OnThreadError, StopSignal, WorkerThread, spawn
 from zkconsumer.kafka.transport import fill_by_receiving
-from zkconsumer.testing.fake_broker import FakeBroker, FakeBrokerConnection
-from zkconsumer.testing.fake_state import ClusterState
 
 HOST = "127.0.0.1"
 PIECE_BYTES = 256 * 1024

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.error_codes import ErrorCode
-from zkconsumer.kafka.fetch_session_cache import FetchContext
-from zkconsumer.kafka.release_features import MAX_TIMESTAMP, BrokerRelease
-from zkconsumer.testing.fake_faults import (
+from bridge.testing.fake_faults import (
     CorruptRecords,
     NullRecords,
     PartitionError,
     PartitionFault,
     SlowTieredStorage,
 )
-from zkconsumer.testing.fake_log import FakeLog, FakeReadRules, ZstdNotConvertibleError
-from zkconsumer.testing.fake_state import ClusterState, FakePartition, topic_id
+from bridge.testing.fake_log import FakeLog, FakeReadRules, ZstdNotConvertibleError
+from bridge.testing.fake_state import ClusterState, FakePartition, topic_id
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka import error_codes as codes
+from zkconsumer.kafka.error_codes import ErrorCode
+from zkconsumer.kafka.fetch_session_cache import FetchContext
+from zkconsumer.kafka.release_features import MAX_TIMESTAMP, BrokerRelease
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.testing.fake_faults import ActiveFault
+from bridge.testing.fake_groups import FakeCoordinatorGroup, Znodes, ZnodesInMemory
+from bridge.testing.fake_log import FakeLog
 from zkconsumer.base.clock import Clock
-from zkconsumer.testing.fake_faults import ActiveFault
-from zkconsumer.testing.fake_groups import FakeCoordinatorGroup, Znodes, ZnodesInMemory
-from zkconsumer.testing.fake_log import FakeLog
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
 from zkconsumer.wire.schemas.fetch import FetchTopic

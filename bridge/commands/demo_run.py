@@ -1,70 +1,32 @@
-"""``zkconsumer demo``: two members in one group in ten seconds, without Java and without a server.
+"""The steps of ``zkconsumer demo``: two members in one group in ten seconds, without Java and without a server.
 
-ZooKeeper runs in memory.  The two brokers run in memory too, unless another distribution offers better ones by the
-entry point ``zkconsumer.demo_brokers``.  Connectors, requests and znodes are the real ones.
+ZooKeeper runs in memory, and the brokers are two nodes of the embedded broker.  Connectors, requests and znodes are the
+real ones.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.testing.embedded_broker import EmbeddedBroker
+from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import StopSignal, spawn
-from zkconsumer.cli.console import log_to_console
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.testing.fake_environment import ADDRESS, FakeEnvironment
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from zkconsumer.streams import KafkaStream
 
 GROUP, TOPIC, PARTITIONS, MESSAGES_EACH = "demo", "clicks", 4, 25
 STEP_TIMEOUT_MS = 8_000
 POLL_INTERVAL_MS = 20
-
-BROKERS_ENTRY_POINT = "zkconsumer.demo_brokers"
-"""Entry points of this group.  Each takes ``zookeeper.connect`` and a session factory and returns a ``DemoCluster``."""
-
-
-class DemoCluster(Protocol):
-    """What the demo needs of its brokers, which are registered in its ZooKeeper."""
-
-    description: str
-
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic; it may take a moment until it is in ZooKeeper."""
-
-    def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
-        """Store records."""
-
-    def stop(self) -> None:
-        """Stop the brokers."""
-
-
-class InMemoryDemoCluster:
-    """The brokers of the ``FakeEnvironment``."""
-
-    description = "A ZooKeeper and two brokers, in memory."
-
-    def __init__(self, world: FakeEnvironment) -> None:
-        self._world = world
-
-    def create_topic(self, topic: str, partitions: int) -> None:
-        self._world.create_topic(topic, partitions)
-
-    def append(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
-        self._world.cluster.append(topic, partition, values)
-
-    def stop(self) -> None:
-        """Nothing to do: they end with the environment."""
 
 
 class DemoMember:
@@ -103,29 +65,26 @@ class DeliveredRecords:
         return sum(names.count(name) for names in list(self.readers_by_record.values()))
 
 
-@click.command()
-@click.option("-v", "--verbose", is_flag=True, help="Show the log lines of the members as well.")
-def demo(verbose: bool) -> None:
-    """Show how two members divide a topic: a join, a crash and a clean leave; no Java, no server."""
-    log_to_console(logging.INFO if verbose else logging.ERROR)
-    better = next(iter(entry_points(group=BROKERS_ENTRY_POINT)), None)
-    world = FakeEnvironment(brokers=2) if better is None else FakeEnvironment(brokers=0, connect=BlockingConnection)
-    with world:
-        brokers: DemoCluster = InMemoryDemoCluster(world) if better is None else better.load()(ADDRESS, world.store)
+def run_demo() -> None:
+    """Run it, and print each step.  ``click.ClickException``: something did not happen in time."""
+    with FakeEnvironment(brokers=0, connect=BlockingConnection) as world:
+        broker = EmbeddedBroker(nodes=2, zookeeper=ADDRESS, zk_store=world.store).start()
         try:
-            _run_demo(world, brokers)
+            _run_demo(world, broker)
         finally:
-            brokers.stop()
+            broker.stop()
 
 
-def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
+def _run_demo(world: FakeEnvironment, broker: EmbeddedBroker) -> None:
     seen = DeliveredRecords()
-    click.echo(f"{brokers.description} Topic '{TOPIC}' has {PARTITIONS} partitions.")
-    brokers.create_topic(TOPIC, PARTITIONS)
+    click.echo(
+        "A ZooKeeper in memory, and two nodes of the embedded broker on this machine. "
+        f"Topic '{TOPIC}' has {PARTITIONS} partitions."
+    )
+    broker.create_topic(TOPIC, PARTITIONS)
     last = paths.partition_state(TopicPartition(TOPIC, PARTITIONS - 1))
-    if not isinstance(brokers, InMemoryDemoCluster):
-        _wait_until("the topic is in ZooKeeper", lambda: world.zookeeper.data(last) is not None)
-    _produce(brokers, "before the first member joins")
+    _wait_until("the topic is in ZooKeeper", lambda: world.zookeeper.data(last) is not None)
+    _produce(broker, "before the first member joins")
 
     click.echo("\n1. 'anna' joins group 'demo' alone, so she owns every partition:")
     anna = DemoMember(world, "anna", seen)
@@ -135,7 +94,7 @@ def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
     click.echo("\n2. 'bert' joins. Anna commits and releases half; she reads the others without a pause:")
     bert = DemoMember(world, "bert", seen)
     _wait_until("both own half", lambda: _owners(world) == {0: "anna", 1: "anna", 2: "bert", 3: "bert"})
-    _produce(brokers, "for both")
+    _produce(broker, "for both")
     _wait_until("both have read", lambda: len(seen.readers_by_record) == 2 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"anna has read {seen.count('anna')} messages, bert {seen.count('bert')}")
     anna.connector.commit_offsets()
@@ -144,7 +103,7 @@ def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
     click.echo("\n3. Anna's process dies (kill -9). Her session times out, and ZooKeeper deletes her nodes:")
     world.kill(anna.connector)
     _wait_until("bert owns everything", lambda: set(_owners(world).values()) == {"bert"} and len(_owners(world)) == 4)
-    _produce(brokers, "after the crash")
+    _produce(broker, "after the crash")
     _wait_until("bert has read the rest", lambda: len(seen.readers_by_record) == 3 * PARTITIONS * MESSAGES_EACH)
     _show(world, f"bert continues at anna's committed offsets; he has read {seen.count('bert')} messages")
 
@@ -161,9 +120,9 @@ def _run_demo(world: FakeEnvironment, brokers: DemoCluster) -> None:
     click.echo("Next: 'zkconsumer sandbox up' for real servers, or 'zkconsumer consume --help' for your own.")
 
 
-def _produce(brokers: DemoCluster, words: str) -> None:
+def _produce(broker: EmbeddedBroker, words: str) -> None:
     for partition in range(PARTITIONS):
-        brokers.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
+        broker.append(TOPIC, partition, [f"{words} {n}".encode() for n in range(MESSAGES_EACH)])
 
 
 def _owners(world: FakeEnvironment) -> dict[int, str]:

@@ -14,19 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.error_codes import ErrorCode, error_code
-from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
-from zkconsumer.kafka.release_features import BrokerRelease
-from zkconsumer.kafka.request_decoder import (
-    DecodedRequest,
-    InvalidFrameAction,
-    UnsupportedVersionResponse,
-    api_versions_response,
-    decode_frame,
-)
-from zkconsumer.testing import fake_apis, fake_groups
-from zkconsumer.testing.fake_faults import (
+from bridge.testing import fake_apis, fake_groups
+from bridge.testing.fake_faults import (
     ActiveFault,
     CloseConnection,
     Delay,
@@ -38,7 +27,18 @@ from zkconsumer.testing.fake_faults import (
     TopicError,
     WrongCorrelationId,
 )
-from zkconsumer.testing.fake_state import ClusterState, RecordedRequest
+from bridge.testing.fake_state import ClusterState, RecordedRequest
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.error_codes import ErrorCode, error_code
+from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
+from zkconsumer.kafka.release_features import BrokerRelease
+from zkconsumer.kafka.request_decoder import (
+    DecodedRequest,
+    InvalidFrameAction,
+    UnsupportedVersionResponse,
+    api_versions_response,
+    decode_frame,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.request_frames import (
     REQUEST_BYTES_MAX,
