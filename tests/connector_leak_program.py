@@ -36,8 +36,8 @@ TIMEOUT_S = 60
 PATIENCE_MS = 10_000
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
-OF_THE_FAKES = ("zkconsumer.testing.", "zkconsumer.wire.schemas.", "zkconsumer.kafka.fetch_session_cache")
-"""What they log, and the fetch sessions that they keep, as Kafka does: up to a thousand a broker."""
+OF_THE_FAKES = ("zkconsumer.testing.", "zkconsumer.wire.schemas.")
+"""What they log."""
 
 Make = Callable[[str], ZookeeperConsumerConnector]
 

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from bridge.testing.fake_groups import METADATA_CHARS_MAX
+from bridge.coordinator.config import GroupCoordinatorConfig
 from tests.conformance.brokers_under_test import BrokerUnderTest
 from zkconsumer.errors import KafkaException, UsageError
 from zkconsumer.kafka import error_codes as codes
@@ -30,6 +30,8 @@ from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.zk import paths
+
+METADATA_CHARS_MAX = GroupCoordinatorConfig().offset_metadata_max_chars
 
 TIMEOUT_MS = 10_000
 SIZE = 10_000
@@ -62,7 +64,7 @@ def what_was_produced_in_every_version(broker: BrokerUnderTest, codec: str) -> N
     known = broker.release.range_of(FETCH)
     assert known is not None
     with consumer_of(broker) as consumer:
-        for version in [None, *range(known.lowest, known.highest + 1)]:
+        for version in [None, *range(known.lowest, min(known.highest, FETCH.client_highest) + 1)]:
             request = builder.request_version(version).add_fetch(topic, 0, 1, SIZE).build()
             response = consumer.fetch(request)
             messages = [(record.offset, record.value) for record in response.messages(topic, 0)]

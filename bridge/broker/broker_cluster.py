@@ -16,8 +16,8 @@ from bridge.broker.node import BrokerNode
 from bridge.broker.timers import Scheduler
 from bridge.broker.topic_store import OFFSETS_TOPIC, BrokerPartition, BrokerTopic, NewTopic, TopicStore
 from bridge.coordinator.api_request import AclOperation, ApiRequest, Authorizer, LegacyOffsetStore
+from bridge.coordinator.config import GroupCoordinatorConfig
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.types import BrokerAddress
 
 
@@ -36,19 +36,18 @@ class BrokerCluster:
     def __init__(
         self,
         topics: TopicStore,
-        release: BrokerRelease,
         config: BrokerConfig,
         *,
+        group_config: GroupCoordinatorConfig,
         group_rows: Sequence[BrokerConfigEntry],
-        offsets_partitions: int,
         new_coordinator: Callable[[int], CoordinatorStateMachine],
         scheduler: Scheduler,
         authorizer: Authorizer = allow_all,
         offsets_in_zookeeper: LegacyOffsetStore | None = None,
     ) -> None:
         self.topics = topics
-        self.release = release
         self.config = config
+        self.group_config = group_config
         self.group_config_entries = group_rows
         self.scheduler = scheduler
         self.authorizer = authorizer
@@ -60,22 +59,25 @@ class BrokerCluster:
         """Whether a topic is in ZooKeeper; true for each topic if the broker has no ZooKeeper."""
         self.on_group_response: Callable[[ApiRequest, Any, Any], None] = lambda call, body, answer: None
         """Called before each response of a group coordinator is sent, with the call, its body and the response."""
-        self.offsets_topic_partitions = offsets_partitions
+        self.offsets_topic_partitions = group_config.offsets_topic_partitions
+        self.stopped_nodes: set[int] = set()
+        """Nodes that clients cannot reach; their partitions have no leader as long as they are here."""
         self.nodes = {
             node_id: BrokerNode(
                 node_id,
+                release,
                 self,
                 CoordinatorRuntime(
                     node_id, new_coordinator(node_id), topics, scheduler, self.fetch_purgatory.on_append
                 ),
             )
-            for node_id in topics.node_ids
+            for node_id, release in topics.releases.items()
         }
 
     @property
     def controller_id(self) -> int:
         """The node that clients use as the controller; every node accepts the requests."""
-        return min(self.nodes)
+        return min(self.nodes.keys() - self.stopped_nodes, default=-1)
 
     def start(self) -> None:
         """Load the groups of an existing log."""
@@ -94,7 +96,7 @@ class BrokerCluster:
 
     def address(self, node_id: int, listener: str) -> BrokerAddress | None:
         """The address of a node for clients of this listener; None: there is none, or no such node."""
-        node = self.nodes.get(node_id)
+        node = None if node_id in self.stopped_nodes else self.nodes.get(node_id)
         return None if node is None else node.addresses.get(listener)
 
     def addresses(self, listener: str) -> list[BrokerAddress]:
@@ -116,6 +118,11 @@ class BrokerCluster:
         if topics:
             self.on_topics_changed()
         return topics
+
+    def add_partitions(self, topic: BrokerTopic, replicas: Sequence[tuple[int, ...]]) -> None:
+        """Add partitions to a topic: one for each list of nodes.  ``OSError``: none was added."""
+        self.topics.add_partitions(topic, replicas)
+        self.on_topics_changed()
 
     def create_offsets_topic(self) -> None:
         """``__consumer_offsets``, which the first FindCoordinator request creates (0.8.2 and later)."""
@@ -150,17 +157,20 @@ class BrokerCluster:
             raise UsageError(f"{OFFSETS_TOPIC} has {self.offsets_topic_partitions} partitions, and none is {partition}")
         self._change_offsets_leader(led, -1 if node_id is None else node_id, loading_ms)
 
-    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make another node the leader of a partition.  ``UsageError``: the partition or the node does not exist."""
+    def move_leader(self, topic: str, partition: int, node_id: int | None) -> None:
+        """Make another node (None: no node) the leader of a partition.
+
+        ``UsageError``: the partition or the node does not exist.
+        """
         if topic == OFFSETS_TOPIC:
             self.move_coordinator(partition, node_id)
             return
         led = self.topics.partition(topic, partition)
         if led is None:
             raise UsageError(f"there is no partition {topic}/{partition}")
-        if node_id not in self.nodes:
+        if node_id is not None and node_id not in self.nodes:
             raise UsageError(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
-        self.topics.set_leader(led, node_id)
+        self.topics.set_leader(led, -1 if node_id is None else node_id)
         self.fetch_purgatory.on_partition_changed(topic, partition)
         self.on_topics_changed()
 

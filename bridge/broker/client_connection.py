@@ -18,16 +18,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bridge.broker.receive_buffer import ReceiveBuffer, RequestMemoryBudget
-from bridge.broker.sasl_server_authenticator import LOGIN_BYTES_MAX, SaslServerAuthenticator, SaslServerState
-from bridge.coordinator.api_request import ApiRequest
-from zkconsumer.errors import RemoteProtocolError, UsageError
-from zkconsumer.kafka.request_decoder import (
+from bridge.broker.request_decoder import (
     DecodedRequest,
     InvalidFrameAction,
     UnsupportedVersionResponse,
     api_versions_response,
     decode_frame,
 )
+from bridge.broker.sasl_server_authenticator import LOGIN_BYTES_MAX, SaslServerAuthenticator, SaslServerState
+from bridge.coordinator.api_request import ApiRequest
+from zkconsumer.errors import RemoteProtocolError, UsageError
 from zkconsumer.wire.request_frames import SIZE_BYTES, encode_response
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -203,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self._log_and_abort("client-authentication-failed", "user or password is wrong")
             return
-        match decode_frame(frame, self._node.cluster.release):
+        match decode_frame(frame, self._node.release):
             case UnsupportedVersionResponse(answer):
                 self._send(answer)
             case InvalidFrameAction.IGNORE:
@@ -225,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
             self._reply(request, body)
 
         if request.api is API_VERSIONS:
-            reply(api_versions_response(self._node.cluster.release))
+            reply(api_versions_response(self._node.release))
         elif request.api is SASL_HANDSHAKE:
             handshake = self._login.handshake(request.body.mechanism, request.version)
             self._reply_authentication(request, handshake, f"mechanism {request.body.mechanism[:40]!r}; there is PLAIN")

@@ -39,8 +39,7 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
             folder,
             files,
             config=config,
-            release=release,
-            node_ids=tuple(range(settings.first_node_id, settings.first_node_id + settings.nodes)),
+            releases=dict.fromkeys(range(settings.first_node_id, settings.first_node_id + settings.nodes), release),
             new_cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
             random_bytes=os.urandom,
         )
@@ -60,10 +59,9 @@ def build_cluster(settings: BrokerServerSettings, scheduler: Scheduler) -> Broke
         group_config = replace(group_config, offsets_topic_partitions=len(offsets.partitions))
     return BrokerCluster(
         topics,
-        release,
         config,
+        group_config=group_config,
         group_rows=group_config_entries(group_config, behaviour.default_config()),
-        offsets_partitions=group_config.offsets_topic_partitions,
         new_coordinator=lambda node_id: GroupCoordinator(group_config, behaviour, new_member_id),
         scheduler=scheduler,
         authorizer=settings.authorizer,

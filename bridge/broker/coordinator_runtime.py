@@ -76,7 +76,7 @@ class CoordinatorRuntime:
         on_append: Callable[[str, int, int], None],
     ) -> None:
         self._node_id = node_id
-        self._machine = machine
+        self.machine = machine
         self._topics = topics
         self._scheduler = scheduler
         self._on_offsets_append = on_append
@@ -132,10 +132,10 @@ class CoordinatorRuntime:
     def _handle_one(self, event: Event) -> None:
         has_failed = False
         try:
-            commands = self._machine.handle(event, self._scheduler.now_ms())
+            commands = self.machine.handle(event, self._scheduler.now_ms())
         except Exception:  # noqa: BLE001 (see above)
             _log.exception("event-failed node=%d event=%s", self._node_id, type(event).__name__)
-            has_failed, commands = True, self._machine.out
+            has_failed, commands = True, self.machine.out
         for command in commands:
             try:
                 self._execute(command)

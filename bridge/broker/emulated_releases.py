@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from bridge.coordinator.release_features import RELEASES, BrokerRelease
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.release_features import RELEASES, BrokerRelease
 
 DEFAULT_RELEASE = "3.9.1"
 """The default: it supports the widest range of clients."""

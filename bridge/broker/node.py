@@ -11,22 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.broker import apis
 from bridge.broker.coordinator_runtime import CoordinatorRuntime
+from bridge.broker.fetch_session_cache import FetchSessionCache
 from bridge.broker.topic_store import OFFSETS_TOPIC, BrokerPartition
 from bridge.coordinator.api_request import AclOperation, ApiRequest, ResponseCallback
 from bridge.coordinator.kafka_apis import KafkaApis
 from zkconsumer.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
+    GROUP_AUTHORIZATION_FAILED,
+    NONE,
     NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
 )
-from zkconsumer.kafka.fetch_session_cache import FetchSessionCache
-from zkconsumer.types import BrokerAddress
+from zkconsumer.types import BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
     from bridge.broker.broker_cluster import BrokerCluster
     from bridge.coordinator.api_request import LegacyOffsetStore
+    from bridge.coordinator.release_features import BrokerRelease
 
 UNKNOWN_EPOCH = -1
 
@@ -34,22 +38,30 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerNode:
-    """``addresses``: listener → the advertised address."""
+    """``addresses``: listener → the advertised address.  ``release``: the one that this node emulates."""
 
-    def __init__(self, node_id: int, cluster: BrokerCluster, groups: CoordinatorRuntime) -> None:
+    def __init__(
+        self, node_id: int, release: BrokerRelease, cluster: BrokerCluster, groups: CoordinatorRuntime
+    ) -> None:
         self.node_id = node_id
+        self.release = release
         self.cluster = cluster
         self.coordinator_runtime = groups
         self.addresses: dict[str, BrokerAddress] = {}
         self.fetch_sessions = FetchSessionCache(cluster.scheduler.now_ms)
-        self.kafka_apis = KafkaApis(self, cluster.authorizer, apis.api_handlers(self))
+        self.kafka_apis = KafkaApis(self, apis.api_handlers(self))
 
     def is_authorized(self, call: ApiRequest, operation: AclOperation, topic: str) -> bool:
         """Whether the client may do this with a topic."""
-        return self.cluster.authorizer(call.principal, operation, "topic", topic)
+        return self.topic_error(call, operation, topic) is NONE
 
-    def partition_or_error(self, topic: str, index: int, epoch: int = UNKNOWN_EPOCH) -> BrokerPartition | ErrorCode:
+    def partition_or_error(
+        self, call: ApiRequest, topic: str, index: int, epoch: int = UNKNOWN_EPOCH
+    ) -> BrokerPartition | ErrorCode:
         """The partition, if this node leads it in the epoch of the client's request."""
+        injected = call.injected.partitions.get(TopicPartition(topic, index))
+        if injected is not None:
+            return injected
         partition = self.cluster.topics.partition(topic, index)
         if partition is None:
             return UNKNOWN_TOPIC_OR_PARTITION
@@ -102,6 +114,20 @@ class BrokerNode:
         return self.cluster.legacy_offset_store
 
     @property
-    def checks_partitions_of_commits(self) -> bool:
-        """See ``BrokerRelease``."""
-        return self.cluster.release.checks_partitions_of_commits
+    def offset_metadata_max_chars(self) -> int:
+        """See ``BrokerServices``."""
+        return self.cluster.group_config.offset_metadata_max_chars
+
+    def group_error(self, call: ApiRequest, operation: AclOperation, group: str) -> ErrorCode:
+        """See ``BrokerServices``."""
+        if group in call.injected.groups:
+            return call.injected.groups[group]
+        is_allowed = self.cluster.authorizer(call.principal, operation, "group", group)
+        return NONE if is_allowed else GROUP_AUTHORIZATION_FAILED
+
+    def topic_error(self, call: ApiRequest, operation: AclOperation, topic: str) -> ErrorCode:
+        """See ``BrokerServices``."""
+        if topic in call.injected.topics:
+            return call.injected.topics[topic]
+        is_allowed = self.cluster.authorizer(call.principal, operation, "topic", topic)
+        return NONE if is_allowed else TOPIC_AUTHORIZATION_FAILED

@@ -18,7 +18,7 @@ from bridge.broker.log.log_validator import RecordValidationRules
 from bridge.broker.log.partition_log import LogSettings, PartitionLog
 from bridge.broker.log.segment_files import OpenFiles
 from bridge.broker.log.storage import DiskStorage, MemoryStorage
-from zkconsumer.kafka.release_features import BrokerRelease
+from bridge.coordinator.release_features import BrokerRelease
 from zkconsumer.wire.field_types import NO_UUID
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -83,7 +83,11 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 class TopicStore:
-    """All topics.  For the broker's thread alone; ``random_bytes`` makes ids."""
+    """All topics.  For the broker's thread alone; ``random_bytes`` makes ids.
+
+    ``releases``: the release of each node; that of a new partition's first leader decides the format of its log.
+    ``new_log`` opens the log of a partition.
+    """
 
     def __init__(
         self,
@@ -92,18 +96,18 @@ class TopicStore:
         files: OpenFiles,
         *,
         config: BrokerConfig,
-        release: BrokerRelease,
-        node_ids: tuple[int, ...],
+        releases: Mapping[int, BrokerRelease],
         new_cluster_id: str,
         random_bytes: Callable[[int], bytes],
+        new_log: type[PartitionLog] = PartitionLog,
     ) -> None:
         self._store = store
         self._folder = folder
         self._files = files
         self._config = config
-        self._release = release
         self._random_bytes = random_bytes
-        self.node_ids = node_ids
+        self._new_log = new_log
+        self.releases = releases
         self._by_name: dict[str, BrokerTopic] = {}
         self._by_id: dict[bytes, BrokerTopic] = {}
         self._catalogue = store.load() or Catalogue(new_cluster_id)
@@ -153,12 +157,21 @@ class TopicStore:
         """Assign the nodes to each partition of a new topic, round-robin.  ``topics_before``: how many are created
         before it.
         """
-        ids = self.node_ids
+        ids = tuple(self.releases)
         first = len(self._by_name) + topics_before
         return [
             tuple(ids[(first + index + at) % len(ids)] for at in range(replication_factor))
             for index in range(partitions)
         ]
+
+    def add_partitions(self, topic: BrokerTopic, replicas: Sequence[tuple[int, ...]]) -> None:
+        """Add partitions to a topic.  ``OSError``: none was added."""
+        entry = self._catalogue.topics[topic.name]
+        added = tuple(PartitionEntry(nodes[0], 0, nodes) for nodes in replicas)
+        grown = replace(entry, partitions=entry.partitions + added)
+        self._save(replace(self._catalogue, topics={**self._catalogue.topics, topic.name: grown}))
+        for led in added:
+            topic.partitions.append(self._open_partition(topic, len(topic.partitions), led))
 
     def delete(self, topics: Sequence[BrokerTopic]) -> None:
         """Delete topics and their records permanently; the catalogue is written once.
@@ -211,7 +224,7 @@ class TopicStore:
 
     def _open_all(self) -> None:
         """Open everything in the catalogue; partitions of a node that does not exist get an existing leader."""
-        ids = self.node_ids
+        ids = tuple(self.releases)
         entries = {}
         for name, entry in self._catalogue.topics.items():
             led = [
@@ -230,31 +243,35 @@ class TopicStore:
             self._open(name, entry)
 
     def _open(self, name: str, entry: TopicEntry) -> BrokerTopic:
-        config = read_topic_config(entry.config)
-        settings = self._log_settings(name, config)
-        partitions = []
+        topic = BrokerTopic(name, entry.topic_id, read_topic_config(entry.config), [])
         for index, led in enumerate(entry.partitions):
-            storage = (
-                MemoryStorage()
-                if self._folder is None
-                else DiskStorage(self._folder.partition(name, entry.topic_id, index), self._files)
-            )
-            log = PartitionLog(
-                f"{name}-{index}", storage, settings, lambda words: _log.warning("log-truncated %s", words)
-            )
-            partitions.append(BrokerPartition(name, index, led.leader, led.leader_epoch, led.replicas, log))
-        topic = BrokerTopic(name, entry.topic_id, config, partitions)
+            topic.partitions.append(self._open_partition(topic, index, led))
         self._by_name[name] = topic
         self._by_id[entry.topic_id] = topic
         return topic
 
-    def _log_settings(self, name: str, config: TopicConfigOverrides) -> LogSettings:
+    def _open_partition(self, topic: BrokerTopic, index: int, led: PartitionEntry) -> BrokerPartition:
+        storage = (
+            MemoryStorage()
+            if self._folder is None
+            else DiskStorage(self._folder.partition(topic.name, topic.topic_id, index), self._files)
+        )
+        release = self.releases.get(led.leader) or next(iter(self.releases.values()))
+        log = self._new_log(
+            f"{topic.name}-{index}",
+            storage,
+            self._log_settings(topic.name, topic.config, release),
+            lambda words: _log.warning("log-truncated %s", words),
+        )
+        return BrokerPartition(topic.name, index, led.leader, led.leader_epoch, led.replicas, log)
+
+    def _log_settings(self, name: str, config: TopicConfigOverrides, release: BrokerRelease) -> LogSettings:
         broker = self._config
         rules = RecordValidationRules(
-            self._release.magic,
+            release.magic,
             broker.message_max_bytes if config.max_message_bytes is None else config.max_message_bytes,
             config.is_compacted,
-            self._release.supports_invalid_record_error,
+            release.supports_invalid_record_error,
         )
         segment_bytes = OFFSETS_SEGMENT_BYTES if name == OFFSETS_TOPIC else broker.log_segment_bytes
         retention_bytes = -1 if name == OFFSETS_TOPIC else broker.log_retention_bytes
@@ -262,5 +279,5 @@ class TopicStore:
             rules,
             segment_bytes if config.segment_bytes is None else config.segment_bytes,
             retention_bytes if config.retention_bytes is None else config.retention_bytes,
-            self._release.unknown_producer_error,
+            release.unknown_producer_error,
         )

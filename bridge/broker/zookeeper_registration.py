@@ -117,7 +117,7 @@ class ZooKeeperRegistration:
     def _register(self) -> None:
         """Register the ids that are not registered yet, then write the topics."""
         wall_ms = self._cluster.scheduler.now_ms()
-        release = self._cluster.release.version
+        release = self._cluster.nodes[self._cluster.controller_id].release.version
         wanted = sorted(self._missing)
         creations: list[Request] = [
             Create(

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
+from bridge.coordinator.release_features import BrokerRelease
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import Api
+from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
 
 ResponseCallback: TypeAlias = Callable[[Any], None]
 ApiHandler: TypeAlias = Callable[["ApiRequest"], None]
 
 NO_TRANSACTIONS = "this development broker has no transactions"
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedErrors:
+    """Errors that a test puts into the answer to one request; see ``bridge.testing.fake_faults``.
+
+    By partition, by topic (Metadata only), by group.  ``on_fetched`` changes a row of a Fetch response.
+    """
+
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    topics: Mapping[str, ErrorCode] = field(default_factory=dict)
+    groups: Mapping[str, ErrorCode] = field(default_factory=dict)
+    on_fetched: Callable[[TopicPartition, FetchPartitionResponse], FetchPartitionResponse] = lambda tp, row: row
+
+
+NO_INJECTED_ERRORS = InjectedErrors()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,7 @@ class ApiRequest:
     listener: str
     reply: ResponseCallback
     on_disconnect: Callable[[Callable[[], object]], None] = lambda cancel: None
+    injected: InjectedErrors = NO_INJECTED_ERRORS
 
 
 class AclOperation(Enum):
@@ -95,7 +114,15 @@ class BrokerServices(Protocol):
         """None: there is no ZooKeeper."""
 
     @property
-    def checks_partitions_of_commits(self) -> bool:
-        """Whether a partition that does not exist is rejected (3), and not only a topic; see
-        ``zkconsumer.kafka.release_features``.
-        """
+    def release(self) -> BrokerRelease:
+        """The release that this broker emulates."""
+
+    @property
+    def offset_metadata_max_chars(self) -> int:
+        """The greatest length of the metadata of a committed offset."""
+
+    def group_error(self, call: ApiRequest, operation: AclOperation, group: str) -> ErrorCode:
+        """``NONE``, or the error for a client that may not do this with a group."""
+
+    def topic_error(self, call: ApiRequest, operation: AclOperation, topic: str) -> ErrorCode:
+        """``NONE``, or the error for a client that may not do this with a topic."""

@@ -20,16 +20,16 @@ from bridge.coordinator.api_request import (
     AclOperation,
     ApiHandler,
     ApiRequest,
-    Authorizer,
     BrokerServices,
 )
 from bridge.coordinator.group_error_responses import error_response
+from bridge.coordinator.group_responses import describe_group_error
 from bridge.coordinator.offset_apis import OffsetApis
 from bridge.coordinator.partitioning import partition_for
 from zkconsumer.kafka.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
-    GROUP_AUTHORIZATION_FAILED,
     INVALID_REQUEST,
+    NONE,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode,
 )
@@ -57,10 +57,9 @@ class KafkaApis:
     group.
     """
 
-    def __init__(self, broker: BrokerServices, may: Authorizer, other_handlers: Mapping[int, ApiHandler]) -> None:
+    def __init__(self, broker: BrokerServices, other_handlers: Mapping[int, ApiHandler]) -> None:
         self._broker = broker
-        self._may = may
-        offsets = OffsetApis(broker, may)
+        offsets = OffsetApis(broker)
         self.handlers: dict[int, ApiHandler] = {
             **other_handlers,
             FIND_COORDINATOR.key: self.handle_find_coordinator_request,
@@ -106,8 +105,9 @@ class KafkaApis:
             return _coordinator_error(key, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
         if key_type != KEY_TYPE_GROUP:
             return _coordinator_error(key, INVALID_REQUEST, f"the coordinator type {key_type} is not supported here")
-        if not self._may(call.principal, AclOperation.DESCRIBE, "group", key):
-            return _coordinator_error(key, GROUP_AUTHORIZATION_FAILED)
+        denied = self._broker.group_error(call, AclOperation.DESCRIBE, key)
+        if denied is not NONE:
+            return _coordinator_error(key, denied)
         partitions = self._broker.ensure_offsets_topic()
         if partitions is None:
             return _coordinator_error(key, COORDINATOR_NOT_AVAILABLE)
@@ -120,17 +120,18 @@ class KafkaApis:
 
     def handle_group_member_request(self, call: ApiRequest) -> None:
         """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: for clients with READ on the group."""
-        if self._may(call.principal, AclOperation.READ, "group", call.body.group_id):
+        denied = self._broker.group_error(call, AclOperation.READ, call.body.group_id)
+        if denied is NONE:
             self._broker.submit_to_coordinator(call, call.body, call.reply)
         else:
-            call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
+            call.reply(error_response(call.api, call.version, call.body, denied))
 
     def handle_list_groups_request(self, call: ApiRequest) -> None:
         """Only the groups that the client may describe."""
 
         def reply(body: Any) -> None:
             body.groups = [
-                g for g in body.groups if self._may(call.principal, AclOperation.DESCRIBE, "group", g.group_id)
+                g for g in body.groups if self._broker.group_error(call, AclOperation.DESCRIBE, g.group_id) is NONE
             ]
             call.reply(body)
 
@@ -142,10 +143,7 @@ class KafkaApis:
 
         def reply(body: Any) -> None:
             by_group_id = {group.group_id: group for group in body.groups}
-            denied_response = error_response(
-                call.api, call.version, replace(call.body, groups=denied), GROUP_AUTHORIZATION_FAILED
-            )
-            by_group_id |= {group.group_id: group for group in denied_response.groups}
+            by_group_id |= {name: describe_group_error(name, error.code) for name, error in denied.items()}
             body.groups = [by_group_id[name] for name in dict.fromkeys(call.body.groups)]
             call.reply(body)
 
@@ -162,7 +160,7 @@ class KafkaApis:
         def reply(body: Any) -> None:
             body.results = [
                 *body.results,
-                *(DeletedGroup(group_id=name, error_code=GROUP_AUTHORIZATION_FAILED.code) for name in denied),
+                *(DeletedGroup(group_id=name, error_code=error.code) for name, error in denied.items()),
             ]
             call.reply(body)
 
@@ -171,8 +169,9 @@ class KafkaApis:
             call, replace(call.body, groups_names=allowed), reply if denied else call.reply
         )
 
-    def _denied_groups(self, call: ApiRequest, operation: AclOperation, names: list[str]) -> list[str]:
-        return [name for name in dict.fromkeys(names) if not self._may(call.principal, operation, "group", name)]
+    def _denied_groups(self, call: ApiRequest, operation: AclOperation, names: list[str]) -> dict[str, ErrorCode]:
+        errors = {name: self._broker.group_error(call, operation, name) for name in names}
+        return {name: error for name, error in errors.items() if error is not NONE}
 
 
 def _coordinator_error(key: str, code: ErrorCode, words: str | None = None) -> Coordinator:

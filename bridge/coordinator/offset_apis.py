@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridge.coordinator.api_request import AclOperation, ApiRequest, Authorizer, BrokerServices, ZooKeeperOffset
+from bridge.coordinator.api_request import AclOperation, ApiRequest, BrokerServices, ZooKeeperOffset
+from bridge.coordinator.consumer_subscriptions import java_length
 from bridge.coordinator.group_error_responses import commit_error_response, error_response
-from bridge.coordinator.group_responses import commit_response, committed_partitions, missing_topic_offsets
+from bridge.coordinator.group_responses import commit_response, committed_partitions, missing_offset
 from zkconsumer.kafka.error_codes import (
-    GROUP_AUTHORIZATION_FAILED,
     NONE,
-    TOPIC_AUTHORIZATION_FAILED,
+    OFFSET_METADATA_TOO_LARGE,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
     ErrorCode,
@@ -25,6 +25,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from zkconsumer.wire.schemas.offset_delete import OffsetDeletePartitionResponse, OffsetDeleteTopicResponse
 from zkconsumer.wire.schemas.offset_fetch import (
+    OffsetFetchGroupResponse,
     OffsetFetchPartitionResponse,
     OffsetFetchResponse,
     OffsetFetchTopicResponse,
@@ -34,22 +35,27 @@ from zkconsumer.wire.schemas.offset_fetch import (
 class OffsetApis:
     """The offset handlers of one broker."""
 
-    def __init__(self, broker: BrokerServices, may: Authorizer) -> None:
+    def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
-        self._may = may
 
     def handle_offset_commit_request(self, call: ApiRequest) -> None:
         """Version 0 is written to ZooKeeper; other versions, for existing topics, go to the coordinator."""
         body = call.body
-        if not self._may(call.principal, AclOperation.READ, "group", body.group_id):
-            call.reply(commit_error_response(body, GROUP_AUTHORIZATION_FAILED))
+        denied = self._broker.group_error(call, AclOperation.READ, body.group_id)
+        if denied is not NONE:
+            call.reply(commit_error_response(body, denied))
             return
-        checks_partitions = call.version == 0 or self._broker.checks_partitions_of_commits
+        release = self._broker.release
+        checks_topics = call.version == 0 or release.checks_topics_of_commits
+        checks_partitions = call.version == 0 or release.checks_partitions_of_commits
         errors: dict[TopicPartition, int] = {}
         for topic in body.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
-                code = self._topic_error(call, tp, AclOperation.READ, checks_partitions)
+                code = self._topic_error(call, tp, AclOperation.READ, checks_topics, checks_partitions)
+                length = java_length(partition.committed_metadata or "")
+                if code is NONE and call.version == 0 and length > self._broker.offset_metadata_max_chars:
+                    code = OFFSET_METADATA_TOO_LARGE
                 if code is not NONE:
                     errors[tp] = code.code
         valid_topics = [
@@ -92,37 +98,54 @@ class OffsetApis:
         if call.version == 0:
             self._fetch_from_zookeeper(call)
             return
-        names = [group.group_id for group in call.body.groups] or [call.body.group_id]
-        if any(not self._may(call.principal, AclOperation.DESCRIBE, "group", name) for name in names):
-            call.reply(error_response(call.api, call.version, call.body, GROUP_AUTHORIZATION_FAILED))
+        body = call.body
+        names = [group.group_id for group in body.groups] or [body.group_id]
+        errors = {name: self._broker.group_error(call, AclOperation.DESCRIBE, name) for name in names}
+        denied = {name: error for name, error in errors.items() if error is not NONE}
+        allowed = [group for group in body.groups if group.group_id not in denied]
+        if denied and not allowed:
+            answer = error_response(call.api, call.version, body, denied[names[0]])
+            for group in answer.groups:
+                group.error_code = denied[group.group_id].code
+            call.reply(answer)
             return
 
-        def reply(body: Any) -> None:
-            for part in [body, *body.groups]:
-                part.topics = [self._hide_unauthorized_topic(call, topic) for topic in part.topics]
-            call.reply(body)
+        def reply(answer: Any) -> None:
+            for part in [answer, *answer.groups]:
+                part.topics = [self._hide_partitions(call, topic) for topic in part.topics]
+            found = {group.group_id: group for group in answer.groups}
+            for name, error in denied.items():
+                found[name] = OffsetFetchGroupResponse(group_id=name, topics=[], error_code=error.code)
+            answer.groups = [found[name] for name in dict.fromkeys(names) if name in found]
+            call.reply(answer)
 
-        self._broker.submit_to_coordinator(call, call.body, reply)
+        self._broker.submit_to_coordinator(call, replace(body, groups=allowed) if denied else body, reply)
 
-    def _hide_unauthorized_topic(self, call: ApiRequest, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
-        """Removes the offsets of a topic that the client may not describe."""
-        if self._may(call.principal, AclOperation.DESCRIBE, "topic", topic.name):
-            return topic
-        return missing_topic_offsets(
-            topic.name, [p.partition_index for p in topic.partitions], TOPIC_AUTHORIZATION_FAILED.code
-        )
+    def _hide_partitions(self, call: ApiRequest, topic: OffsetFetchTopicResponse) -> OffsetFetchTopicResponse:
+        """Removes the offsets of a topic that the client may not describe, and of partitions with an error."""
+        denied = self._broker.topic_error(call, AclOperation.DESCRIBE, topic.name)
+        count = self._broker.partition_count(topic.name) or 0
+        has_limit = self._broker.release.checks_partitions_of_fetches
+        rows = []
+        for row in topic.partitions:
+            error = call.injected.partitions.get(TopicPartition(topic.name, row.partition_index), denied)
+            if error is NONE and has_limit and not 0 <= row.partition_index < count:
+                error = UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(row if error is NONE else missing_offset(row.partition_index, error.code))
+        return OffsetFetchTopicResponse(name=topic.name, partitions=rows)
 
     def _fetch_from_zookeeper(self, call: ApiRequest) -> None:
         body = call.body
         store = self._broker.legacy_offset_store
-        if not self._may(call.principal, AclOperation.DESCRIBE, "group", body.group_id):
-            call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+        denied = self._broker.group_error(call, AclOperation.DESCRIBE, body.group_id)
+        if denied is not NONE:
+            call.reply(error_response(call.api, call.version, body, denied))
             return
         if store is None:
             call.reply(error_response(call.api, call.version, body, UNSUPPORTED_VERSION))
             return
         asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
-        errors = {tp: self._topic_error(call, tp, AclOperation.DESCRIBE, True) for tp in asked}
+        errors = {tp: self._topic_error(call, tp, AclOperation.DESCRIBE) for tp in asked}
 
         def told(tp: TopicPartition, found: ZooKeeperOffset) -> OffsetFetchPartitionResponse:
             if errors[tp] is not NONE:
@@ -152,8 +175,9 @@ class OffsetApis:
     def handle_offset_delete_request(self, call: ApiRequest) -> None:
         """For existing topics that the client may read."""
         body = call.body
-        if not self._may(call.principal, AclOperation.DELETE, "group", body.group_id):
-            call.reply(error_response(call.api, call.version, body, GROUP_AUTHORIZATION_FAILED))
+        denied = self._broker.group_error(call, AclOperation.DELETE, body.group_id)
+        if denied is not NONE:
+            call.reply(error_response(call.api, call.version, body, denied))
             return
         errors: list[OffsetDeleteTopicResponse] = []
         valid_topics = []
@@ -161,7 +185,7 @@ class OffsetApis:
             kept, partition_errors = [], []
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
-                code = self._topic_error(call, tp, AclOperation.READ, True)
+                code = self._topic_error(call, tp, AclOperation.READ)
                 if code is NONE:
                     kept.append(partition)
                 else:
@@ -181,14 +205,20 @@ class OffsetApis:
         self._broker.submit_to_coordinator(call, replace(body, topics=valid_topics), reply)
 
     def _topic_error(
-        self, call: ApiRequest, tp: TopicPartition, operation: AclOperation, checks_partition: bool
+        self,
+        call: ApiRequest,
+        tp: TopicPartition,
+        operation: AclOperation,
+        checks_topic: bool = True,
+        checks_partition: bool = True,
     ) -> ErrorCode:
-        if not self._may(call.principal, operation, "topic", tp.topic):
-            return TOPIC_AUTHORIZATION_FAILED
+        error = call.injected.partitions.get(tp) or self._broker.topic_error(call, operation, tp.topic)
+        if error is not NONE:
+            return error
         partitions = self._broker.partition_count(tp.topic)
-        if partitions is None or (checks_partition and not 0 <= tp.partition < partitions):
-            return UNKNOWN_TOPIC_OR_PARTITION
-        return NONE
+        if partitions is None:
+            return UNKNOWN_TOPIC_OR_PARTITION if checks_topic else NONE
+        return UNKNOWN_TOPIC_OR_PARTITION if checks_partition and not 0 <= tp.partition < partitions else NONE
 
 
 def _commit_response(body: OffsetCommitRequest, codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:

@@ -1,44 +1,50 @@
-"""One broker of a fake cluster: frames in, frames out.
+"""The connections to the brokers of a fake cluster: frames in, frames out, with the injected faults.
 
-    frame --> FakeBroker.begin --> PendingFakeResponse --reply--> FakeResponse    a Fetch may wait for records first
+    frame --> RequestInProgress --start--> KafkaApis of the node --reply--> frame, or what a fault makes of it
     bytes --> FakeBrokerConnection: one client's connection: splits frames, answers in order, wakes after changes
 
-There are no sockets and no threads here: the transport (in memory, or the TCP server) waits on the
-cluster's condition in its own thread.
+The broker is the development broker's ``BrokerNode``.  There are no sockets and no threads here: the transport (in
+memory, or the TCP server) waits on the cluster's condition in its own thread.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
-from bridge.testing import fake_apis, fake_groups
-from bridge.testing.fake_faults import (
-    ActiveFault,
-    CloseConnection,
-    Delay,
-    Garbage,
-    GroupError,
-    Hold,
-    PartitionError,
-    PartitionFault,
-    TopicError,
-    WrongCorrelationId,
-)
-from bridge.testing.fake_state import ClusterState, RecordedRequest
-from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.error_codes import ErrorCode, error_code
-from zkconsumer.kafka.fetch_session_cache import FetchContext, FetchSessionCache
-from zkconsumer.kafka.release_features import BrokerRelease
-from zkconsumer.kafka.request_decoder import (
+from bridge.broker.apis.fetch import answer_fetch
+from bridge.broker.client_connection import CLOSE_CONNECTION
+from bridge.broker.fetch_session_cache import FetchContext
+from bridge.broker.node import BrokerNode
+from bridge.broker.request_decoder import (
     DecodedRequest,
     InvalidFrameAction,
     UnsupportedVersionResponse,
     api_versions_response,
     decode_frame,
 )
+from bridge.broker.sasl_server_authenticator import ANONYMOUS
+from bridge.coordinator.api_request import ApiRequest, InjectedErrors
+from bridge.testing.fake_faults import (
+    ActiveFault,
+    CloseConnection,
+    CorruptRecords,
+    Delay,
+    Garbage,
+    GroupError,
+    Hold,
+    NullRecords,
+    PartitionError,
+    PartitionFault,
+    SlowTieredStorage,
+    TopicError,
+    WrongCorrelationId,
+)
+from bridge.testing.fake_state import ClusterState, RecordedRequest
+from zkconsumer.errors import RemoteProtocolError
+from zkconsumer.kafka.error_codes import ErrorCode, error_code
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.request_frames import (
     REQUEST_BYTES_MAX,
@@ -51,102 +57,100 @@ from zkconsumer.wire.schemas import (
     DESCRIBE_GROUPS,
     FETCH,
     FIND_COORDINATOR,
-    LIST_GROUPS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_COMMIT,
-    OFFSET_DELETE,
     OFFSET_FETCH,
     PRODUCE,
 )
-from zkconsumer.wire.schemas.fetch import FetchRequest
-from zkconsumer.wire.schemas.produce import ProduceRequest
+from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
+from zkconsumer.wire.schemas.offset_fetch import OffsetFetchTopic
 
+F = TypeVar("F")
 
-@dataclass(frozen=True, slots=True)
-class FakeResponse:
-    """The bytes for the client; ``closes_connection``: then the connection ends."""
+LISTENER = "PLAINTEXT"
+CLIENT_HOST = "/127.0.0.1"
 
-    data: bytes
-    closes_connection: bool = False
+APIS_WITHOUT_GROUPS = frozenset({API_VERSIONS.key, FETCH.key, LIST_OFFSETS.key, METADATA.key, PRODUCE.key})
 
 
 @dataclass(slots=True)
-class PendingFakeResponse:
+class RequestInProgress:
     """A request without a response yet.
 
-    ``poll(is_final)`` returns the response frame, or None while the request can wait; it is final from ``deadline_ms``
-    on.  Nothing is polled before ``not_before_ms``, or while a ``Hold`` is active.
+    ``start`` passes it to the broker, not before ``not_before_ms``, nor while a ``Hold`` is active.  ``frame`` is the
+    response; ``closes_connection``: then the connection ends.  ``forget`` removes a request that waits in the broker.
     """
 
-    poll: Callable[[bool], bytes | None]
-    deadline_ms: int
-    not_before_ms: int
-    faults: list[ActiveFault]
+    start: Callable[[RequestInProgress], None]
+    not_before_ms: int = 0
+    faults: list[ActiveFault] = field(default_factory=list)
+    frame: bytes | None = None
+    closes_connection: bool = False
+    forget: Callable[[], object] = lambda: None
+    is_started: bool = False
 
-    def reply(self, now_ms: int) -> FakeResponse | None:
-        """The reply, if it is due."""
-        if now_ms < self.not_before_ms or self._is_held:
-            return None
-        frame = self.poll(now_ms >= self.deadline_ms)
-        if frame is None:
-            return None
+    def start_if_due(self, now_ms: int) -> None:
+        """Pass it to the broker, unless that was done or it is too early."""
+        if not self.is_started and not self.is_held and now_ms >= self.not_before_ms:
+            self.is_started = True
+            self.start(self)
+
+    def finish(self, frame: bytes, *, closes_connection: bool = False) -> None:
+        """The response is there; faults may replace it."""
+        self.frame, self.closes_connection = frame, closes_connection
         for injected in self.faults:
             match injected.fault:
                 case CloseConnection(after_bytes):
-                    return FakeResponse(frame[:after_bytes], closes_connection=True)
+                    self.frame, self.closes_connection = frame[:after_bytes], True
+                    return
                 case Garbage(data):
-                    return FakeResponse(data)
+                    self.frame = data
+                    return
                 case _:
                     pass
-        return FakeResponse(frame)
-
-    def wake_at_ms(self, now_ms: int) -> int | None:
-        """When to poll again even if nothing changed; None: only lifting a fault can change anything."""
-        if self._is_held:
-            return None
-        return self.not_before_ms if now_ms < self.not_before_ms else self.deadline_ms
 
     @property
-    def _is_held(self) -> bool:
+    def wake_at_ms(self) -> int | None:
+        """When it may start; None: it has started, or only lifting a fault can change anything."""
+        return None if self.is_started or self.is_held else self.not_before_ms
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a ``Hold`` is active."""
         return any(isinstance(injected.fault, Hold) and not injected.is_lifted for injected in self.faults)
 
 
 class FakeBroker:
-    """``release``: sets the supported versions, and how other versions are rejected."""
+    """One node of the cluster.  The release of ``node`` sets the versions, and how other versions are rejected."""
 
-    def __init__(self, state: ClusterState, broker_id: int, release: BrokerRelease, fetch_sessions_max: int) -> None:
-        self.broker_id = broker_id
-        self.release = release
-        self.fetch_sessions = FetchSessionCache(state.clock.now_ms, fetch_sessions_max)
+    def __init__(self, state: ClusterState, node: BrokerNode) -> None:
+        self.broker_id = node.node_id
+        self.node = node
         self._state = state
 
-    def begin(self, frame: bytes) -> PendingFakeResponse | FakeResponse:
+    def begin(self, frame: bytes) -> RequestInProgress:
         """Process a request (without its size)."""
-        outcome = decode_frame(frame, self.release)
+        outcome = decode_frame(frame, self.node.release)
         match outcome:
             case UnsupportedVersionResponse(refused):
-                return FakeResponse(refused)
+                return RequestInProgress(lambda work: work.finish(refused))
             case InvalidFrameAction():
-                return FakeResponse(b"", closes_connection=outcome is InvalidFrameAction.CLOSE_CONNECTION)
+                closes = outcome is InvalidFrameAction.CLOSE_CONNECTION
+                return RequestInProgress(lambda work: work.finish(b"", closes_connection=closes))
         asked = outcome.header
-        fetch = self.fetch_sessions.new_context(outcome.body, outcome.version) if outcome.api is FETCH else None
+        fetch = self.node.fetch_sessions.new_context(outcome.body, outcome.version) if outcome.api is FETCH else None
         topics = fetch.topics if isinstance(fetch, FetchContext) else ()
         self._state.requests.append(
             RecordedRequest(self.broker_id, outcome.api, asked.api_version, asked.client_id, outcome.body, topics)
         )
         self._state.changed.notify_all()
-        return self._work(outcome, fetch)
-
-    def _work(self, request: DecodedRequest, fetch: FetchContext | ErrorCode | None) -> PendingFakeResponse:
+        faults = self._faults(outcome, fetch)
         now_ms = self._state.clock.now_ms()
-        faults = self._faults(request, fetch)
-        body = request.body
-        return PendingFakeResponse(
-            poll=self._answering(request, faults, fetch),
-            deadline_ms=now_ms + body.max_wait_ms if isinstance(body, FetchRequest) else now_ms,
-            not_before_ms=now_ms + sum(i.fault.delay_ms for i in faults if isinstance(i.fault, Delay)),
-            faults=faults,
+        return RequestInProgress(
+            lambda work: self._start(work, outcome, fetch, now_ms),
+            now_ms + sum(injected.fault.delay_ms for injected in faults if isinstance(injected.fault, Delay)),
+            faults,
         )
 
     def _faults(self, request: DecodedRequest, fetch: FetchContext | ErrorCode | None) -> list[ActiveFault]:
@@ -166,72 +170,79 @@ class FakeBroker:
             hit.append(injected)
         return hit
 
-    def _answering(
-        self, request: DecodedRequest, faults: list[ActiveFault], fetch: FetchContext | ErrorCode | None
-    ) -> Callable[[bool], bytes | None]:
-        correlation_id = request.header.correlation_id + sum(
-            injected.fault.by for injected in faults if isinstance(injected.fault, WrongCorrelationId)
-        )
-        partition_faults = {
-            injected.fault.tp: injected.fault for injected in faults if isinstance(injected.fault, PartitionFault)
-        }
-        topic_errors = {
-            injected.fault.topic: error_code(injected.fault.code)
-            for injected in faults
-            if isinstance(injected.fault, TopicError)
-        }
-        group_errors = {
-            injected.fault.group: error_code(injected.fault.code)
-            for injected in faults
-            if isinstance(injected.fault, GroupError)
-        }
-
-        def poll(is_final: bool) -> bytes | None:
-            body = self._body(request, fetch, partition_faults, topic_errors, group_errors, is_final)
-            if body is None:
-                return None
-            if isinstance(request.body, ProduceRequest) and request.body.acks == 0:
-                return b""
-            return encode_response(request.api, request.version, correlation_id, body)
-
-        return poll
-
-    def _body(
+    def _start(
         self,
+        work: RequestInProgress,
         request: DecodedRequest,
         fetch: FetchContext | ErrorCode | None,
-        faults: dict[TopicPartition, PartitionFault],
-        topic_errors: dict[str, ErrorCode],
-        group_errors: dict[str, ErrorCode],
-        is_final: bool,
-    ) -> Any:
-        state, me, version, body = self._state, self.broker_id, request.version, request.body
-        errors = {tp: error_code(fault.code) for tp, fault in faults.items() if isinstance(fault, PartitionError)}
-        match request.api.key:
-            case API_VERSIONS.key:
-                return api_versions_response(self.release)
-            case METADATA.key:
-                return fake_apis.metadata(state, version, body, faults, topic_errors)
-            case LIST_OFFSETS.key:
-                return fake_apis.list_offsets(state, me, self.release, version, body, faults)
-            case PRODUCE.key:
-                return fake_apis.produce(state, me, body, faults)
-            case FETCH.key:
-                assert fetch is not None, "each Fetch has one"
-                return fake_apis.fetch(state, me, self.release, version, body, fetch, faults, is_final=is_final)
-            case FIND_COORDINATOR.key:
-                return fake_groups.find_coordinator(state, version, body, group_errors)
-            case DESCRIBE_GROUPS.key:
-                return fake_groups.describe_groups(state, me, body, group_errors)
-            case LIST_GROUPS.key:
-                return fake_groups.list_groups(state, me)
-            case OFFSET_COMMIT.key:
-                return fake_groups.offset_commit(state, me, self.release, version, body, group_errors, errors)
-            case OFFSET_FETCH.key:
-                return fake_groups.offset_fetch(state, me, self.release, version, body, group_errors, errors)
-            case OFFSET_DELETE.key:
-                return fake_groups.offset_delete(state, me, body, group_errors)
-        raise AssertionError(f"{request.api.name} stands in the releases' table, but nobody answers it")
+        begun_ms: int,
+    ) -> None:
+        correlation_id = request.header.correlation_id + sum(fault.by for fault in _each(work, WrongCorrelationId))
+
+        def reply(answer: Any) -> None:
+            if answer is CLOSE_CONNECTION:
+                work.finish(b"", closes_connection=True)
+            elif answer is None:
+                work.finish(b"")
+            else:
+                work.finish(encode_response(request.api, request.version, correlation_id, answer))
+            self._state.changed.notify_all()
+
+        def remember(forget: Callable[[], object]) -> None:
+            work.forget = forget
+
+        if request.api is API_VERSIONS:
+            reply(api_versions_response(self.node.release))
+            return
+        if (request.api.key not in APIS_WITHOUT_GROUPS and request.version > 0) or request.api is FIND_COORDINATOR:
+            self._state.use_groups()
+        body = request.body
+        if fetch is not None:
+            waited_ms = self._state.clock.now_ms() - begun_ms
+            body = replace(body, max_wait_ms=max(0, body.max_wait_ms - waited_ms))
+        client_id = request.header.client_id or ""
+        call = ApiRequest(
+            request.api, request.version, body, client_id, CLIENT_HOST, ANONYMOUS, LISTENER, reply, remember,
+            _injected(work),
+        )  # fmt: skip
+        if fetch is None:
+            self.node.kafka_apis.handle(call)
+        else:
+            answer_fetch(self.node, call, fetch)
+        self._state.scheduler.run_due()
+
+
+def _each(work: RequestInProgress, kind: type[F]) -> list[F]:
+    return [injected.fault for injected in work.faults if isinstance(injected.fault, kind)]
+
+
+def _injected(work: RequestInProgress) -> InjectedErrors:
+    """What the engine must answer because of the faults."""
+    by_partition = {
+        injected.fault.tp: injected.fault for injected in work.faults if isinstance(injected.fault, PartitionFault)
+    }
+
+    def change(tp: TopicPartition, row: FetchPartitionResponse) -> FetchPartitionResponse:
+        match by_partition.get(tp):
+            case NullRecords(code=code):
+                return FetchPartitionResponse(
+                    partition_index=row.partition_index, error_code=code, high_watermark=-1, records=None
+                )
+            case SlowTieredStorage() if not row.error_code:
+                return replace(row, records=b"")
+            case CorruptRecords(at=at) if row.records:
+                damaged = bytearray(row.records)
+                damaged[at % len(damaged)] ^= 0xFF
+                return replace(row, records=bytes(damaged))
+            case _:
+                return row
+
+    return InjectedErrors(
+        {tp: error_code(fault.code) for tp, fault in by_partition.items() if isinstance(fault, PartitionError)},
+        {fault.topic: error_code(fault.code) for fault in _each(work, TopicError)},
+        {fault.group: error_code(fault.code) for fault in _each(work, GroupError)},
+        change,
+    )
 
 
 def _names(request: DecodedRequest, fetch: FetchContext | ErrorCode | None, tp: TopicPartition) -> bool:
@@ -251,8 +262,12 @@ def _names(request: DecodedRequest, fetch: FetchContext | ErrorCode | None, tp: 
             return tp in {(t.name, p.partition_index) for t in body.topics for p in t.partitions}
         case OFFSET_FETCH.key:
             asked = [body.topics, *(group.topics for group in body.groups)]
-            return any(topics is None or tp in fake_groups.partitions_of(topics) for topics in asked)
+            return any(topics is None or tp in _partitions_of(topics) for topics in asked)
     return False
+
+
+def _partitions_of(topics: list[OffsetFetchTopic]) -> set[TopicPartition]:
+    return {TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes}
 
 
 def _asks_for(request: DecodedRequest, topic: str) -> bool:
@@ -269,11 +284,9 @@ def _groups(request: DecodedRequest) -> set[str]:
             return {body.key, *body.coordinator_keys}
         case DESCRIBE_GROUPS.key:
             return set(body.groups)
-        case OFFSET_COMMIT.key | OFFSET_DELETE.key:
-            return {body.group_id}
         case OFFSET_FETCH.key:
             return {body.group_id, *(group.group_id for group in body.groups)}
-    return set()
+    return {getattr(body, "group_id", "")}
 
 
 class FakeBrokerConnection:
@@ -284,7 +297,7 @@ class FakeBrokerConnection:
         self._broker = broker
         self._received = bytearray()
         self._requests: deque[bytes] = deque()
-        self._work: PendingFakeResponse | None = None
+        self._work: RequestInProgress | None = None
         self._output = bytearray()
         self._has_hung_up = False
 
@@ -324,25 +337,24 @@ class FakeBrokerConnection:
         self._has_hung_up = True
         self._output.clear()
         self._requests.clear()
-        self._work = None
+        if self._work is not None:
+            self._work.forget()
+            self._work = None
         self._state.changed.notify_all()
 
     def advance(self) -> None:
         """Answer the requests that can be answered now, in order."""
-        if self._broker.broker_id not in self._state.running_brokers and not self._has_hung_up:
+        self._state.scheduler.run_due()
+        if self._broker.broker_id in self._state.cluster.stopped_nodes and not self._has_hung_up:
             self.disconnect()
         while self.has_pending_request:
-            reply: PendingFakeResponse | FakeResponse | None = self._work or self._broker.begin(
-                self._requests.popleft()
-            )
-            if isinstance(reply, PendingFakeResponse):
-                self._work = reply
-                reply = reply.reply(self._state.clock.now_ms())
-            if reply is None:
+            work = self._work = self._work or self._broker.begin(self._requests.popleft())
+            work.start_if_due(self._state.clock.now_ms())
+            if work.frame is None:
                 return
             self._work = None
-            self._output += reply.data
-            if reply.closes_connection:
+            self._output += work.frame
+            if work.closes_connection:
                 self._requests.clear()
                 self._has_hung_up = True
 
@@ -354,7 +366,6 @@ class FakeBrokerConnection:
 
     def wait(self, deadline_ms: int | None) -> None:
         """Wait until something changes, a response is due, or the deadline (None: no deadline)."""
-        now_ms = self._state.clock.now_ms()
-        due_ms = None if self._work is None else self._work.wake_at_ms(now_ms)
-        times = [time_ms for time_ms in (deadline_ms, due_ms) if time_ms is not None]
-        self._state.changed.wait(max(0, min(times) - now_ms) / 1000 if times else None)
+        start_ms = None if self._work is None else self._work.wake_at_ms
+        due = [ms for ms in (deadline_ms, start_ms, self._state.scheduler.next_due_ms) if ms is not None]
+        self._state.changed.wait(max(0, min(due) - self._state.clock.now_ms()) / 1000 if due else None)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import scramp
 
+from bridge.broker.request_decoder import api_versions_response
 from bridge.testing.fake_releases import NEWEST, release_named
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
-from zkconsumer.kafka.request_decoder import api_versions_response
 from zkconsumer.kafka.transport import Transport, fill_by_receiving
 from zkconsumer.wire.request_frames import (
     REQUEST_BYTES_MAX,

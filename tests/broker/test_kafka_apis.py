@@ -13,7 +13,8 @@ from bridge.broker.emulated_releases import EMULATED_RELEASES
 from bridge.coordinator.api_request import AclOperation, ApiRequest, ResponseCallback, ZooKeeperOffset
 from bridge.coordinator.group_error_responses import error_response
 from bridge.coordinator.kafka_apis import KafkaApis
-from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED
+from bridge.coordinator.release_features import RELEASES, BrokerRelease
+from zkconsumer.kafka.error_codes import GROUP_AUTHORIZATION_FAILED, NONE, TOPIC_AUTHORIZATION_FAILED, ErrorCode
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import (
@@ -95,7 +96,8 @@ class FakeBroker:
 
     answer: Callable[[Any], Any] = lambda body: HeartbeatResponse()
     legacy_offset_store: FakeZooKeeperOffsets | None = None
-    checks_partitions_of_commits: bool = True
+    release: BrokerRelease = RELEASES["3.9.1"]
+    offset_metadata_max_chars: int = 4096
     partitions: int | None = 10
     coordinator: BrokerAddress | None = COORDINATOR
     asked: list[Any] = field(default_factory=list)
@@ -110,27 +112,29 @@ class FakeBroker:
         assert listener == "PLAINTEXT"
         return self.coordinator
 
+    def group_error(self, call: ApiRequest, operation: AclOperation, group: str) -> ErrorCode:
+        assert call.principal == "ann"
+        return GROUP_AUTHORIZATION_FAILED if group.startswith("secret") else NONE
+
+    def topic_error(self, call: ApiRequest, operation: AclOperation, topic: str) -> ErrorCode:
+        assert call.principal == "ann"
+        return TOPIC_AUTHORIZATION_FAILED if topic.startswith("secret") else NONE
+
     def submit_to_coordinator(self, call: ApiRequest, body: Any, reply: ResponseCallback) -> None:
         self.asked.append(body)
         reply(self.answer(body))
 
 
-def may(principal: str, operation: AclOperation, resource: str, name: str) -> bool:
-    assert principal == "ann"
-    assert resource in ("group", "topic")
-    return not name.startswith("secret")
-
-
 def ask(broker: FakeBroker, api: Api[Any, Any], version: int, body: Any) -> Any:
     answers: list[Any] = []
-    KafkaApis(broker, may, {}).handle(ApiRequest(api, version, body, "c", "/h", "ann", "PLAINTEXT", answers.append))
+    KafkaApis(broker, {}).handle(ApiRequest(api, version, body, "c", "/h", "ann", "PLAINTEXT", answers.append))
     [answer] = answers
     encode_response(api, version, 0, answer)
     return answer
 
 
 def test_every_api_that_a_release_tells_of_has_one_handler() -> None:
-    handlers = KafkaApis(FakeBroker(), may, {}).handlers
+    handlers = KafkaApis(FakeBroker(), {}).handlers
     at_the_connection = {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key}
     elsewhere = {*_IMMEDIATE_HANDLERS, PRODUCE.key, FETCH.key}
     assert not set(handlers) & elsewhere
@@ -267,7 +271,7 @@ def test_what_is_wrong_with_a_commit_is_said_in_the_place_of_each_partition() ->
 
 
 def test_partitions_are_looked_at_from_2_0_on() -> None:
-    broker = FakeBroker(committed(0), checks_partitions_of_commits=False)
+    broker = FakeBroker(committed(0), release=RELEASES["1.1.1"])
     assert codes(ask(broker, OFFSET_COMMIT, 3, commit(("u", 5), ("no-such", 0)))) == [("u", 5, 0), ("no-such", 0, 3)]
 
 
@@ -280,7 +284,7 @@ def test_when_nothing_is_left_the_coordinator_is_not_asked() -> None:
 
 def test_version_0_commits_to_zookeeper_and_never_to_the_coordinator() -> None:
     store = FakeZooKeeperOffsets()
-    broker = FakeBroker(legacy_offset_store=store, checks_partitions_of_commits=False)
+    broker = FakeBroker(legacy_offset_store=store, release=RELEASES["1.1.1"])
     assert codes(ask(broker, OFFSET_COMMIT, 0, commit(*MIXED))) == [
         ("secret", 0, 29), ("t", 0, 0), ("no-such", 0, 3), ("u", 5, 3), ("u", 1, 0),
     ]  # fmt: skip
@@ -318,6 +322,45 @@ def test_offsets_of_topics_that_the_asker_may_not_see_are_not_told() -> None:
         assert [(t.name, t.partitions[0].committed_offset, t.partitions[0].error_code) for t in told] == [
             ("t", 5, 0), ("secret", -1, 29),
         ]  # fmt: skip
+
+
+def test_version_0_refuses_metadata_that_is_too_long() -> None:
+    store = FakeZooKeeperOffsets()
+    broker = FakeBroker(legacy_offset_store=store, offset_metadata_max_chars=3)
+    body = commit(("t", 0), ("t", 1))
+    body.topics[1].partitions[0].committed_metadata = "long"
+    assert codes(ask(broker, OFFSET_COMMIT, 0, body)) == [("t", 0, 0), ("t", 1, 12)]
+    assert store.stored == {TopicPartition("t", 0): 7}
+
+
+def test_a_release_that_does_not_look_at_topics_stores_commits_of_any() -> None:
+    broker = FakeBroker(committed(0), release=RELEASES["0.8.2.2"])
+    assert codes(ask(broker, OFFSET_COMMIT, 1, commit(("no-such", 0), ("t", 9)))) == [("no-such", 0, 0), ("t", 9, 0)]
+    rows = [
+        OffsetFetchTopicResponse(
+            name="t", partitions=[OffsetFetchPartitionResponse(partition_index=at, committed_offset=1) for at in (0, 9)]
+        )
+    ]
+    asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchTopic(name="t", partition_indexes=[0, 9])])
+    for release, expected in (("0.8.2.2", [0, 3]), ("1.1.1", [0, 0])):
+        broker = FakeBroker(lambda body: OffsetFetchResponse(topics=rows), release=RELEASES[release])
+        [topic] = ask(broker, OFFSET_FETCH, 1, asked).topics
+        assert [row.error_code for row in topic.partitions] == expected
+
+
+def test_each_group_of_an_offset_fetch_has_its_own_error() -> None:
+    def answer(body: OffsetFetchRequest) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=[OffsetFetchGroupResponse(group_id=g.group_id, topics=[]) for g in body.groups]
+        )
+
+    for names in (["g", "secret", "h"], ["secret", "secret-too"]):
+        asked = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=name, topics=None) for name in names])
+        broker = FakeBroker(answer)
+        told = [(group.group_id, group.error_code) for group in ask(broker, OFFSET_FETCH, 8, asked).groups]
+        assert told == [(name, 30 if name.startswith("secret") else 0) for name in names]
+        allowed = [name for name in names if not name.startswith("secret")]
+        assert [[group.group_id for group in body.groups] for body in broker.asked] == ([allowed] if allowed else [])
 
 
 def test_offsets_are_deleted_where_there_is_something_to_delete() -> None:

@@ -133,11 +133,11 @@ def test_readers_of_old_formats_get_what_they_can_read() -> None:
     log.append_validated(sent(batch(b"a", b"b", codec=compression.GZIP)), 0, WALL_MS)
     stored = log.read(0, 10_000)
     for magic in (0, 1):
-        old = down_convert(stored, magic, knows_zstd=False)
+        old = down_convert(stored, magic, keeps_size=False)
         assert {entry.magic for entry in iter_entries(old)} == {magic}
         assert [(record.offset, record.value) for record in iter_records(old)] == [(0, b"a"), (1, b"b")]
-    assert down_convert(stored, 2, knows_zstd=False) == stored
-    assert down_convert(stored[:20], 2, knows_zstd=False) == stored[:20], "an entry that is cut off stays so"
+    assert down_convert(stored, 2, keeps_size=False) == stored
+    assert down_convert(stored[:20], 0, keeps_size=False) == stored[:20], "an entry that is cut off stays so"
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bridge.broker.broker_cluster import BrokerCluster
 from bridge.testing import EmbeddedBroker
 from tests.broker.raw_client import RawClient
 from zkconsumer.errors import UsageError
@@ -157,3 +158,35 @@ def test_who_leads_is_remembered_and_a_node_that_is_gone_leads_nothing(tmp_path:
             rows = talk.metadata("t").topics[0].partitions
         assert {row.leader_id for row in rows} <= {0, 1}
         assert rows[0].leader_epoch == before[0].leader_epoch + 1
+
+
+def test_a_node_that_is_stopped_is_not_named_and_leads_nothing_until_it_is_back(
+    broker: EmbeddedBroker, talks: dict[int, RawClient]
+) -> None:
+    broker.create_topic("stopped", 3)
+    leaders = {p.partition_index: p.leader_id for p in talks[0].metadata("stopped").topics[0].partitions}
+    broker.run_on_broker_thread(lambda cluster: cluster.stopped_nodes.add(2))
+    told = talks[0].metadata("stopped")
+    assert [row.node_id for row in told.brokers] == [0, 1]
+    for row in told.topics[0].partitions:
+        is_away = leaders[row.partition_index] == 2
+        assert (row.leader_id, row.error_code) == ((-1, 5) if is_away else (leaders[row.partition_index], 0))
+        assert (row.isr_nodes, row.offline_replicas) == (([], [2]) if is_away else (row.replica_nodes, []))
+    broker.run_on_broker_thread(lambda cluster: cluster.stopped_nodes.clear())
+    again = talks[0].metadata("stopped").topics[0].partitions
+    assert {p.partition_index: p.leader_id for p in again} == leaders
+
+
+def test_partitions_that_were_added_are_there_after_a_restart(tmp_path: Path) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        broker.create_topic("t", 1)
+
+        def add(cluster: BrokerCluster) -> None:
+            topic = cluster.topics.get("t")
+            assert topic is not None
+            cluster.add_partitions(topic, [(0,), (0,)])
+
+        broker.run_on_broker_thread(add)
+        broker.append("t", 2, [b"a"])
+    with EmbeddedBroker(data_dir=tmp_path) as broker:
+        assert [broker.log_end("t", index) for index in range(3)] == [0, 0, 1]

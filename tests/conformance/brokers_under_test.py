@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import pytest
 from kafka import KafkaConsumer
 
+from bridge.coordinator.release_features import RELEASES, BrokerRelease
 from bridge.testing.fake_cluster import FakeCluster
-from bridge.testing.fake_releases import RELEASES
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
-from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from bridge.testing.fake_apis import newest_magic
+from bridge.broker.apis.fetch import max_magic_of_fetch as newest_magic
 from tests.conformance import librdkafka_reader
 from tests.conformance.brokers_under_test import (
     PLENTY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.testing.fake_apis import newest_magic
+from bridge.broker.apis.fetch import max_magic_of_fetch as newest_magic
 from tests.conformance.brokers_under_test import (
     PLENTY,
     TIMEOUT_MS,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.testing.fake_groups import METADATA_CHARS_MAX
+from bridge.coordinator.config import GroupCoordinatorConfig
+from bridge.coordinator.release_features import BrokerRelease
 from tests.conformance.brokers_under_test import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka import error_codes as codes
@@ -22,7 +23,6 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -40,6 +40,8 @@ from zkconsumer.wire.schemas.offset_commit import OffsetCommitPartition, OffsetC
 from zkconsumer.wire.schemas.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from zkconsumer.zk import paths
 
+METADATA_CHARS_MAX = GroupCoordinatorConfig().offset_metadata_max_chars
+
 _numbers = itertools.count()
 
 
@@ -48,9 +50,11 @@ def a_group() -> str:
 
 
 def versions_of(broker: BrokerUnderTest, api: Api[Any, Any], at_least: int = 0) -> list[int]:
-    """The versions that the broker supports: from ApiVersions, or known for a release without it."""
+    """The versions that both sides support; of a release without ApiVersions those that are known."""
     there = broker.release.range_of(api)
-    return [] if there is None else list(range(max(there.lowest, at_least), there.highest + 1))
+    if there is None:
+        return []
+    return list(range(max(there.lowest, at_least), min(there.highest, api.client_highest) + 1))
 
 
 def only(api: Api[Any, Any], version: int) -> SupportedVersions:

@@ -45,7 +45,7 @@ def rows(result: Result) -> list[list[str]]:
 
 def probe_of(broker: EmbeddedBroker, group: str) -> Probe:
     """A probe at the coordinator of the group."""
-    release = broker.run_on_broker_thread(lambda cluster: cluster.release.name)
+    release = broker.run_on_broker_thread(lambda cluster: cluster.nodes[0].release.name)
     asked = Probe(Server(release, *_first(broker), "clicks", is_kraft=True, is_real=False), group)
     asked.until(lambda: asked.find_coordinator()[0] == 0, "there is a coordinator")
     _, host, port = asked.find_coordinator()

@@ -213,7 +213,7 @@ class DeterministicBroker:
 
     def group(self, group: str) -> GroupMetadata | None:
         """What the coordinator knows of a group."""
-        machine = self._node.coordinator_runtime._machine
+        machine = self._node.coordinator_runtime.machine
         assert isinstance(machine, GroupCoordinator), "it was assembled with one"
         return machine.manager.get_group(group)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.migration.control.phases import Phase
 from bridge.migration.inspect.copied_offsets import CopiedOffsetsStatus
 from bridge.migration.inspect.migration_status import MigrationStatus, read_migration_status
@@ -22,7 +23,6 @@ from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.operator_shell import Shell, shell
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
-from zkconsumer.kafka.release_features import RELEASES
 from zkconsumer.kafka.version_negotiation import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
 from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT

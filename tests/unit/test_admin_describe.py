@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from click.testing import CliRunner
 
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from bridge.testing.fake_faults import GroupError
-from bridge.testing.fake_groups import COORDINATOR_MEMBER
 from tests.admin_fixtures import RunTool, doors
 from tests.in_memory_fixtures import MakeConnector, take
 from tests.unit.test_admin_groups import SCALA, scala_member
@@ -29,7 +27,6 @@ from zkconsumer.cli import lag as lag_command
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, CoordinatorGroupMember
 from zkconsumer.kafka.error_codes import COORDINATOR_NOT_AVAILABLE
-from zkconsumer.testing import fake_groups
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import Authority, ControlRecord, format_control
 
@@ -269,9 +266,7 @@ def test_an_offset_that_is_no_number_is_not_shown_as_none(world: FakeEnvironment
     assert (lag.exit_code, lag.stdout.splitlines()[-1]) == (1, "TOTAL at least 0  (1 of 2 partitions not known)")
 
 
-def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
-    world: FakeEnvironment, tool: RunTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(world: FakeEnvironment, tool: RunTool) -> None:
     world.create_topic("clicks", 1)
     in_kafka(world, 12)
     offset(world, "clicks/0", 12)
@@ -280,8 +275,8 @@ def test_the_member_with_which_a_migration_keeps_a_group_empty_is_named(
     )
     world.cluster.set_coordinator_members("g1", True)
     assert "the coordinator group g1 is Stable, with 1 member" in tool("groups", "describe", "g1").stderr
-    placeholder = replace(COORDINATOR_MEMBER, client_id="zkconsumer-m1")
-    monkeypatch.setattr(fake_groups, "COORDINATOR_MEMBER", placeholder)
+    world.cluster.set_coordinator_members("g1", False)
+    world.cluster.set_coordinator_members("g1", True, client_id="zkconsumer-m1")
     result = tool("groups", "describe", "g1")
     assert [row[1:3] for row in rows(result.stdout)] == [["clicks", "0"]], "the placeholder has no rows"
     assert "the placeholder member of the migration blocks the coordinator group g1" in result.stderr

@@ -22,7 +22,6 @@ from zkconsumer.admin.kafka_offsets import OFFSETS_TOPIC
 from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
 from zkconsumer.cli.main import main
 from zkconsumer.kafka.group_offsets import commit_offsets
-from zkconsumer.testing import fake_groups
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, LIST_OFFSETS, METADATA, OFFSET_COMMIT
 from zkconsumer.zk import group_procedures
@@ -722,17 +721,14 @@ def test_offsets_of_a_group_that_moves_are_written_with_a_word(kafka: FakeEnviro
     assert "on the move" not in offsets(*words).stderr
 
 
-def test_the_placeholder_of_a_migration_cannot_be_stopped(
-    kafka: FakeEnvironment, offsets: RunTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_placeholder_of_a_migration_cannot_be_stopped(kafka: FakeEnvironment, offsets: RunTool) -> None:
     control = ControlRecord("m1", 2, "verified", "zookeeper", "copy")
     kafka.zookeeper.ensure("/zkconsumer/groups/g1", format_control(control))
     kafka.cluster.set_coordinator_members("g1", True)
     words = ("set", "g1", "--topic", "clicks", "--to-earliest", "--store", "kafka")
     assert "the coordinator group g1 has members" in offsets(*words).stderr
-    monkeypatch.setattr(
-        fake_groups, "COORDINATOR_MEMBER", replace(fake_groups.COORDINATOR_MEMBER, client_id="zkconsumer-m1")
-    )
+    kafka.cluster.set_coordinator_members("g1", False)
+    kafka.cluster.set_coordinator_members("g1", True, client_id="zkconsumer-m1")
     refused = offsets(*words)
     assert refused.exit_code == 4
     assert "the placeholder member of a migration blocks the coordinator group g1" in refused.stderr

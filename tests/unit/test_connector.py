@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bridge import CoordinatorConsumerConnector, MigratingConsumerConnector
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
-from bridge.testing.fake_releases import RELEASES
 from tests.in_memory_fixtures import (
     MakeConnector,
     MakeWorld,

@@ -9,6 +9,7 @@ from typing import Any
 import kafka
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import AppendedRange, FakeCluster
 from bridge.testing.fake_faults import (
     CloseConnection,
@@ -18,7 +19,6 @@ from bridge.testing.fake_faults import (
     PartitionError,
     SlowTieredStorage,
 )
-from bridge.testing.fake_releases import RELEASES
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads, spawn
 from zkconsumer.errors import InvalidMessageException, UsageError

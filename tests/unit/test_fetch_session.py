@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridge.broker.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
 from zkconsumer.kafka.error_codes import (
     FETCH_SESSION_ID_NOT_FOUND,
     INVALID_FETCH_SESSION_EPOCH,
@@ -23,7 +24,6 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
 )
 from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, FetchSessionRequest
-from zkconsumer.kafka.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.field_types import NO_UUID
 from zkconsumer.wire.schemas.fetch import (

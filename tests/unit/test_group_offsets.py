@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import GroupError
-from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka import version_negotiation

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CloseConnection, GroupError, Hold, PartitionError
-from bridge.testing.fake_releases import RELEASES
 from tests.in_memory_fixtures import wait_until
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import (
     CloseConnection,
@@ -21,7 +22,6 @@ from bridge.testing.fake_faults import (
     SlowTieredStorage,
 )
 from bridge.testing.fake_log import FakeLog
-from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import (
     BrokerUnreachable,
     InvalidMessageException,
@@ -383,7 +383,7 @@ def test_a_log_start_offset_that_is_later_proves_a_loss_and_no_gap(monkeypatch: 
     world = World(brokers=1)
     world.fill(100)
     world.fake.delete_before(TP.topic, 0, 30)
-    monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
+    monkeypatch.setattr(FakeLog, "can_read_from", lambda self, offset: True)
     with pytest.raises(DataLost, match="offsets 10 to 29 must be read, but the log contains 30 to 99"):
         world.offsets(10, 60)
     world.fake.inject(SlowTieredStorage(TP), api=FETCH, times=1)
@@ -400,7 +400,7 @@ def test_a_compressed_message_does_not_say_where_it_begins(
     records = [Record(offset, 5, 0, None, b"v") for offset in range(20, 30)]
     world.fake.append_raw(TP.topic, 0, build_record_set(records, 1, codec), 30)
     world.fake.delete_before(TP.topic, 0, 15)
-    monkeypatch.setattr(FakeLog, "holds", lambda self, offset: True)
+    monkeypatch.setattr(FakeLog, "can_read_from", lambda self, offset: True)
     if begins_later:
         with pytest.raises(DataLost, match="offsets 10 to 14 must be read"):
             world.offsets(10, 30)

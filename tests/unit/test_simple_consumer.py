@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CloseConnection, CorruptRecords, Garbage, Hold, NullRecords, PartitionError
-from bridge.testing.fake_releases import RELEASES
 from tests.conformance.brokers_under_test import BrokerUnderTest, fake
 from tests.simple_consumer_cases import CASES, CODECS, what_was_produced_in_every_version
 from zkconsumer.base.clock import SYSTEM_CLOCK

@@ -37,6 +37,8 @@ from tests.unit.test_spark_stream import A, B, Query, rows_of
 from zkconsumer.errors import InvalidConfigException, InvalidMessageException
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
 
 MODES = list(CommitMode)
 
@@ -229,11 +231,9 @@ class Stream(Query):
     def damage(self, tp: TopicPartition) -> None:
         """The next batch of five records does not match its checksum; nothing else is wrong."""
         first = self.broker.log_end(tp.topic, tp.partition)
-        self.broker.append(tp.topic, tp.partition, [b"v" * 30] * 5)
-        log = self.broker._state.topics[tp.topic][tp.partition].log
-        data = bytearray(log.entries[-1].data)
-        data[-3] ^= 0xFF
-        log._stored[-1] = type(log.entries[-1])(first, first + 4, 2, 0, bytes(data))
+        batch = bytearray(build_record_set([Record(first + at, 1, 0, None, b"v" * 30) for at in range(5)], 2))
+        batch[-3] ^= 0xFF
+        self.broker.append_raw(tp.topic, tp.partition, bytes(batch), first + 5)
         self.logs.ranges[tp] = LogBounds(0, first + 5)
 
     def with_option(self, error: BaseException) -> None:

@@ -97,7 +97,7 @@ def test_a_topic_that_comes_later_is_taken_up_and_never_created(
     world: FakeEnvironment, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_finder, "MISSING_POLL_MS", 50)
-    world.cluster._state.auto_create_partitions = 3
+    world.cluster.set_auto_creation(3)
     one = member(world)
     one.create_message_streams({"later": 1})
     wait_until(lambda: " topic=later: no topic of this name exists" in caplog.text, "it is missed", DEADLINE_MS)
@@ -356,7 +356,7 @@ def test_a_broker_that_knows_nothing_yet_is_not_believed() -> None:
     cluster = FakeCluster()
     connection = cluster.connect(*cluster.address(0)[1:])
     ranges = negotiate(connection, 5_000)
-    cluster._state.running_brokers.clear()
+    cluster.stop_broker(0)
     with pytest.raises((RemoteProtocolError, ConnectionError, Exception), match=r"names no broker|closed"):
         fetch_topics(connection, ranges, None, 5_000)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
-from bridge.testing.fake_releases import RELEASES
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason

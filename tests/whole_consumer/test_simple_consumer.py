@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from bridge.testing.fake_releases import RELEASES
+from bridge.coordinator.release_features import RELEASES
 from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, real
 from tests.sandbox_fixtures import Clusters
 from tests.simple_consumer_cases import CASES, TIMEOUT_MS, consumer_of, what_was_produced_in_every_version

@@ -1,6 +1,6 @@
-"""Fetch: stored bytes, unchanged from the log; a reader at the end of the log waits for more.
+"""Fetch: stored bytes, from the log or converted to an older format; a reader at the end of the log waits for more.
 
-Fetch sessions (1.1, KIP-227) are kept as by Kafka's brokers: see ``zkconsumer.kafka.fetch_session_cache``.
+Fetch sessions (1.1, KIP-227) are kept as by Kafka's brokers: see ``bridge.broker.fetch_session_cache``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.broker.fetch_session_cache import FetchContext
 from bridge.broker.log.log_validator import down_convert
 from bridge.broker.topic_store import BrokerPartition
 from bridge.coordinator.api_request import AclOperation
@@ -35,12 +36,12 @@ from zkconsumer.wire.schemas.fetch import (
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
     from bridge.coordinator.api_request import ApiRequest
+    from bridge.coordinator.release_features import BrokerRelease
 
 MIN_ONE_MESSAGE_FROM = 3
 """The version from which the first entry is returned whole whatever its size (0.10.1, KIP-74)."""
 
-FETCH_ZSTD_FROM = 10
-"""The version from which zstd may be returned (2.1, KIP-110)."""
+READ_COMMITTED = 1
 
 TOPIC_IDS_FROM = 13
 
@@ -61,8 +62,12 @@ class _FetchReadState:
 
 def handle_fetch(node: BrokerNode, call: ApiRequest) -> None:
     """Answer now, when enough bytes were appended, or when the wait time is over."""
+    answer_fetch(node, call, node.fetch_sessions.new_context(call.body, call.version))
+
+
+def answer_fetch(node: BrokerNode, call: ApiRequest, context: FetchContext | ErrorCode) -> None:
+    """The same for a request whose session was already looked up."""
     body = call.body
-    context = node.fetch_sessions.new_context(body, call.version)
     if isinstance(context, ErrorCode):
         call.reply(FetchResponse(error_code=context.code, responses=[]))
         return
@@ -110,7 +115,12 @@ def _read_topics(
         name = _topic_name(node, call, topic)
         rows = []
         for requested in topic.partitions:
-            row = _fetch_partition(node, call, name, requested, reading)
+            row, took = _fetch_partition(node, call, name, requested, reading)
+            if name is not None:
+                row = call.injected.on_fetched(TopicPartition(name, requested.partition), row)
+            if row.records:
+                reading.bytes_left -= took
+                reading.stored_bytes += took
             reading.has_error |= row.error_code != NONE.code
             rows.append(row)
         topics.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
@@ -119,54 +129,66 @@ def _read_topics(
 
 def _fetch_partition(
     node: BrokerNode, call: ApiRequest, topic: str | None, requested: FetchPartition, reading: _FetchReadState
-) -> FetchPartitionResponse:
+) -> tuple[FetchPartitionResponse, int]:
+    """The response, and how many stored bytes it has: limits count those."""
     if topic is None:
         return _error_partition(requested, UNKNOWN_TOPIC_ID)
     if not node.is_authorized(call, AclOperation.READ, topic):
         return _error_partition(requested, TOPIC_AUTHORIZATION_FAILED)
-    partition = node.partition_or_error(topic, requested.partition, requested.current_leader_epoch)
+    partition = node.partition_or_error(call, topic, requested.partition, requested.current_leader_epoch)
     if isinstance(partition, ErrorCode):
         return _error_partition(requested, partition)
     log = partition.log
     if not log.can_read_from(requested.fetch_offset):
         return _error_partition(requested, OFFSET_OUT_OF_RANGE)
     try:
-        records = _read_records(partition, requested, reading)
+        records, took = _read_records(partition, requested, reading, node.release)
     except UnsupportedCodec:
-        return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE)
+        return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE, records=None)
     except InvalidMessageException:
         return _error_partition(requested, CORRUPT_MESSAGE)
     except OSError:
         return _error_partition(requested, KAFKA_STORAGE_ERROR)
-    return FetchPartitionResponse(
+    is_committed_only = call.body.isolation_level == READ_COMMITTED
+    row = FetchPartitionResponse(
         partition_index=requested.partition,
         high_watermark=log.end,
-        last_stable_offset=log.end,
         log_start_offset=log.start,
-        aborted_transactions=[] if call.body.isolation_level else None,
+        aborted_transactions=[] if is_committed_only else None,
         records=records,
     )
+    if is_committed_only or node.release.returns_last_stable_offset:
+        row.last_stable_offset = log.end
+    return row, took
 
 
-def _read_records(partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState) -> bytes:
-    """Old versions may receive the beginning of an entry that does not fit, so that the reader requests more bytes."""
+def _read_records(
+    partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState, release: BrokerRelease
+) -> tuple[bytes, int]:
+    """The record set, and how many bytes of the log it took.
+
+    Its last entry may be cut off, as in Kafka.  Before version 3 the first one may be, so that the reader requests more
+    bytes.
+    """
     bytes_max = max(0, min(reading.bytes_left, requested.partition_max_bytes))
     returns_whole_first_entry = reading.version >= MIN_ONE_MESSAGE_FROM
+    must_convert = partition.log.settings.validation_rules.magic > reading.magic_max
     stored = partition.log.read(
         requested.fetch_offset,
         bytes_max,
         min_one_message=returns_whole_first_entry and reading.stored_bytes == 0,
-        may_truncate=not returns_whole_first_entry
-        and partition.log.settings.validation_rules.magic <= reading.magic_max,
+        may_truncate=not (returns_whole_first_entry or (must_convert and release.omits_unconvertible_entry)),
+        has_tail=True,
     )
-    reading.bytes_left -= len(stored)
-    reading.stored_bytes += len(stored)
-    if partition.log.settings.validation_rules.magic <= reading.magic_max and reading.version >= FETCH_ZSTD_FROM:
-        return stored
-    return down_convert(stored, reading.magic_max, knows_zstd=reading.version >= FETCH_ZSTD_FROM)
+    if not must_convert:
+        return stored, len(stored)
+    return down_convert(stored, reading.magic_max, keeps_size=release.converts_lazily), len(stored)
 
 
-def _error_partition(requested: FetchPartition, error: ErrorCode) -> FetchPartitionResponse:
-    return FetchPartitionResponse(
-        partition_index=requested.partition, error_code=error.code, high_watermark=-1, records=b""
+def _error_partition(
+    requested: FetchPartition, error: ErrorCode, records: bytes | None = b""
+) -> tuple[FetchPartitionResponse, int]:
+    row = FetchPartitionResponse(
+        partition_index=requested.partition, error_code=error.code, high_watermark=-1, records=records
     )
+    return row, 0

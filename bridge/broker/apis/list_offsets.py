@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bridge.broker.topic_store import BrokerPartition
 from bridge.coordinator.api_request import AclOperation
+from bridge.coordinator.release_features import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     CORRUPT_MESSAGE,
@@ -15,7 +16,6 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_VERSION,
     ErrorCode,
 )
-from zkconsumer.kafka.release_features import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME
 from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsPartition,
@@ -53,8 +53,8 @@ def _list_partition(
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     partition: BrokerPartition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
     if node.is_authorized(call, AclOperation.DESCRIBE, topic):
-        partition = node.partition_or_error(topic, asked.partition_index, asked.current_leader_epoch)
-    if not isinstance(partition, ErrorCode) and node.cluster.release.rejects_timestamp(asked.timestamp, call.version):
+        partition = node.partition_or_error(call, topic, asked.partition_index, asked.current_leader_epoch)
+    if not isinstance(partition, ErrorCode) and node.release.rejects_timestamp(asked.timestamp, call.version):
         partition = UNSUPPORTED_VERSION
     if isinstance(partition, ErrorCode):
         answer.error_code = partition.code
@@ -67,7 +67,7 @@ def _list_partition(
         answer.old_style_offsets = starts[: max(0, asked.max_num_offsets)]
     else:
         try:
-            _find_offset(partition, asked.timestamp, node.cluster.release.is_special_timestamp(asked.timestamp), answer)
+            _find_offset(partition, asked.timestamp, node.release.is_special_timestamp(asked.timestamp), answer)
         except (InvalidMessageException, UnsupportedCodec):
             answer.error_code = CORRUPT_MESSAGE.code
         except OSError:
@@ -107,7 +107,7 @@ def offset_for_leader_epoch(node: BrokerNode, call: ApiRequest) -> OffsetForLead
         for asked in topic.partitions:
             partition: BrokerPartition | ErrorCode = TOPIC_AUTHORIZATION_FAILED
             if node.is_authorized(call, AclOperation.DESCRIBE, topic.topic):
-                partition = node.partition_or_error(topic.topic, asked.partition, asked.current_leader_epoch)
+                partition = node.partition_or_error(call, topic.topic, asked.partition, asked.current_leader_epoch)
             row = OffsetForLeaderPartitionResponse(partition=asked.partition)
             if isinstance(partition, ErrorCode):
                 row.error_code = partition.code

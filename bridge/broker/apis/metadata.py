@@ -25,6 +25,7 @@ from zkconsumer.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
 )
+from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from zkconsumer.wire.schemas.metadata import (
     MetadataBroker,
@@ -52,7 +53,7 @@ def handle_metadata(node: BrokerNode, call: ApiRequest) -> MetadataResponse:
     wants_all = not body.topics if call.version < ALL_TOPICS_IS_NULL_FROM else body.topics is None
     if wants_all:
         topics = [
-            _topic_metadata(topic)
+            _topic_metadata(node, call, topic)
             for topic in cluster.topics
             if node.is_authorized(call, AclOperation.DESCRIBE, topic.name)
         ]
@@ -97,14 +98,15 @@ def _requested_topic(
         topic = topics.by_id(asked.topic_id)
         if topic is None or not node.is_authorized(call, AclOperation.DESCRIBE, topic.name):
             return MetadataTopic(error_code=UNKNOWN_TOPIC_ID.code, name=None, topic_id=asked.topic_id, partitions=[])
-        return _topic_metadata(topic)
-    if not node.is_authorized(call, AclOperation.DESCRIBE, asked.name):
-        return _error_topic(asked.name, TOPIC_AUTHORIZATION_FAILED)
+        return _topic_metadata(node, call, topic)
+    denied = node.topic_error(call, AclOperation.DESCRIBE, asked.name)
+    if denied is not NONE:
+        return _error_topic(asked.name, denied)
     if asked.name in missing:
         return _error_topic(asked.name, missing[asked.name])
     topic = topics.get(asked.name)
     assert topic is not None, "a requested topic that does not exist is in the missing ones"
-    return _topic_metadata(topic)
+    return _topic_metadata(node, call, topic)
 
 
 def _create_missing_topics(node: BrokerNode, call: ApiRequest, names: list[str]) -> dict[str, ErrorCode]:
@@ -150,21 +152,25 @@ def _error_topic(name: str, error: ErrorCode) -> MetadataTopic:
     return MetadataTopic(error_code=error.code, name=name, is_internal=name in BROKER_INTERNAL_TOPICS, partitions=[])
 
 
-def _topic_metadata(topic: BrokerTopic) -> MetadataTopic:
+def _topic_metadata(node: BrokerNode, call: ApiRequest, topic: BrokerTopic) -> MetadataTopic:
     return MetadataTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition_metadata(partition) for partition in topic.partitions],
+        partitions=[_partition_metadata(node, call, partition) for partition in topic.partitions],
     )
 
 
-def _partition_metadata(partition: BrokerPartition) -> MetadataPartition:
+def _partition_metadata(node: BrokerNode, call: ApiRequest, partition: BrokerPartition) -> MetadataPartition:
+    stopped = node.cluster.stopped_nodes
+    leader = -1 if partition.leader in stopped else partition.leader
+    error = LEADER_NOT_AVAILABLE if leader < 0 else NONE
     return MetadataPartition(
-        error_code=(LEADER_NOT_AVAILABLE if partition.leader < 0 else NONE).code,
+        error_code=call.injected.partitions.get(TopicPartition(partition.topic, partition.index), error).code,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.replicas),
+        isr_nodes=[replica for replica in partition.replicas if replica not in stopped],
+        offline_replicas=[replica for replica in partition.replicas if replica in stopped],
     )

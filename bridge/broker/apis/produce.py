@@ -49,7 +49,7 @@ def handle_produce(node: BrokerNode, call: ApiRequest) -> None:
 
     Releases that check the batches while they read the request end the connection if it is not one batch.
     """
-    if node.cluster.release.disconnects_on_invalid_batches and call.version >= BATCHES_ONLY_FROM:
+    if node.release.disconnects_on_invalid_batches and call.version >= BATCHES_ONLY_FROM:
         sent = [partition.records or b"" for topic in call.body.topic_data for partition in topic.partition_data]
         if not all(map(is_one_batch, sent)):
             call.reply(CLOSE_CONNECTION)
@@ -84,7 +84,7 @@ def _append_partition(
         return _error_partition(sent, TOPIC_AUTHORIZATION_FAILED)
     if topic in BROKER_INTERNAL_TOPICS:
         return _error_partition(sent, INVALID_TOPIC_EXCEPTION, f"{topic} is the coordinator's")
-    partition = node.partition_or_error(topic, sent.index)
+    partition = node.partition_or_error(call, topic, sent.index)
     if isinstance(partition, ErrorCode):
         return _error_partition(sent, partition)
     log = partition.log

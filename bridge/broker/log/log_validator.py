@@ -43,8 +43,10 @@ from zkconsumer.kafka.error_codes import (
 from zkconsumer.wire import compression
 from zkconsumer.wire.compression import DecompressionLimitError
 from zkconsumer.wire.entries import (
+    BATCH_BYTES_MIN,
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
+    OFFSET_AND_SIZE,
     DecompressionBudget,
     LogEntry,
     Record,
@@ -315,24 +317,37 @@ def _write_offset_and_epoch(batch: bytes, first_offset: int, leader_epoch: int) 
     return bytes(stamped)
 
 
-def down_convert(stored: bytes, magic: int, *, knows_zstd: bool) -> bytes:
+def down_convert(stored: bytes, magic: int, *, keeps_size: bool) -> bytes:
     """Convert stored entries for a reader that supports formats up to ``magic`` only, at their offsets.
 
-    Headers are lost, and timestamps in format 0.  A cut-off end stays cut off.  ``UnsupportedCodec``: zstd for
-    a reader that does not support it, or that supports older formats only.
+    Headers are lost, and timestamps in format 0.  An entry that is cut off is omitted, unless it is the first one.
+    ``keeps_size``: the result has the size of ``stored``, as in brokers from 2.0 on: they fix the size of the response
+    before they convert.  Then the end is cut off, or filled up with the head of an entry that never comes; but a first
+    entry that has grown is whole.  ``UnsupportedCodec``: zstd, which no broker converts.
     """
     pieces = []
-    end = 0
+    is_converted = False
     for entry in iter_entries(stored):
         data = stored[entry.position : entry.end]
-        end = entry.end
-        codec = codec_of(stored, entry)
-        if codec == compression.ZSTD and (entry.magic > magic or not knows_zstd):
-            raise UnsupportedCodec("zstd cannot be sent to this reader")
-        if entry.magic <= magic:
-            pieces.append(data)
-            continue
-        pieces.append(build_record_set([replace(r, headers=()) for r in iter_records(data)], magic, codec))
-    if end == 0:
+        if entry.magic > magic:
+            codec = codec_of(stored, entry)
+            if codec == compression.ZSTD:
+                raise UnsupportedCodec("zstd is not converted to an older format")
+            data = build_record_set([replace(r, headers=()) for r in iter_records(data)], magic, codec)
+            is_converted = True
+        pieces.append(data)
+    if not is_converted:
         return stored
-    return b"".join(pieces)
+    converted = b"".join(pieces)
+    if not keeps_size:
+        return converted
+    size = max(len(stored), len(pieces[0]))
+    return converted[:size] + _filler(size - len(converted))
+
+
+def _filler(size: int) -> bytes:
+    """The head of an entry that is longer than the rest; readers treat it as cut off."""
+    if size <= 0:
+        return b""
+    head = OFFSET_AND_SIZE.pack(-1, max(size + 1, BATCH_BYTES_MIN + ENTRY_PREFIX_BYTES))
+    return head[:size].ljust(size, b"\0")

@@ -127,13 +127,23 @@ class PartitionLog:
         self._append(build_entries(records, first, leader_epoch, self.settings.validation_rules.magic), first, wall_ms)
         return LogAppendInfo(first, self.end - 1)
 
-    def read(self, offset: int, bytes_max: int, *, min_one_message: bool = False, may_truncate: bool = False) -> bytes:
-        """Stored entries from the one that contains ``offset`` on, of one segment."""
+    def read(
+        self,
+        offset: int,
+        bytes_max: int,
+        *,
+        min_one_message: bool = False,
+        may_truncate: bool = False,
+        has_tail: bool = False,
+    ) -> bytes:
+        """Stored entries from the one that contains ``offset`` on, of one segment; see ``Segment.read``."""
         if offset >= self.end:
             return b""
         at = max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
         for segment in self._segments[at:]:
-            found = segment.read(offset, bytes_max, min_one_message=min_one_message, may_truncate=may_truncate)
+            found = segment.read(
+                offset, bytes_max, min_one_message=min_one_message, may_truncate=may_truncate, has_tail=has_tail
+            )
             if found or segment.base_offset > offset:
                 return found
         return b""

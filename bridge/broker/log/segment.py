@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from bridge.broker.log.batches import StoredBatch
 from bridge.broker.log.segment_files import SegmentFile
@@ -43,11 +44,14 @@ class Segment:
             self.index(batch._replace(position=base + batch.position, end=base + batch.end))
         self.modified_ms = wall_ms
 
-    def read(self, offset: int, bytes_max: int, *, min_one_message: bool, may_truncate: bool) -> bytes:
+    def read(
+        self, offset: int, bytes_max: int, *, min_one_message: bool, may_truncate: bool, has_tail: bool = False
+    ) -> bytes:
         """Entries from the one that contains ``offset`` on.
 
         ``min_one_message``: the first is returned whole whatever its size.  ``may_truncate``: if not even the first
-        fits, its beginning is returned, as by brokers before 0.10.1.
+        fits, its beginning is returned, as by brokers before 0.10.1.  ``has_tail``: the beginning of the first entry
+        that does not fit follows the whole ones, as in Kafka.
         """
         first = bisect_left(self._last_offsets, offset)
         if first >= len(self._ends):
@@ -56,8 +60,8 @@ class Segment:
         end = self._start(bisect_left(self._ends, start + bytes_max + 1, first))
         if end == start and min_one_message:
             end = self._ends[first]
-        if end == start and may_truncate:
-            end = start + bytes_max
+        if may_truncate if end == start else has_tail:
+            end = max(end, start + bytes_max)
         return self._file.read(start, end - start)
 
     def first_with_timestamp(self, time_ms: int) -> tuple[int, bytes] | None:
@@ -73,6 +77,12 @@ class Segment:
             return None
         greatest = max(self._max_timestamps)
         return greatest, *self._entry(self._max_timestamps.index(greatest))
+
+    def entries(self) -> Iterator[tuple[StoredBatch, bytes]]:
+        """Its entries as far as the index has them (end, last offset, greatest timestamp), each with its bytes."""
+        for at, last_offset in enumerate(self._last_offsets):
+            _, data = self._entry(at)
+            yield StoredBatch(0, len(data), 0, last_offset, self._max_timestamps[at]), data
 
     def delete(self) -> None:
         """Delete its bytes."""

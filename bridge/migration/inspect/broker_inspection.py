@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from bridge.coordinator.release_features import RELEASES
 from bridge.migration.inspect.group_snapshot import BrokerSnapshot
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import NONE
-from zkconsumer.kafka.release_features import RELEASES
 from zkconsumer.wire.schemas import DESCRIBE_CONFIGS, JOIN_GROUP, OFFSET_COMMIT
 from zkconsumer.wire.schemas.describe_configs import (
     DescribeConfigsRequest,

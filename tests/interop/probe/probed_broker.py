@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from bridge.coordinator.release_features import RELEASES
 from tests.interop.probe.member import PROTOCOLS, Member
 from tests.interop.probe.registry import numbers
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.kafka.release_features import RELEASES
 from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire.schemas import (

@@ -1,14 +1,13 @@
-"""The API versions and the behaviour of brokers of each release, as a table, for the brokers in this repository.  Pure.
+"""The API versions and the behaviour of brokers of each release, as a table, for the development broker.  Pure.
 
 The versions are those of real brokers' ApiVersions responses (before 0.10: those that the broker accepts), of the APIs
-that a broker here has; every difference was seen on a real broker.  ``BrokerRelease.restricted_to`` makes a broker with
-fewer APIs.  The differences of their coordinators are in ``bridge.coordinator.behaviour``.
+that it has; every difference was seen on a real broker.  The differences of the coordinators are in ``behaviour``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -167,12 +166,6 @@ class BrokerRelease:
     def range_of(self, api: Api[Any, Any]) -> VersionRange | None:
         """The versions of an API; None: it is not supported."""
         return self.ranges.get(api.key)
-
-    def restricted_to(self, apis: Mapping[Api[Any, Any], int]) -> BrokerRelease:
-        """The same release with only these APIs, each up to the given version."""
-        spans = {api.key: (self.ranges[api.key], highest) for api, highest in apis.items() if api.key in self.ranges}
-        ranges = {key: VersionRange(span.lowest, min(span.highest, highest)) for key, (span, highest) in spans.items()}
-        return replace(self, ranges=MappingProxyType(ranges))
 
 
 _APIS: tuple[Api[Any, Any], ...] = (

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
+from bridge.coordinator.release_features import BrokerRelease
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.error_codes import UNSUPPORTED_VERSION
-from zkconsumer.kafka.release_features import BrokerRelease
 from zkconsumer.wire.request_frames import RequestHeader, decode_request, decode_request_header, encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
