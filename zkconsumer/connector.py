@@ -94,10 +94,10 @@ class ZookeeperConsumerConnector(ConsumerConnector[ConnectorMember[ZooKeeperMemb
             consumer_id,
             config.group_id,
             fetch_settings_of(config),
-            config.num_consumer_fetchers,
-            brokers,
-            clock,
-            lambda lease, meters: ZooKeeperMembership(
+            num_fetchers=config.num_consumer_fetchers,
+            brokers=brokers,
+            clock=clock,
+            make_membership=lambda lease, meters: ZooKeeperMembership(
                 config.group_id,
                 group_settings_of(config, consumer_id),
                 assignment_planner_of(config, consumer_id),

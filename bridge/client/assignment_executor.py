@@ -75,6 +75,7 @@ class AssignmentExecutor:
         spread: StreamAssignor,
         limits: AssignmentLimits,
         listener: ListenerCalls,
+        *,
         observing: MemberObserver,
         feed: Callable[[cev.Event], None],
         wait: Callable[[AssignmentWait, int | None], None],

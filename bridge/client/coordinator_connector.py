@@ -91,10 +91,10 @@ class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[Coordinator
             consumer_id,
             config.group_id,
             fetch_settings_of(config),
-            config.num_consumer_fetchers,
-            brokers,
-            clock,
-            lambda lease, meters: CoordinatorMembership(
+            num_fetchers=config.num_consumer_fetchers,
+            brokers=brokers,
+            clock=clock,
+            make_membership=lambda lease, meters: CoordinatorMembership(
                 self.group_config,
                 chosen,
                 membership_settings_of(config, consumer_id),

@@ -119,7 +119,12 @@ class CoordinatorMembership:
         self.counters = Counters() if counters is None else counters
         self.lease = lease
         self.lifecycle = MembershipLifecycle(
-            self.id, hooks, self.counters, lambda: lease.set_until(0), self._release_waiters, self._leave_after_error
+            self.id,
+            hooks,
+            self.counters,
+            expire=lambda: lease.set_until(0),
+            release_waiters=self._release_waiters,
+            on_first_error=self._leave_after_error,
         )
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
@@ -159,9 +164,10 @@ class CoordinatorMembership:
         )  # fmt: skip
         self.event_loop.call_every(TOPIC_CHECK_INTERVAL_MS, self._topics.check_topics)
         self.assignment_executor = AssignmentExecutor(
-            spread, settings.limits, self.listener, self.observer, self.event_loop.dispatch, self.event_loop.wait,
-            self.assignment_complete,
-            lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
+            spread, settings.limits, self.listener,
+            observing=self.observer, feed=self.event_loop.dispatch, wait=self.event_loop.wait,
+            assignment_complete=self.assignment_complete,
+            refused=lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
         )  # fmt: skip
         self._network = Network(
             self.id,

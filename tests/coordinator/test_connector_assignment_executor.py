@@ -50,11 +50,11 @@ class World:
             StreamAssignor("m", "range", exclude_internal_topics=True),
             limits,
             self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            self.said.append,
-            self._wait,
-            self._share_held,
-            self._say,
+            observing=self,  # type: ignore[arg-type]
+            feed=self.said.append,
+            wait=self._wait,
+            assignment_complete=self._share_held,
+            refused=self._say,
         )
         self.handing.processor = self  # type: ignore[assignment]
         self.handing.subscription = TopicSubscription(STATIC_SUBSCRIPTION, {"t": threads})

@@ -184,7 +184,13 @@ class Standing:
         self.registry = Registry(self.clock, {"clientId": "c", "groupId": "g"})
         queues = {("t", "c-0"): self.queue}
         self.metrics = MemberMetrics(
-            self.registry, self.clock, self.lease, lambda: self.infos, lambda: queues, lambda: 0.0, lambda: 0
+            self.registry,
+            self.clock,
+            self.lease,
+            infos=lambda: self.infos,
+            queues=lambda: queues,
+            min_fetch_rate=lambda: 0.0,
+            queued_bytes=lambda: 0,
         )
         self.metrics.rebalance_started()
         self.metrics.rebalance_completed()

@@ -95,7 +95,16 @@ class Member:
         self._tickets = iter(range(1, 1_000))
         rights = MemberAuthorization(None, "nobody", lambda: False, lambda _: None)
         stub: Any = self
-        self.half = ZooKeeperExecutor(GROUP, "g1_a", party.store, GroupReader(GROUP), stub, SYSTEM_CLOCK, stub, rights)
+        self.half = ZooKeeperExecutor(
+            GROUP,
+            "g1_a",
+            party.store,
+            reader=GroupReader(GROUP),
+            control=stub,
+            clock=SYSTEM_CLOCK,
+            observing=stub,
+            rights=rights,
+        )
         party.store.listen(self.half.on_store_event)
         submit = party.store.submit
 

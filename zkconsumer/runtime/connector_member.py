@@ -80,6 +80,7 @@ class ConnectorMember(Generic[M_co]):
         name: str,
         group: str,
         fetch: FetchSettings,
+        *,
         num_fetchers: int,
         brokers: BrokerAccess,
         clock: Clock,
@@ -92,10 +93,10 @@ class ConnectorMember(Generic[M_co]):
             self.registry,
             clock,
             self.lease,
-            lambda: self.streams.all_partitions().values(),
-            lambda: self.streams.queues,
-            lambda: self.fetchers.min_fetch_rate(),
-            lambda: self.fetchers.budget.held_bytes,
+            infos=lambda: self.streams.all_partitions().values(),
+            queues=lambda: self.streams.queues,
+            min_fetch_rate=lambda: self.fetchers.min_fetch_rate(),
+            queued_bytes=lambda: self.fetchers.budget.held_bytes,
         )
         self.membership = make_membership(self.lease, self.metrics)
         topic_finder = self.membership.topic_finder

@@ -42,6 +42,7 @@ class KafkaOffsetStore:
         group: str,
         store: ZkStore,
         channel: OffsetsChannel,
+        *,
         lease: Lease,
         control: MemberEventLoop,
         observing: MemberObserver,

@@ -52,6 +52,7 @@ class MembershipLifecycle:
         member: str,
         hooks: Hooks | HookCalls | None,
         counters: Counters,
+        *,
         expire: Callable[[], None],
         release_waiters: Callable[[], None],
         on_first_error: Callable[[ZkConsumerError], None],

@@ -33,6 +33,7 @@ class MemberMetrics:
         registry: Registry,
         clock: Clock,
         lease: Lease,
+        *,
         infos: Callable[[], Iterable[PartitionTopicInfo]],
         queues: Callable[[], Mapping[tuple[str | None, str], ChunkQueue]],
         min_fetch_rate: Callable[[], float],

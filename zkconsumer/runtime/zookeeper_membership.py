@@ -99,7 +99,12 @@ class ZooKeeperMembership:
         self.counters = Counters() if counters is None else counters
         self.lease = lease
         self.lifecycle = MembershipLifecycle(
-            self.id, hooks, self.counters, lambda: lease.set_until(0), self._release_waiters, self._close_failed_session
+            self.id,
+            hooks,
+            self.counters,
+            expire=lambda: lease.set_until(0),
+            release_waiters=self._release_waiters,
+            on_first_error=self._close_failed_session,
         )
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
@@ -143,7 +148,14 @@ class ZooKeeperMembership:
             self._not_authorized,
         )
         self._zookeeper = ZooKeeperExecutor(
-            group, self.id, store, GroupReader(group, topics), self.event_loop, clock, self.observer, rights
+            group,
+            self.id,
+            store,
+            reader=GroupReader(group, topics),
+            control=self.event_loop,
+            clock=clock,
+            observing=self.observer,
+            rights=rights,
         )
         self.listener = ListenerCalls(self.id, self.event_loop, self.thread_died)
         self.coordinator_channel: OffsetsChannel | None = None
@@ -158,14 +170,26 @@ class ZooKeeperMembership:
                 on_thread_error=self.thread_died,
             )
             self._kafka = KafkaOffsetStore(
-                group, store, self.coordinator_channel, self.lease, self.event_loop, self.observer
+                group,
+                store,
+                self.coordinator_channel,
+                lease=self.lease,
+                control=self.event_loop,
+                observing=self.observer,
             )
 
     def attach_processor(self, processor: PartitionProcessor) -> None:
         """Start the control thread; ``processor`` receives the commands about partitions."""
         self.lifecycle.attach(processor, self.topic_finder, self.coordinator_channel)
         handlers = command_handlers(
-            self.id, self._zookeeper, self._kafka, processor, self.lease, self.listener, self.counters, self
+            self.id,
+            self._zookeeper,
+            self._kafka,
+            processor=processor,
+            lease=self.lease,
+            listener=self.listener,
+            counters=self.counters,
+            callbacks=self,
         )
         self.event_loop.start(f"{self.id}-control", handlers, self.observer.command_executed, self.thread_died)
         self._store.listen(self._zookeeper.on_store_event)

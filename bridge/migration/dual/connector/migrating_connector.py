@@ -104,10 +104,10 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
             consumer_id,
             config.group_id,
             fetch_settings_of(config),
-            config.num_consumer_fetchers,
-            brokers,
-            clock,
-            lambda lease, meters: MigratingMembership(
+            num_fetchers=config.num_consumer_fetchers,
+            brokers=brokers,
+            clock=clock,
+            make_membership=lambda lease, meters: MigratingMembership(
                 config.group_id,
                 replace(group_settings_of(config, consumer_id), follows_control_znode=True),
                 assignment_planner_of(config, consumer_id),

@@ -95,9 +95,9 @@ class MigratingMembership:
             self.id,
             hooks,
             self.counters,
-            self._active_lease.expire_all,
-            self.commits.release_waiters,
-            self._fail_sides,
+            expire=self._active_lease.expire_all,
+            release_waiters=self.commits.release_waiters,
+            on_first_error=self._fail_sides,
         )
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
