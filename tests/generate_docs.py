@@ -4,7 +4,7 @@
     python tests/generate_docs.py --write    writes them
 
 The sources are parsed and not imported, so a page does not depend on the installed packages.
-``tests/unit/test_docs.py`` compares every page with the results of this module.
+``tests/unit/project/test_docs.py`` compares every page with the results of this module.
 """
 
 from __future__ import annotations

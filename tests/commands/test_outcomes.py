@@ -17,8 +17,8 @@ from tests.commands.command_matrix import ALL_WELL, COMMANDS, cells, kept
 from tests.commands.in_memory_cluster import SITUATIONS, CommandWorld, Outcome, command_world
 from tests.commands.record_outcomes import FILE
 from tests.commands.unknown_values_checker import wrongs
-from tests.unit.test_cli_options import COMMANDS as EVERY_COMMAND
-from tests.unit.test_cli_options import WITHOUT_CLUSTER
+from tests.unit.cli.test_cli_options import COMMANDS as EVERY_COMMAND
+from tests.unit.cli.test_cli_options import WITHOUT_CLUSTER
 
 RECORDED: dict[str, dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
 

@@ -1,4 +1,4 @@
-"""The generated pages about migrations are drawn from the tables; ``tests/unit/test_docs.py`` holds them up to date."""
+"""The generated pages about migrations agree with the tables; ``test_docs.py`` checks that they are up to date."""
 
 from __future__ import annotations
 

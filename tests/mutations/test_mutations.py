@@ -39,21 +39,21 @@ MUTATIONS = [
         "zkconsumer/zk/conditional_writes.py",
         "if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:",
         "if owner.stat.ephemeral_owner != self._session_id:",
-        "tests/unit/test_conditional_writes.py::test_an_owner_node_of_our_session_that_was_set_again_is_not_ours",
+        "tests/unit/zk/test_conditional_writes.py::test_an_owner_node_of_our_session_that_was_set_again_is_not_ours",
     ),
     Mutation(
         "a commit accepts any data version of the owner node",
         "zkconsumer/zk/conditional_writes.py",
         "return [CheckOp(owner, OUR_OWNER_VERSION), *ops]",
         "return [CheckOp(owner, -1), *ops]",
-        "tests/unit/test_conditional_writes.py::test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours",
+        "tests/unit/zk/test_conditional_writes.py::test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours",
     ),
     Mutation(
         "a release deletes an owner node at any data version",
         "zkconsumer/zk/conditional_writes.py",
         "ops.append(DeleteOp(owner, OUR_OWNER_VERSION))",
         "ops.append(DeleteOp(owner, -1))",
-        "tests/unit/test_conditional_writes.py::test_a_release_looks_at_sessions_when_its_multi_fails",
+        "tests/unit/zk/test_conditional_writes.py::test_a_release_looks_at_sessions_when_its_multi_fails",
     ),
     Mutation(
         "a phase is written over a control znode that changed",
@@ -96,7 +96,7 @@ MUTATIONS = [
         "zkconsumer/kafka/offsets_channel.py",
         "if tell is not None and not job.is_cancelled:",
         "if tell is not None:",
-        "tests/unit/test_offsets_channel.py::"
+        "tests/unit/kafka/test_offsets_channel.py::"
         "test_the_answer_of_a_job_that_is_cancelled_when_it_has_come_is_told_to_nobody",
     ),
     Mutation(
@@ -104,14 +104,14 @@ MUTATIONS = [
         "zkconsumer/kafka/fetcher_thread.py",
         "if found.entries and found.next_offset <= offset:",
         "if found.entries and found.next_offset < offset:",
-        "tests/unit/test_fetcher.py::test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again",
+        "tests/unit/kafka/test_fetcher.py::test_an_answer_that_brings_no_progress_is_reported_and_asked_for_again",
     ),
     Mutation(
         "an answer for an older fetch offset is taken",
         "zkconsumer/kafka/fetcher_thread.py",
         "if info.fetch_offset != reading.asked_offset:",
         "if False:",
-        "tests/unit/test_fetcher.py::test_an_answer_for_an_offset_that_was_left_meanwhile_is_dropped",
+        "tests/unit/kafka/test_fetcher.py::test_an_answer_for_an_offset_that_was_left_meanwhile_is_dropped",
     ),
     Mutation(
         "the iterating thread reads is_live before it writes unacknowledged_offset",
@@ -119,7 +119,7 @@ MUTATIONS = [
         "        self.unacknowledged_offset = offset\n        if self.is_live:\n            return True\n",
         "        is_live = self.is_live\n        self.unacknowledged_offset = offset\n"
         "        if is_live:\n            return True\n",
-        "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
+        "tests/unit/kafka/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
         "stop reads unacknowledged_offset before it writes is_live",
@@ -129,7 +129,7 @@ MUTATIONS = [
         "        unacknowledged_offset = self.unacknowledged_offset\n        self.is_live = False\n"
         "        self.unread_chunks = self.queue.remove_chunks_of(self)\n"
         "        if unacknowledged_offset == NO_UNACKNOWLEDGED_OFFSET:\n",
-        "tests/unit/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
+        "tests/unit/kafka/test_partition_stop_interleavings.py::test_in_every_interleaving_a_stop_learns_of_the_record_that_was_handed_out",
     ),
     Mutation(
         "the compiled hand-out reads is_live before it writes unacknowledged_offset",
@@ -138,7 +138,7 @@ MUTATIONS = [
         "    bool is_live = atomic_load(&self->is_live);\n",
         "    bool is_live = atomic_load(&self->is_live);\n    step(self->state);\n"
         "    atomic_store(&self->unacknowledged_offset, offset);\n",
-        "tests/unit/test_partition_stop_interleavings.py::"
+        "tests/unit/kafka/test_partition_stop_interleavings.py::"
         "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),
     Mutation(
@@ -146,7 +146,7 @@ MUTATIONS = [
         "zkconsumer/base/_delivery.c",
         "    if (is_live) return 1;\n",
         "    if (is_live || offset >= 0) return 1;\n",
-        "tests/unit/test_partition_stop_interleavings.py::"
+        "tests/unit/kafka/test_partition_stop_interleavings.py::"
         "test_in_every_interleaving_a_stop_learns_of_the_record_that_the_compiled_hand_out_gave",
     ),
 ]

@@ -23,8 +23,17 @@ COPIED = ("bridge", "zkconsumer", "pyspark_zkconsumer", "tests", "pyproject.toml
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="LD_PRELOAD is Linux's")
 
-IN_CI = ["tests/hostile/test_records_hostile.py", "tests/unit/test_stream_batches.py", "tests/unit/test_messages.py"]
-ALL = [*IN_CI, "tests/unit/test_streams.py", "tests/property/test_records_property.py", "tests/unit/test_records.py"]
+IN_CI = [
+    "tests/hostile/test_records_hostile.py",
+    "tests/unit/kafka/test_stream_batches.py",
+    "tests/unit/kafka/test_messages.py",
+]
+ALL = [
+    *IN_CI,
+    "tests/unit/test_streams.py",
+    "tests/property/test_records_property.py",
+    "tests/unit/wire/test_records.py",
+]
 """Test files that use every function of the compiled modules."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.generate_docs import ROOT
-from tests.unit.test_docs import blocks
+from tests.unit.project.test_docs import blocks
 from zkconsumer.testing.sandbox import Sandbox
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ Java client does).  ``_KazooConnection`` sends all waiting packets in one call, 
 and passes answers and watch events on as bytes.
 
 This module depends on names that kazoo does not document as stable.  So ``setup.py`` sets an upper bound for kazoo's
-version, the nightly run ``tox -e newest`` uses newer releases, and ``tests/unit/test_dependencies.py`` checks each:
+version, the nightly run ``tox -e newest`` uses newer releases, and ``test_dependencies.py`` checks each name:
 
     overridden    ``ConnectionHandler``: ``_connect``, ``_invoke``, ``_read``, ``_send_request``, ``_read_socket``
                   ``SequentialThreadingHandler``: ``start``, ``stop``, ``dispatch_callback``, ``spawn``, ``select``,

@@ -53,7 +53,7 @@ def test_a_worker_loads_what_reads_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_page_names_what_executors_need() -> None:
-    page = Path(__file__).parents[2] / "migration_docs" / "how-to" / "install-on-a-spark-cluster.md"
+    page = Path(__file__).parents[3] / "migration_docs" / "how-to" / "install-on-a-spark-cluster.md"
     [row] = [line for line in page.read_text("utf-8").splitlines() if line.startswith("| the executors |")]
     for package in ON_EXECUTORS | WHERE_INSTALLED:
         assert f"`{package.replace('_', '-')}`" in row

@@ -264,6 +264,6 @@ def test_a_source_that_cannot_be_loaded_says_so_when_it_is_used(monkeypatch: pyt
 
 
 def test_the_page_that_errors_name_has_the_heading_that_they_name() -> None:
-    page = Path(__file__).parents[2] / environment_check.PAGE
+    page = Path(__file__).parents[3] / environment_check.PAGE
     assert "\n## What must be where\n" in page.read_text("utf-8")
     assert f"{environment_check.PAGE}, 'What must be where'" in inspect.getsource(pickled_by_value)

@@ -22,7 +22,7 @@ from zkconsumer.cli.main import RootCommand
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import BrokerAddress
 
-TLS = Path(__file__).parent.parent / "data" / "tls"
+TLS = Path(__file__).parents[2] / "data" / "tls"
 
 PROGRAM = (
     "import click; from zkconsumer.cli.main import RootCommand; from bridge.commands.broker_command import broker\n"
@@ -42,7 +42,7 @@ def start() -> Iterator[Start]:
 
     def run(*words: str | Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", PROGRAM, "broker", *map(str, words)]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
         started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         running.append(started)
         return started
@@ -191,6 +191,6 @@ def test_listeners_have_names_and_may_be_advertised_elsewhere() -> None:
 
 
 def test_the_commands_of_the_program_have_it_by_entry_point() -> None:
-    text = (Path(__file__).parent.parent.parent / "setup.py").read_text()
+    text = (Path(__file__).parents[3] / "setup.py").read_text()
     assert '"broker=bridge.commands.broker_command:broker"' in text
     assert issubclass(RootCommand, object)

@@ -117,7 +117,7 @@ def test_log_lines_in_the_console_have_time_level_and_logger() -> None:
 
 def test_no_command_sets_the_console_up_in_its_own_way() -> None:
     """One format for all of them; programs that stand for a user's are no commands."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     files = [*(root / "zkconsumer" / "cli").glob("*.py"), *(root / "bridge" / "commands").glob("*.py")]
     found = [file.name for file in files if re.search(r"basicConfig|\"Error: ", file.read_text("utf-8"))]
     assert found == ["console.py"]

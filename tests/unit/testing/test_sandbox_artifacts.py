@@ -207,7 +207,7 @@ def test_a_damaged_set_is_fetched_again(harm: str, tools: Tools) -> None:
 def test_two_processes_fetch_a_set_once(tools: Tools) -> None:
     tools.maven()
     code = f"from zkconsumer.testing.sandbox import ensure_artifact_set; ensure_artifact_set({RELEASE!r})"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert tools.maven_runs() == 1
@@ -220,7 +220,7 @@ def test_while_a_process_fetches_one_set_another_fetches_no_other(tools: Tools) 
         "from zkconsumer.testing.sandbox import ensure_artifact_set; print('starts', flush=True); "
         "ensure_artifact_set('0.8.2.2')"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with cache.lock(cache.folder() / ".maven.lock"):
         process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
         assert process.stdout is not None

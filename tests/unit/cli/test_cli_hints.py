@@ -20,7 +20,7 @@ from zkconsumer.cli.command_hints import commands_in, complete_commands
 from zkconsumer.cli.lag import lag
 from zkconsumer.zk.znode_formats import ControlRecord, format_control
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def of_lag(words: str) -> click.Context:

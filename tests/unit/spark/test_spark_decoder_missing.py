@@ -28,7 +28,7 @@ from bridge.spark.options import read_options
 from bridge.spark.source import environment_check
 from bridge.spark.source.batch_reader import plan_batch
 from bridge.spark.source.environment_check import PythonWorker, check_environment
-from tests.unit.test_spark_stream import A, Query
+from tests.unit.spark.test_spark_stream import A, Query
 from zkconsumer import extensions
 from zkconsumer.base.clock import SYSTEM_CLOCK
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 OF_COMMANDS = {
     "zkconsumer/admin/offset_plan.py": "plans what `zkconsumer offsets` writes; Spark takes one function of it",

@@ -926,7 +926,7 @@ def test_the_verdict_is_plain_json() -> None:
 
 
 def test_the_page_explains_each_code_reason_event_and_field_of_the_policy() -> None:
-    page = Path(__file__).parents[2] / "migration_docs" / "reference" / "history.md"
+    page = Path(__file__).parents[3] / "migration_docs" / "reference" / "history.md"
     text = page.read_text(encoding="utf-8")
     for code, meaning in FINDING_CODES.items():
         assert f"| `{code}` | {meaning} |" in text

@@ -22,7 +22,7 @@ from zkconsumer import connector as connector_module
 from zkconsumer import javaapi
 from zkconsumer.types import TopicPartition
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = sorted((ROOT / "tests" / "typed_programs").glob("[!_]*.py"))
 PUBLIC = {"zkconsumer", "zkconsumer.javaapi", "bridge"}
 CONFIG = "[mypy]\nstrict = true\nwarn_unreachable = true\nfollow_imports = silent\n"

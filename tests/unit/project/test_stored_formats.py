@@ -151,7 +151,7 @@ from zkconsumer.zk.znode_formats import (
     placeholder_client_id,
 )
 
-STORED = Path(__file__).resolve().parents[1] / "data" / "stored"
+STORED = Path(__file__).resolve().parents[2] / "data" / "stored"
 
 Data: TypeAlias = "bytes | list[bytes]"
 """Bytes as they are, or the pieces of a packed text."""

@@ -10,7 +10,7 @@ from tests.doc_citations import Citation, Row, ported_problems, snake_case, uses
 from zkconsumer.config import SETTINGS
 
 KEYS = frozenset(SETTINGS)
-FETCHER = "tests/unit/test_fetcher.py"
+FETCHER = "tests/unit/kafka/test_fetcher.py"
 THREAD = "`{}` in `zkconsumer/kafka/fetcher_thread.py`"
 MADE = ", on a thread of `ConsumerFetcherManager` (`zkconsumer/kafka/fetcher_manager.py`)"
 
@@ -23,16 +23,16 @@ def problems(subject: str, here: str, *tests: str) -> list[str]:
 FORMER = {
     "TopicCount.getTopicCountMap": (
         "`get_topic_count_map` in `zkconsumer/member/topic_count.py`",
-        "tests/unit/test_znodes_registration.py",
+        "tests/unit/zk/test_znodes_registration.py",
     ),
     "TopicCount.pattern": (
         "`pattern` in `zkconsumer/member/topic_count.py`",
-        "tests/unit/test_znodes_registration.py",
+        "tests/unit/zk/test_znodes_registration.py",
     ),
     "TopicCount.constructTopicCount": (
         "`construct_topic_count` in `zkconsumer/member/topic_count.py`, from what `parse_registration` in "
         "`zkconsumer/zk/member_registration.py` accepts",
-        "tests/unit/test_znodes_registration.py",
+        "tests/unit/zk/test_znodes_registration.py",
     ),
     "ZookeeperConsumerConnector.autoCommit": (
         "`_auto_commit` in `zkconsumer/member/member_state_machine.py`",
@@ -42,14 +42,14 @@ FORMER = {
         "`_find_leaders` in `zkconsumer/kafka/fetcher_manager.py`; with `bootstrap.servers` none need be in ZooKeeper",
         f"{FETCHER}::test_one_broker_that_answers_is_enough_to_find_the_leaders",
     ),
-    "ConsumerFetcherThread.fetch": (THREAD.format("_send_fetch"), "tests/unit/test_version_negotiation.py"),
+    "ConsumerFetcherThread.fetch": (THREAD.format("_send_fetch"), "tests/unit/kafka/test_version_negotiation.py"),
     "zookeeper.connection.timeout.ms": (
         "`zookeeper_connection_timeout_ms` in `zkconsumer/config_tables/scala_consumer.py`",
         "tests/unit/test_connector.py::test_zookeeper_that_is_down_is_one_clear_error_and_leaves_no_thread",
     ),
     "socket.receive.buffer.bytes": (
         "`socket_receive_buffer_bytes` in `zkconsumer/config_tables/scala_consumer.py`",
-        "tests/unit/test_connection.py",
+        "tests/unit/kafka/test_connection.py",
     ),
     "fetch.message.max.bytes": ("`fetch_message_max_bytes` in `zkconsumer/config_tables/scala_consumer.py`", FETCHER),
     "fetch.max.bytes": (
@@ -77,7 +77,7 @@ def test_a_row_whose_test_shows_something_else_is_found(subject: str) -> None:
 
 
 RIGHT = {
-    "a name": ("`get_topic_count_map` in `zkconsumer/member/topic_count.py`", "tests/unit/test_topic_count.py"),
+    "a name": ("`get_topic_count_map` in `zkconsumer/member/topic_count.py`", "tests/unit/member/test_topic_count.py"),
     "a name of the Java API": (
         "`create_message_streams` in `zkconsumer/connector_base.py`",
         "tests/unit/test_javaapi.py",
@@ -98,7 +98,7 @@ RIGHT = {
         "`MemberStateMachine` in `zkconsumer/member/member_state_machine.py`",
         "tests/transcripts/a_member_leaves_cleanly.txt",
     ),
-    "a command": ("`zkconsumer log-ends`", "tests/unit/test_cli_log_ends.py"),
+    "a command": ("`zkconsumer log-ends`", "tests/unit/cli/test_cli_log_ends.py"),
 }
 
 
@@ -119,7 +119,7 @@ def test_a_row_whose_test_uses_its_name_passes(case: str) -> None:
             "tests/transcripts/a_member_leaves_cleanly.txt",
             "uses none of commit_partitions",
         ),
-        ("`zkconsumer log-ends`", "tests/unit/test_cli_offsets.py", "uses none of zkconsumer log-ends"),
+        ("`zkconsumer log-ends`", "tests/unit/cli/test_cli_offsets.py", "uses none of zkconsumer log-ends"),
     ],
 )
 def test_a_citation_that_cannot_show_the_row_is_found(here: str, test: str, problem: str) -> None:
@@ -131,9 +131,9 @@ def test_every_name_of_a_row_must_be_used_and_every_test_must_use_one() -> None:
         "`get_topic_count_map` in `zkconsumer/member/topic_count.py`, `BootstrapClient` in "
         "`zkconsumer/kafka/bootstrap_client.py`"
     )
-    assert problems("A.b", here, "tests/unit/test_topic_count.py") == ["no cited test uses BootstrapClient"]
-    both = problems("A.b", here, "tests/unit/test_topic_count.py", FETCHER, "tests/unit/test_zk_paths.py")
-    assert both == ["tests/unit/test_zk_paths.py uses none of get_topic_count_map, BootstrapClient"]
+    assert problems("A.b", here, "tests/unit/member/test_topic_count.py") == ["no cited test uses BootstrapClient"]
+    both = problems("A.b", here, "tests/unit/member/test_topic_count.py", FETCHER, "tests/unit/zk/test_zk_paths.py")
+    assert both == ["tests/unit/zk/test_zk_paths.py uses none of get_topic_count_map, BootstrapClient"]
 
 
 def test_a_setting_is_used_by_the_module_of_the_test_itself() -> None:
@@ -180,14 +180,16 @@ def test_helpers_fixtures_and_values_of_the_module_count_and_docstrings_and_comm
 
 def test_a_name_that_several_files_define_needs_something_of_the_files_of_its_row() -> None:
     assert problems("A.b", "`close` in `zkconsumer/zk/topic_watcher.py`", FETCHER) != []
-    assert problems("A.b", "`shutdown` in `zkconsumer/zk/topic_watcher.py`", "tests/unit/test_topic_watcher.py") == []
+    assert (
+        problems("A.b", "`shutdown` in `zkconsumer/zk/topic_watcher.py`", "tests/unit/zk/test_topic_watcher.py") == []
+    )
 
 
 def test_a_row_of_sentences_needs_tests_that_use_its_files_and_its_settings() -> None:
     def prose(here: str, test: str) -> list[str]:
         return list(Row("", here, f"`{test}`", KEYS).problems_of_prose())
 
-    subscription = "tests/unit/test_topic_count.py"
+    subscription = "tests/unit/member/test_topic_count.py"
     assert prose("`zkconsumer/member/topic_count.py`", subscription) == []
     assert prose("`zkconsumer/kafka/bootstrap_client.py`", subscription) == [
         f"{subscription} uses nothing of zkconsumer/kafka/bootstrap_client.py"
@@ -208,7 +210,7 @@ def test_a_row_of_sentences_needs_tests_that_use_its_files_and_its_settings() ->
         ("AbstractFetcherThreadTest", FETCHER, False),
         ("AbstractFetcherThreadTest", f"{FETCHER}::test_a_leader_that_moves_is_found_again", False),
         ("AbstractFetcherThreadTest", f"{FETCHER}::test_the_metrics_of_a_broker_go_with_its_last_fetcher_thread", True),
-        ("MetricsTest.testMetricsLeak", "tests/unit/test_metrics.py::test_metrics_leak", True),
+        ("MetricsTest.testMetricsLeak", "tests/unit/runtime/test_metrics.py::test_metrics_leak", True),
         ("MetricsTest.testMetricsLeak", "tests/unit/test_many_connectors.py", True),
         ("MetricsTest.testMetricsLeak", f"{FETCHER}::test_that_is_not_there", False),
     ],

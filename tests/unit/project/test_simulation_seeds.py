@@ -52,7 +52,10 @@ def test_a_seed_that_fails_is_kept_and_named(kept: Path) -> None:
         seeds.live(range(10), fails_with_5)
     [note] = failed.value.__notes__
     assert "seed 5 of model" in note
-    assert "ZKCONSUMER_SEED=5 python -m pytest 'tests/unit/test_simulation_seeds.py::test_a_seed_that_fails" in note
+    assert (
+        "ZKCONSUMER_SEED=5 python -m pytest 'tests/unit/project/test_simulation_seeds.py::test_a_seed_that_fails"
+        in note
+    )
     assert kept.read_text().endswith("other 78\nmodel 5\n")
     assert seeds.first(1) == [0, 77, 5]
     with pytest.raises(AssertionError):
@@ -86,6 +89,6 @@ def test_the_summary_says_the_base_and_what_failed(kept: Path, monkeypatch: pyte
 
 def test_every_kept_seed_is_of_a_model_that_there_is() -> None:
     known = {line.split()[0] for line in KEPT.read_text().splitlines() if line and not line.startswith("#")}
-    sources = "".join(path.read_text() for path in KEPT.parent.parent.glob("*/test_*.py"))
+    sources = "".join(path.read_text() for path in KEPT.parent.parent.rglob("test_*.py"))
     models = set(re.findall(r'Seeds\(f?"([^"{]+)', sources))
     assert [name for name in known if not name.startswith(tuple(models))] == []

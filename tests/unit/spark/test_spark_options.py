@@ -33,7 +33,7 @@ from zkconsumer.errors import InvalidConfigException
 from zkconsumer.member.topic_filter import Blacklist, Whitelist
 from zkconsumer.types import TopicPartition
 
-PAGE = Path(__file__).parents[2] / "migration_docs" / "reference" / "spark-options.md"
+PAGE = Path(__file__).parents[3] / "migration_docs" / "reference" / "spark-options.md"
 
 LEAST = {"zookeeper.connect": "zk:2181/kafka", "group.id": "billing", "subscribe": "orders, refunds"}
 

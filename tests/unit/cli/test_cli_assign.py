@@ -22,9 +22,9 @@ from zkconsumer.wire.compression import implementations
 # The module, which the function of the same name hides in its package.
 cli = sys.modules["zkconsumer.cli.main"]
 
-VECTORS = json.loads((Path(__file__).parent.parent / "data" / "assignment-vectors.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "assignment-vectors.json").read_text())
 LINES = "".join(json.dumps(case) + "\n" for case in VECTORS)
-SETUP = Path(__file__).parents[2] / "setup.py"
+SETUP = Path(__file__).parents[3] / "setup.py"
 CALLS = {
     "range": ["--strategy", "range"],
     "roundrobin_strict": ["--strategy", "roundrobin", "--compatibility", "0.8.2"],

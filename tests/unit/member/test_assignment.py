@@ -33,7 +33,7 @@ from zkconsumer.types import TopicPartition
 from zkconsumer.wire.java_hash import java_hash
 from zkconsumer.zk.member_registration import Registration, format_registration, parse_registration
 
-VECTORS = json.loads((Path(__file__).parent.parent / "data" / "assignment-vectors.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "data" / "assignment-vectors.json").read_text())
 FORM_OF_KEY = {
     "range": AssignorVariant.RANGE,
     "roundrobin_strict": AssignorVariant.ROUNDROBIN_0_8_2,

@@ -1,6 +1,6 @@
 """Reads compressed partitions of brokers on this machine under a budget; prints by how much the process grew, in bytes.
 
-    python tests/unit/budget_program.py BUDGET PORT,PORT... TOPIC PARTITIONS RECORDS
+    python tests/unit/kafka/budget_program.py BUDGET PORT,PORT... TOPIC PARTITIONS RECORDS
 
 Two streams.  The program first takes nothing until the fetchers are held back, or have brought all; then each stream
 reads RECORDS records.  The first partition is read before, so that what a codec keeps is there when the growth begins.

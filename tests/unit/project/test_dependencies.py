@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from zkconsumer.zk import kazoo_connection
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 CONSTRAINTS = ROOT / "tests" / "constraints.txt"
 NOT_OF_THE_TESTS = {"pre-commit", "gssapi", "crc32c"}
 """The first needs the Kerberos library of the system, which the tests play; the second is a peer in a bench."""

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeConnector, take
-from tests.unit.test_admin_groups import SCALA, scala_member
+from tests.unit.admin.test_admin_groups import SCALA, scala_member
 from zkconsumer import extensions
 from zkconsumer.admin import doctor as doctor_package
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
@@ -733,7 +733,7 @@ def test_an_unknown_group_is_an_error(world: FakeEnvironment) -> None:
 def test_the_page_of_the_findings_has_each_of_them() -> None:
     sources = Path(doctor_package.__file__).parent.glob("*.py")
     made = {name for path in sources for name in re.findall(r"Finding\(\s*\"([a-z-]+)\"", path.read_text("utf-8"))}
-    page = Path(__file__).parents[2] / "migration_docs" / "how-to" / "find-out-why-a-group-makes-no-progress.md"
+    page = Path(__file__).parents[3] / "migration_docs" / "how-to" / "find-out-why-a-group-makes-no-progress.md"
     told = set(re.findall(r"(?m)^\| `([a-z-]+)` \|", page.read_text("utf-8")))
     assert made == told
     assert len(made) > 20

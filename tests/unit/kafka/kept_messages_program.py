@@ -1,6 +1,6 @@
 """Keeps one message of each of many chunks of 1 MB; prints by how much the process grew, and what the messages weigh.
 
-python tests/unit/kept_messages_program.py CHUNKS
+python tests/unit/kafka/kept_messages_program.py CHUNKS
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from bridge.testing.fake_faults import GroupError
 from tests.admin_fixtures import RunTool, doors
 from tests.in_memory_fixtures import MakeConnector, take
-from tests.unit.test_admin_groups import SCALA, scala_member
+from tests.unit.admin.test_admin_groups import SCALA, scala_member
 from zkconsumer.admin import coordinator_lookups
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.coordinator_group_snapshot import CoordinatorGroupSnapshot

@@ -13,7 +13,7 @@ import pytest
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_environment import FakeEnvironment
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, run_in_thread, take, wait_until
-from tests.unit.test_fetcher import TOPIC, Bench, MakeBench, bench
+from tests.unit.kafka.test_fetcher import TOPIC, Bench, MakeBench, bench
 from zkconsumer.kafka.byte_budget import ByteBudget, retained_bytes
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.types import TopicPartition

@@ -33,7 +33,7 @@ from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import SlowTieredStorage
 from tests.fake_spark_group import FakeScalaMember
 from tests.micro_batch_engine import AFTER_CLAIM, AFTER_WAL, MicroBatchEngine
-from tests.unit.test_spark_stream import A, B, Query, rows_of
+from tests.unit.spark.test_spark_stream import A, B, Query, rows_of
 from zkconsumer.errors import InvalidConfigException, InvalidMessageException
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition

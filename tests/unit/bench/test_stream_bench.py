@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.unit import test_docs
+from tests.unit.project import test_docs
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.records import iter_records
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "peers")]
 
 import plots  # noqa: E402
