@@ -71,8 +71,6 @@ F = TypeVar("F")
 LISTENER = "PLAINTEXT"
 CLIENT_HOST = "/127.0.0.1"
 
-APIS_WITHOUT_GROUPS = frozenset({API_VERSIONS.key, FETCH.key, LIST_OFFSETS.key, METADATA.key, PRODUCE.key})
-
 
 @dataclass(slots=True)
 class RequestInProgress:
@@ -194,7 +192,7 @@ class FakeBroker:
         if request.api is API_VERSIONS:
             reply(api_versions_response(self.node.release))
             return
-        if (request.api.key not in APIS_WITHOUT_GROUPS and request.version > 0) or request.api is FIND_COORDINATOR:
+        if request.api is FIND_COORDINATOR:
             self._state.use_groups()
         body = request.body
         if fetch is not None:

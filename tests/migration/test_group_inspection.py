@@ -15,7 +15,7 @@ from bridge.migration.offsets.provenance import Provenance, format_provenance
 from bridge.testing import EmbeddedBroker
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from bridge.testing.fake_faults import GroupError
-from tests.admin_fixtures import put
+from tests.admin_fixtures import doors, put
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.errors import InvalidNameError
@@ -310,12 +310,13 @@ def test_the_release_of_a_broker_and_its_offset_retention(
         assert counts_by_commit is by_commit
 
 
-def test_a_broker_without_groups_and_one_that_is_away(world: FakeEnvironment, admin: AdminSession) -> None:
-    brokers, kept_ms, _ = inspect_brokers(admin)
-    assert [one.supports_groups for one in brokers] == [False, False]
-    assert kept_ms is None
-    world.zookeeper.ensure(paths.broker(9), b'{"host":"nowhere.invalid","port":1,"version":1,"jmx_port":-1}')
-    assert [one.supports_groups for one in inspect_brokers(admin)[0]] == [False, False, None]
+def test_a_broker_without_groups_and_one_that_is_away() -> None:
+    with FakeEnvironment(2, release="0.8.2.2") as world, AdminSession.open(ADDRESS, None, doors(world)) as admin:
+        brokers, kept_ms, _ = inspect_brokers(admin)
+        assert [one.supports_groups for one in brokers] == [False, False]
+        assert kept_ms is None
+        world.zookeeper.ensure(paths.broker(9), b'{"host":"nowhere.invalid","port":1,"version":1,"jmx_port":-1}')
+        assert [one.supports_groups for one in inspect_brokers(admin)[0]] == [False, False, None]
 
 
 def test_kafkas_offsets_and_their_provenance(zookeeper: FakeZooKeeper) -> None:
