@@ -916,8 +916,16 @@ class MemberStateMachine:
             self._diagnose_later()
 
     def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """These owner nodes are no longer ours: stop at once, commit nothing for them, and read the group again."""
-        lost = {tp: self.partitions.pop(tp) for tp in sorted(set(partitions) & self.partitions.keys())}
+        """These owner nodes are no longer ours: stop at once, commit nothing for them, and read the group again.
+
+        A partition that is being acquired has no owner node yet.  The loss is then that of an earlier ownership, for
+        example the late result of a commit, and the answer to the acquisition decides.
+        """
+        lost = {
+            tp: self.partitions.pop(tp)
+            for tp in sorted(set(partitions) & self.partitions.keys())
+            if self.partitions[tp].state is not PartitionState.ACQUIRING
+        }
         for tp, partition in lost.items():
             partition.handle(part.OwnershipLost())
             self.position_reader.on_ownership_lost(tp)
