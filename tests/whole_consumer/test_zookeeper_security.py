@@ -202,7 +202,7 @@ def test_tls_that_does_not_fit_says_what_to_change(secured: Secured, connector: 
     stranger = str(ROOT / "tests/data/tls/other-ca.pem")
     for connect, settings, says in (
         (secured.tls, {**on, "zookeeper_ssl_truststore_location": stranger}, "its certificate is not accepted"),
-        (secured.plain, {**on, "zookeeper_ssl_truststore_location": secured.authority}, "is it a secure client port?"),
+        (secured.plain, {**on, "zookeeper_ssl_truststore_location": secured.authority}, "is it a TLS port, and"),
         (secured.tls, {"zookeeper_connection_timeout_ms": SHORT_MS}, "set zookeeper.ssl.client.enable=true"),
     ):
         began_s = time.monotonic()
