@@ -5,7 +5,7 @@
        ^   |     |  a timeout, a message that      |
        |   |     |  cannot be delivered            +-- the partition is revoked: its prefetched record is dropped
        +---|-----+
-       |   +-- an exception of a signal handler: the next call opens the chunk again at the program's position
+       |   +-- an exception of a signal handler: the next call reads on at the first record that was not delivered
        |
        +------------> FAILED (permanently): the connector could not continue
        +------------> DONE (permanently): the connector is closed

@@ -93,8 +93,8 @@ class Hooks:
 class RecordSetPosition:
     """How far the records of one record set were read; a second read of the same record set continues there.
 
-    ``cursor``: the position of a batch in the record set, and of the next record in the batch's body; how many of its
-    records precede it; the offset of the last of those.  None: start at the beginning.
+    ``cursor``: (byte position of the batch in the record set, byte position of the next record in the batch's body,
+    number of records of the batch before it, offset of the last of these).  None: start at the beginning.
     """
 
     __slots__ = ("cursor",)
@@ -106,9 +106,9 @@ class RecordSetPosition:
 class RecordCounter:
     """A counter that one thread increments without a lock, and that other threads read.
 
-    ``position``: where the reader of a record set stores its progress, for a reader that may be interrupted; a new one
-    for each record set.  None: no progress is stored.  ``expanded_bytes``: the decompressed size of the entry that is
-    being read; 0: it is not compressed.
+    ``position``: the object in which a reader that may be interrupted stores its progress; a new one for each record
+    set.  None: the reader stores no progress.  ``expanded_bytes``: the decompressed size of the entry that is being
+    read; 0: it is not compressed.
     """
 
     __slots__ = ("count", "expanded_bytes", "position")

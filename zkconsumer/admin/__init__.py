@@ -1,4 +1,4 @@
-"""What the command line's tools do to a group, without being a member of it.
+"""The operations of the command line's tools on a group; a tool never becomes a member of it.
 
 admin_session                a ZooKeeper session without ephemeral nodes, and connections to brokers on demand
 broker_client                the leaders of partitions, and one negotiated connection for each broker

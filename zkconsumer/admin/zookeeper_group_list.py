@@ -120,8 +120,8 @@ def _listing(
 
 
 def _stats(session: AdminSession, wanted: Sequence[str]) -> dict[str, Stat]:
-    """The stat of each existing node; read together with its small data, as newer servers return many nodes in a
-    packet."""
+    """The stat of each existing node.  It reads the data too: one request of newer servers reads many nodes with their
+    data, and the data is small."""
     return {path: node.stat for path, node in session.get_many(wanted).items()}
 
 
@@ -133,6 +133,8 @@ def _kind(owners: Sequence[Stat]) -> str:
 
 
 def _owner_kind(stat: Stat) -> str:
+    """The program that created an owner node, by the node's data version: our members create and then set it (1), Scala
+    consumers only create it (0)."""
     return {OUR_OWNER_VERSION: "zkconsumer", INITIAL_VERSION: "scala"}.get(stat.version, "foreign")
 
 

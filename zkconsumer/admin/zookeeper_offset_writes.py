@@ -5,12 +5,14 @@ report.
                              |
               the answer is lost: the znodes are read again, and compared by version and value
 
+``ids`` is ``/consumers/G/ids``, whose children are the registered members.  A registered member stops the writes.
+
 A write names the version of the znode from which the plan was made, or that the znode did not exist.  So it never
 overwrites a later write of another program, and an interrupted run can be repeated: it finds a part of its work done.
 
-The check of ``ids`` between two multis is not a lock: a member that registers right after it is noticed, and reported,
-one multi later.  (Deleting and creating ``ids`` inside the multi would be a lock, but it would also delete its access
-list and all watches on it.)
+The check of ``ids`` between two multis is not a lock: the writer notices and reports a member that registers right
+after it only after the next multi.  (To delete and create ``ids`` inside the multi would be a lock, but it would also
+delete its access list and all watches on it.)
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ def write_offsets(
     ``control_version``: the version of the group's control znode, which every multi checks; None if it does not exist.
     ``acl``: for new offset nodes and their parents below the group; None is open to the world.
     ``allow_members``: continue although members are registered; for partitions without an owner.
-    ``in_session``: each write is executed in that session, or not at all; None: in any session.
+    ``in_session``: each write is executed in that session, or not at all: a migration's run writes only in the session
+    that has its lock.  None: in any session.
     Raises ``ZkTimeoutException`` when ZooKeeper does not answer; ``report`` then names what is unknown.
     """
     writer = _OffsetWriter(

@@ -1,8 +1,8 @@
 """Checks host names that a user wrote.
 
-``check_host_names`` checks before the first connection that the host names of a setting have addresses.  Later, a
-connection that is retried cannot treat a missing address as an error, because it may be missing for a moment.  At the
-start it is an error, as in Kafka's clients ("No resolvable bootstrap urls").
+``check_host_names`` checks before the first connection that a host name of a setting has an address.  Without any
+address the start fails, as in Kafka's clients ("No resolvable bootstrap urls").  Later a missing address is no error,
+because DNS may fail for a moment: the connection is tried again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The client side of the SASL mechanism GSSAPI (RFC 4752) without a security layer, for brokers and ZooKeeper.
 
-    first --> token ... token --> the server offers security layers --> the client selects none
+    first() --> tokens in both directions --> the server offers security layers --> the client selects none
 
 Requires the package ``gssapi`` and the Kerberos library of the system; uses the ticket of the environment.
 """
@@ -11,7 +11,8 @@ import importlib
 from typing import Any
 
 NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
-"""The client's selection from the offered layers: later messages are not wrapped (TLS encrypts them)."""
+"""The client's selection from the offered security layers.  First byte 1: no layer, so later messages are not wrapped
+(TLS may encrypt them).  The other three bytes: the maximum size of a wrapped message, 0 without a layer."""
 
 
 class KerberosError(Exception):

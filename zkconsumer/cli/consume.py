@@ -141,7 +141,7 @@ class Printer:
         self.signal = signal.Signals(number)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait for the end; the main thread calls this repeatedly."""
+        """Wait until a stop is requested, and return whether it is; the main thread calls this repeatedly."""
         if self.signal is not None:
             self.request_stop(f"stopped by {self.signal.name}")
         return self.stop.wait(timeout_ms / 1000)
@@ -282,7 +282,7 @@ def consume(
 def _stream_factory(
     topics: Sequence[str], whitelist: str | None, blacklist: str | None, streams: int | None
 ) -> Callable[[ZookeeperConsumerConnector], list[KafkaStream[bytes, bytes]]]:
-    """Return what to request from a connector; a pattern is checked before anything is connected."""
+    """Return a function that creates the streams of a connector; it checks the options before any connection."""
     given = [bool(topics), whitelist is not None, blacklist is not None]
     if sum(given) != 1:
         raise UsageError("give --topic, or one --whitelist, or one --blacklist")

@@ -20,26 +20,26 @@ _ERRORS = "zkconsumer.cli.errors"
 
 
 def expect_json(context: click.Context) -> None:
-    """The command was called with ``-o json``."""
+    """Record that the command was called with ``-o json``."""
     context.meta[_WANTED] = True
 
 
 def mark_json_printed() -> None:
-    """The command has printed a document."""
+    """Record that the command has printed a document."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_SHOWN] = True
 
 
 def record_error(words: str) -> None:
-    """An error went to standard error."""
+    """Record the text of an error that was printed to standard error."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(_ERRORS, []).append(words)
 
 
 def print_json_error(context: click.Context, exit_code: int) -> None:
-    """Print the document, if one is wanted and none was shown; a command without an error has none."""
+    """Print the document of the recorded errors, if the command was called with ``-o json`` and has printed none."""
     errors: list[str] = context.meta.get(_ERRORS, [])
     if not errors or not context.meta.get(_WANTED) or context.meta.get(_SHOWN):
         return

@@ -35,7 +35,7 @@ class BootstrapBrokers:
         return list(by_address.values())
 
     def update(self, brokers: Iterable[BrokerAddress]) -> None:
-        """Replace the brokers of the last Metadata response."""
+        """Set the brokers of the latest Metadata response; they replace those of the response before."""
         self._discovered = tuple(brokers)
 
 

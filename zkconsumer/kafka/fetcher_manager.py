@@ -9,8 +9,9 @@ broker.  So a rebalance of a large group costs no member a Metadata request for 
 lead the partition any more answers with an error, and the leader is requested then.  (The Scala consumer requests it
 each time.)
 
-Partitions are stopped one by one, never the threads: each thread drops an info that is not live any more when it
-processes it.  So a rebalance stops no thread, and partitions that stay are read without a pause.
+An *info* (``PartitionTopicInfo``) is one ownership of one partition; it is not *live* after the partition was released
+or lost.  The manager stops no thread for a rebalance: each thread drops the infos that are not live any more.  So the
+member reads the partitions that it keeps without a pause.
 """
 
 from __future__ import annotations
@@ -111,18 +112,22 @@ class ConsumerFetcherManager:
         self._on_topics_refused = on_topics_rejected
         self._unknown = LogRateLimiter(first_after_ms=UNKNOWN_TOPIC_LOG_AFTER_MS)
         self._has_read = False
+        """Whether a broker has answered a Fetch since the start."""
         self._changed = threading.Condition()
         self._leaderless: dict[TopicPartition, PartitionTopicInfo] = {}
         self._fetchers: dict[tuple[BrokerAddress, int], tuple[ConsumerFetcherThread, WorkerThread]] = {}
         self._stopped: list[WorkerThread] = []
+        """Fetcher threads that were asked to stop and may still run."""
         self._finder: WorkerThread | None = None
         self._closed = False
         self._logged_lookup_failure = ""
         self._logged_fetch_failure: dict[BrokerAddress, str] = {}
         self._logged_leaderless: set[TopicPartition] = set()
         self._assigned_at_ms: dict[TopicPartition, int] = {}
+        """When a lookup last gave each partition to a fetcher thread."""
         self._cached_leaders: dict[str, _CachedLeaders] = {}
         self._has_immediate_failure = False
+        """Whether a partition failed within ``refresh.leader.backoff.ms`` of that: then the next lookup waits."""
 
     def start(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these partitions from their fetch offsets on."""
@@ -253,7 +258,10 @@ class ConsumerFetcherManager:
                 stop.wait(self._settings.backoff_ms)
 
     def _give_to_known_leaders(self) -> None:
-        """Called with the lock held."""
+        """Give partitions with a cached leader to its fetcher thread, if that runs and its broker answers.
+
+        Called with the lock held.
+        """
         now_ms = self._clock.now_ms()
         self._cached_leaders = {
             topic: known for topic, known in self._cached_leaders.items() if now_ms - known.at_ms < LEADERS_MAX_AGE_MS

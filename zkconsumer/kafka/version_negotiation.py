@@ -8,12 +8,15 @@
       '--> ApiVersions v0 --closed--> ListOffsets v0 --answered--> assumed             0.8
                                            '--closed--> no broker, or no PLAINTEXT port
 
-"Assumed" is version 0 of everything, and up to version 1 of the requests for a group's offsets (0.8.2 and 0.9 support
-it; 0.8.1 closes the connection); for 0.9 also version 0 of the requests of group members.  At an unknown request,
-brokers of 0.8 close the connection, like nearly everything that is not a broker, and brokers of 0.9 send nothing and
-read the next request.  ListOffsets v0 without topics is the request that all of them can answer and that changes
-nothing.  ApiVersions harms other clients of a broker of 0.9, so it is not sent to a known one
-(``api_versions_deny_list``).
+Brokers before 0.10 do not have ApiVersions.  A broker of 0.8 closes the connection on it, as most other servers do.  A
+broker of 0.9 sends no answer and reads the next request.  So the client then sends ListOffsets v0 without topics: every
+broker before 4.0 answers it, and it changes nothing.
+
+"Assumed" versions: version 0 of each request; 0 and 1 of the requests for a group's offsets (0.8.2 and 0.9 support 1,
+0.8.1 closes the connection); for 0.9 also version 0 of the requests of group members.
+
+In a broker of 0.9 an ApiVersions request makes requests of *other* clients fail, so the client does not send it to a
+broker that is known to be one (``api_versions_deny_list``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metrics of one member, and where their values come from."""
+"""Registers the metrics of one member, and reads their values from its queues, partitions and lease."""
 
 from __future__ import annotations
 

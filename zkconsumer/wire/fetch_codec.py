@@ -1,10 +1,10 @@
-"""Fetch as a fetcher thread uses it: no object is made for a partition that has not changed.  Pure.
+"""Encodes and decodes Fetch for fetcher threads, faster than ``schemas/fetch.py``.  Pure.
 
-    changed rows --FetchRequestBody--> request                 (a partition's row is encoded once for each offset)
+    encoded rows --FetchRequestBody--> request                 (a thread encodes a partition's row once for each offset)
     response --FetchResponseBody--> one tuple for each partition, with the next offset to fetch
 
-``schemas/fetch.py`` is the reference: the bytes written here are equal to those of its table, and bytes that the
-compiled reader does not accept are read by that table, which raises the errors.
+It creates no object for a partition that has not changed.  ``schemas/fetch.py`` is the reference: both write the same
+bytes.  A response that the compiled reader does not accept is read with that schema, which raises the errors.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.message_schema import Api, decoder
 
 VERSION_MAX = 12
-"""From 13 on topics are identified by id."""
+"""The highest version that this codec supports: from 13 on topics are identified by id."""
 
 NO_REPLICA = -1
 UNKNOWN_VALUE = -1
 CORRUPT_HEADERS = -1
-"""``FetchedPartition.entries`` of a record set whose headers are damaged: ``scan`` raises what is wrong with it."""
+"""``FetchedPartition.entries`` of a record set with damaged headers; ``records.scan_record_set`` raises the error."""
 
 
 class FetchRequestBody(NamedTuple):
@@ -50,8 +50,8 @@ class FetchRequestBody(NamedTuple):
 class FetchedPartition(NamedTuple):
     """One partition of a response.  ``records``: a view of the response; None: a null record set.
 
-    About the record set, like ``records.scan_record_set``: ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``),
-    ``next_offset``.
+    ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``) and ``next_offset`` are results of
+    ``records.scan_record_set``.
     """
 
     topic: str
@@ -69,7 +69,7 @@ FetchedPartitionRow: TypeAlias = FetchedPartition | tuple[str, int, int, int, Re
 
 
 class FetchResponseBody(NamedTuple):
-    """The body of an answer.  ``session_id`` is 0 without a session; so is everything before version 7."""
+    """The body of a response.  ``session_id``: 0 without a session.  Fields that the version does not have are 0."""
 
     throttle_time_ms: int
     error_code: int
@@ -80,10 +80,10 @@ class FetchResponseBody(NamedTuple):
 def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
     """A function of partition, fetch offset and maximum bytes that returns the partition's row in a request."""
     layout = "i"
-    layout += "i" if version >= 9 else ""  # the leader epoch that the reader has seen
+    layout += "i" if version >= 9 else ""  # current leader epoch: unknown
     layout += "q"
-    layout += "i" if version >= 12 else ""  # the epoch of what was fetched last
-    layout += "q" if version >= 5 else ""  # where the reader's own log starts
+    layout += "i" if version >= 12 else ""  # last fetched epoch: unknown
+    layout += "q" if version >= 5 else ""  # log start offset of a follower: unknown
     layout += "i"
     layout += "b" if version >= 12 else ""  # no tagged fields
     pack = Struct(">" + layout).pack
@@ -102,7 +102,7 @@ def partition_encoder(version: int) -> Callable[[int, int, int], bytes]:
 
 
 class _FetchCodec:
-    """``message_schema.MessageCodec`` of ``FAST_FETCH``."""
+    """The ``message_schema.MessageCodec`` of ``FAST_FETCH``; ``schemas/fetch.py`` names the fields of each version."""
 
     def write(self, out: bytearray, body: FetchRequestBody, version: int) -> None:
         flexible = FETCH.is_flexible(version)
@@ -151,7 +151,7 @@ class _FetchCodec:
 
 
 def response_body_of(response: FetchResponse) -> FetchResponseBody:
-    """The same for a response that the table has read."""
+    """Convert a response that was read with the schema."""
     rows = []
     for topic in response.responses:
         for part in topic.partitions:
@@ -189,4 +189,4 @@ FAST_FETCH = Api(
     FETCH.key, FETCH.name, FetchRequestBody, FetchResponseBody, highest=VERSION_MAX, flexible_from=FETCH.flexible_from,
     codec=_FetchCodec(),
 )  # fmt: skip
-"""``FETCH`` for fetcher threads; its version is picked with ``FETCH`` and is at most ``VERSION_MAX``."""
+"""``FETCH`` with this codec, for fetcher threads.  They choose the version with ``FETCH``, at most ``VERSION_MAX``."""

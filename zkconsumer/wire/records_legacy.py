@@ -1,11 +1,11 @@
-"""Inside an entry of formats 0 and 1: one message, or a wrapper around a compressed set of them.  Pure.
+"""Reads entries of message formats 0 and 1: one message, or a *wrapper* with a compressed message set.  Pure.
 
     uint32 crc | int8 magic, int8 attributes, (format 1: int64 timestamp,) int32 length + key, int32 length + value
 
-The checksum (CRC-32) covers what follows it.  Attributes: bits 0 to 2 the codec, bit 3 "log append time" (format
-1).  A wrapper's value is a compressed message set.  Offsets in there are absolute in format 0; in format 1 they
-count from the set's own beginning, and the wrapper's offset is the absolute one of the last: absolute = wrapper -
-last inner + inner.  A negative length means null, as in every release.
+The checksum (CRC-32) covers all bytes after it.  Attributes: bits 0 to 2 are the codec, bit 3 is "log append time"
+(format 1).  The value of a wrapper is a compressed message set.  In format 0 the offsets inside are absolute.  In
+format 1 they are relative, and the wrapper has the absolute offset of the last message inside: absolute = wrapper's
+offset - last inner offset + inner offset.  A negative length means null, as in every release.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_legacy_entry(
 ) -> Iterator[Record]:
     """The records of one entry of format 0 or 1 with ``start_offset`` <= offset < ``end_offset``.
 
-    ``offset_before`` is the last offset that the entries before cover: a wrapper may not reach back to it.
+    ``offset_before``: the last offset of the entries before; every offset inside a wrapper must be larger.
     Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
     """
     body = _checked(record_set, entry, check_crcs)
@@ -74,9 +74,9 @@ def read_legacy_entry(
 def open_wrapper(
     record_set: bytes | memoryview, entry: LogEntry, check_crcs: bool, decompressed_bytes_max: int
 ) -> tuple[bytes, int | None]:
-    """The message set inside a compressed message, and the append time that goes before its messages' own, or None.
+    """The decompressed message set of a wrapper, and its append time, which replaces the timestamps inside, or None.
 
-    Raises as ``read_legacy_entry`` does; what is inside is not looked at.
+    Raises as ``read_legacy_entry`` does; the messages inside are not checked.
     """
     body = _checked(record_set, entry, check_crcs)
     attributes, timestamp, _, value = _fields(body, entry)
@@ -84,7 +84,7 @@ def open_wrapper(
 
 
 def _checked(record_set: bytes | memoryview, entry: LogEntry, check_crcs: bool) -> bytes:
-    """The entry from its magic on."""
+    """The bytes of the entry from its magic on; with ``check_crcs`` the checksum is verified."""
     body = bytes(record_set[entry.position + MAGIC_POSITION : entry.end])
     if check_crcs and zlib.crc32(body) != _CRC.unpack_from(record_set, entry.position + ENTRY_PREFIX_BYTES)[0]:
         raise corrupt_entry_error(entry, "the checksum does not match")
@@ -102,7 +102,7 @@ def _decompressed_set(
 def _fields(body: bytes, entry: LogEntry) -> tuple[int, int, bytes | None, bytes | None]:
     """Attributes, timestamp (-1 in format 0), key and value of a message, from its magic on.
 
-    Bytes after the value are let pass: the checksum covers them, and every release lets them pass.
+    Bytes after the value are ignored, as in every release; the checksum covers them.
     """
     bytes_total = len(body)
     if body[0] == 0:
@@ -140,10 +140,10 @@ def _decompress(codec: int, value: bytes | None, entry: LogEntry, decompressed_b
 
 
 def _shift(inner: bytes, entry: LogEntry, offset_before: int) -> int:
-    """What must be added to the offsets inside a wrapper to make them absolute.
+    """The number to add to the offsets inside a wrapper to make them absolute.
 
-    Walks all inner headers and keeps none of them, so a wrapper of millions of empty messages costs no memory.
-    Afterwards the inner sizes and offsets are known to be sound.
+    It checks the size and the offset of every message inside, and raises for an invalid one.  It stores none of them,
+    so a wrapper of millions of empty messages needs no memory.
     """
     bytes_total = len(inner)
     position = 0
@@ -180,7 +180,7 @@ def _inner_records(
     check_crcs: bool,
     tally: RecordCounter,
 ) -> Iterator[Record]:
-    """The records of a wrapper; ``append_time`` is the wrapper's, and goes before those of the messages."""
+    """The records of a wrapper; ``append_time``, if not None, replaces the timestamps of the messages inside."""
     crc32 = zlib.crc32
     unpack_prefix = OFFSET_AND_SIZE.unpack_from
     end = 0

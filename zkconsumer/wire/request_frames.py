@@ -1,12 +1,13 @@
-"""Whole requests and responses: headers around the messages of ``schemas``.  Pure.
+"""Encodes and decodes whole requests and responses: a size, a header, and a message of ``schemas``.  Pure.
 
     frame     int32 size, then that many bytes
     request   header: int16 api key, int16 version, int32 correlation id, text client id (nullable)
               version 0 of the header has no client id, version 2 (flexible APIs) adds tagged fields
-    answer    header: int32 correlation id; version 1 (flexible APIs) adds tagged fields
+    response  header: int32 correlation id; version 1 (flexible APIs) adds tagged fields
 
-``encode_…`` returns a frame ready to be sent, size included; ``decode_…`` takes the bytes after the size.  For any
-bytes, decoding raises only ``MalformedMessage`` (a ``RemoteProtocolError``); encoding raises ``UsageError``.
+``encode_…`` returns a complete frame with its size; ``decode_…`` receives the bytes after the size.  For invalid bytes
+decoding raises only ``MalformedMessage`` (a ``RemoteProtocolError``).  For invalid values encoding raises
+``UsageError``.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 FRAME_BYTES_MAX = 0x7FFF_FFFF
-"""What the int32 in front can say; every reader of a socket sets a lower limit of its own."""
+"""The largest size that the int32 can contain; each reader of a socket has a lower limit."""
 
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
-"""The longest answer that is accepted unless the caller expects a longer one (a Fetch of many partitions)."""
+"""The longest response that is accepted, unless the caller sets a higher limit (a Fetch of many partitions)."""
 
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
-"""The longest request that a broker accepts: ``socket.request.max.bytes`` as brokers ship (since 0.8)."""
+"""The longest request that a broker accepts: the default of ``socket.request.max.bytes`` (since 0.8)."""
 
 SIZE_BYTES = 4
 
 UNSUPPORTED_VERSION = 35
-"""The error code of an ApiVersions response that is always in the layout of version 0."""
+"""The error code of ApiVersions responses that have the layout of version 0, whatever version was requested."""
 
 CONTROLLED_SHUTDOWN_KEY = 7
-"""Its version 0, between the brokers of 0.8, is the only request whose header has no client id."""
+"""The API key of ControlledShutdown.  Its version 0, which brokers of 0.8 send each other, is the only request whose
+header has no client id."""
 
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")
@@ -54,7 +56,7 @@ _write_client_id = text.writer("client_id", 1, flexible=False, nullable=True)
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What can be read of a request even if its API or version is unknown."""
+    """The header of a request; it can be read even if the API or the version is unknown."""
 
     api_key: int
     api_version: int
@@ -64,7 +66,7 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """A whole request as a broker sees it; ``body`` is an instance of ``api.request``."""
+    """A whole request that a broker has received; ``body`` is an instance of ``api.request``."""
 
     api: Api[Any, Any]
     header: RequestHeader
@@ -79,12 +81,12 @@ def request_header_version(api_key: int, flexible: bool) -> int:
 
 
 def response_header_version(api_key: int, flexible: bool) -> int:
-    """0 for plain answers and for every ApiVersions answer (KIP-511), 1 for flexible ones."""
+    """0 for plain responses and for every ApiVersions response (KIP-511), 1 for flexible ones."""
     return 1 if flexible and api_key != API_VERSIONS.key else 0
 
 
 def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id: str | None, body: Q) -> bytes:
-    """A request frame.  ``UsageError``: the version is not known here, or a value does not fit it."""
+    """A request frame.  ``UsageError``: the version is not supported, or a value does not fit its field."""
     flexible = _flexible(api, version)
     out = bytearray(_SIZE_PLACEHOLDER)
     out += _REQUEST_START.pack(api.key, version, correlation_id)
@@ -99,7 +101,7 @@ def encode_request(api: Api[Q, R], version: int, correlation_id: int, client_id:
 
 
 def encode_response(api: Api[Q, R], version: int, correlation_id: int, body: R) -> bytes:
-    """An answer frame.  ``UsageError``: the version is not known here, or a value does not fit it."""
+    """A response frame.  ``UsageError``: the version is not supported, or a value does not fit its field."""
     flexible = _flexible(api, version)
     out = bytearray(_SIZE_PLACEHOLDER)
     out += _CORRELATION.pack(correlation_id)
@@ -110,9 +112,9 @@ def encode_response(api: Api[Q, R], version: int, correlation_id: int, body: R) 
 
 
 def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]:
-    """Correlation id and body of an answer to a request of this API and version.
+    """Correlation id and body of the response to a request of this API and version.
 
-    An ApiVersions answer with error 35 is read in the layout of version 0, as brokers send it (KIP-511).
+    An ApiVersions response with error 35 is read in the layout of version 0, as brokers send it (KIP-511).
     """
     flexible = _flexible(api, version)
     reader = MessageReader(data)
@@ -133,7 +135,7 @@ def decode_response(api: Api[Q, R], version: int, data: Buffer) -> tuple[int, R]
 
 
 def correlation_id_of(data: Buffer) -> int:
-    """Which request a response belongs to; only its header is read."""
+    """The correlation id of a response, which identifies its request; only the header is read."""
     try:
         (correlation_id,) = _read_correlation(MessageReader(data))
     except FieldDecodeError as fault:
@@ -142,7 +144,7 @@ def correlation_id_of(data: Buffer) -> int:
 
 
 def decode_request_header(data: Buffer) -> RequestHeader:
-    """The part of a request that every broker can read, also for unknown APIs and versions."""
+    """Read the header of a request, also for unknown APIs and versions."""
     try:
         return _header(MessageReader(data))
     except FieldDecodeError as fault:
@@ -150,10 +152,10 @@ def decode_request_header(data: Buffer) -> RequestHeader:
 
 
 def decode_request(data: Buffer, *, body_version: int | None = None) -> ReceivedRequest:
-    """A whole request.  An API or version that is not known here is ``MalformedMessage`` too.
+    """Read a whole request.  Raises ``MalformedMessage``, also for an API or version that is not supported.
 
-    ``body_version`` reads the body in the layout of another version than the header names: brokers of 0.8 do so, as
-    they look at the version of few requests only.
+    ``body_version``: the version in whose layout the body is read, if it is not the one in the header.  The emulated
+    brokers of 0.8 use it, because real ones ignore the version of most requests.
     """
     reader = MessageReader(data)
     name = "request header"

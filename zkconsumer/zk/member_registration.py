@@ -30,6 +30,9 @@ from zkconsumer.zk.java_json import (
 if TYPE_CHECKING:
     from zkconsumer.member.group_view import TopicSubscription
 
+# The parsers of ``zk.java_json``: "old" is that of releases up to 0.11, "strict" that of releases from 1.0 on,
+# "doubled" the second attempt of releases from 1.0.1 on, which parse the text again with every backslash doubled.
+
 SubscriptionPattern: TypeAlias = Literal["static", "white_list", "black_list"]
 
 WRITTEN_VERSION: Final = 1
@@ -102,7 +105,7 @@ def incompatible_releases(data: bytes) -> dict[str, str]:
 
 
 def _reason(data: bytes, wanted: str) -> str:
-    """Why one release rejects it; empty if it does not."""
+    """Why the parser ``wanted``, or the check of what it has read, rejects the data; empty if neither does."""
     own: list[str] = []
 
     def decode(members: dict[str, Json], reader: JsonReaderKind) -> Registration:
@@ -145,6 +148,10 @@ def _quoted(text: str) -> str:
 
 
 def _registration(members: dict[str, Json], reader: JsonReaderKind) -> Registration:
+    """The registration as the releases with this parser read it; raises ``JavaJsonError`` if they reject it.
+
+    An empty list is read as ``static`` without topics.  Of a list with several expressions, releases use one.
+    """
     pattern = _pattern(members, reader)
     subscription = members.get("subscription")
     if not isinstance(subscription, dict):

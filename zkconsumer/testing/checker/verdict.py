@@ -39,7 +39,8 @@ FINDING_CODES: Mapping[str, str] = {
     "commit_lost_on_return": "M6: ZooKeeper got or had the authority at the end, without the expected offset",
     "fence_not_removed": "M6: a migration was undone and left a fence",
 }
-"""Every code of a finding, and its meaning."""
+"""Every code of a finding, and its meaning.  M1 to M6 are the guarantees of a migration:
+``migration_docs/explanation/how-a-migration-works.md``."""
 
 ALLOWANCE_REASONS: Mapping[str, str] = {
     "killed": "a member was killed; records that it received since the last commit were delivered again",
@@ -174,7 +175,7 @@ class PendingFinding:
 
 
 class FindingCollector:
-    """Collects findings or allowances: those with the same key become one."""
+    """Collects findings or allowances; those with the same label, partition and key become one."""
 
     def __init__(self) -> None:
         self._drafts: dict[Hashable, PendingFinding] = {}

@@ -1,11 +1,11 @@
-"""The one cluster that outlives the command that started it: ``zkconsumer sandbox up``, ``status``, ``down``.
+"""``zkconsumer sandbox up``, ``status``, ``down``: the one cluster that runs on after the command that started it.
 
-The setting that decides whether a client works has Kafka's default: a topic is created when a client requests it
-(``auto.create.topics.enable``).  The brokers of a test (``Sandbox``) create none, so that a wrong name is detected.
-With a broker that creates none a console producer waits ``max.block.ms``, a minute, for each of its lines.
+Its brokers have Kafka's default ``auto.create.topics.enable=true``, because clients expect it: without it a console
+producer waits ``max.block.ms``, a minute, for each line to a topic that does not exist.  (The brokers of ``Sandbox`` in
+tests create no topic on request, so that a test detects a wrong name.)
 
-<cache>/cluster.json contains its run and its addresses.  While it starts it is an ordinary run of the command, so the
-next run removes everything that an interrupted command leaves.
+<cache>/cluster.json contains the folder of its run and its addresses.  Until ``up`` has started everything, the run
+belongs to that command: if the command is interrupted, the next run stops the processes and removes the files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BackgroundCluster:
         return {record.pid for record in sandbox_runs.records_of(Path(self.run)) if record.is_alive()}
 
     def states(self, timeout_ms: int = ANSWER_TIMEOUT_MS) -> dict[str, str]:
-        """Name of each part -> RUNNING, SILENT or DEAD; a live process has ``timeout_ms`` to answer."""
+        """Name of each process -> RUNNING, NOT_RESPONDING or DEAD; a live process has ``timeout_ms`` to answer."""
         alive = self.running()
         return {
             part.name: DEAD if part.pid not in alive else RUNNING if _answers(part, timeout_ms) else NOT_RESPONDING
@@ -89,7 +89,7 @@ class BackgroundCluster:
 
     @property
     def release(self) -> str:
-        """That of the brokers."""
+        """The Kafka release of the brokers."""
         return self.brokers[0].version.removeprefix(KAFKA)
 
     @property
@@ -106,7 +106,7 @@ class BackgroundCluster:
 
 
 def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chroot: str = "") -> BackgroundCluster:
-    """Starts a cluster in the background; SandboxError if there is one already."""
+    """Start a cluster in the background.  Raises ``SandboxError`` if one is running already."""
     with cache.lock(cache.folder() / ".cluster.lock"):
         present = current()
         if present is not None and present.running():
@@ -130,7 +130,7 @@ def up(kafka: str, zookeeper: str, brokers: int, topics: Mapping[str, int], chro
 
 
 def current() -> BackgroundCluster | None:
-    """The cluster that was started last and not taken down; it may be dead all the same."""
+    """The cluster that was started last and not stopped by ``down``, or None; its processes may have ended."""
     try:
         fields = json.loads(_state_file().read_text())
         parts = tuple(ClusterProcess(**part) for part in fields.pop("parts"))

@@ -1,4 +1,4 @@
-"""A whole small cluster in one hand: ZooKeeper, brokers, members, a producer; ended in the right order."""
+"""``Sandbox``: starts a small cluster (ZooKeeper, brokers, Scala consumers, a producer), and stops it in order."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Sandbox:
             member = sandbox.start_member("1.1.1", "group", {"clicks": 2})
             member.wait_delivered(100)
 
-    With ``outlives_parent`` the servers do not end with this process; ``run.detach()`` then keeps the next run from
-    ending them.  Data and logs go to ``root``, or to a folder of the cache that is removed at the end (kept if the
-    environment has ZKCONSUMER_SANDBOX_KEEP).  The constructor first ends the processes of killed runs.
+    ``outlives_parent``: the servers continue to run when this process ends.  The next run would stop them, unless
+    ``run.detach()`` was called.  ``root``: the folder for data and logs; None: a folder of the cache, which ``close``
+    removes unless the environment has ZKCONSUMER_SANDBOX_KEEP.  The constructor first stops processes that killed runs
+    have left.
     """
 
     def __init__(self, root: Path | None = None, *, outlives_parent: bool = False) -> None:
@@ -65,7 +66,7 @@ class Sandbox:
 
     @property
     def chroot(self) -> str:
-        """That of the first broker."""
+        """The chroot of the first broker; empty without one."""
         return self.brokers[0].chroot if self.brokers else ""
 
     @property
@@ -88,7 +89,7 @@ class Sandbox:
     def start_zookeeper(
         self, version: str = "3.8", *, settings: dict[str, str] | None = None, options: tuple[str, ...] = ()
     ) -> ZooKeeperServer:
-        """``settings`` go into the server's file, ``options`` to its Java."""
+        """Start the server.  ``settings``: for its configuration file; ``options``: for its Java process."""
         assert self._zookeeper is None, "one ZooKeeper for each sandbox"
         self._zookeeper = ZooKeeperServer(
             self.run, version, settings=settings, options=options, outlives_parent=self._outlives_parent
@@ -106,7 +107,7 @@ class Sandbox:
         heap_mb: int = 256,
         security: SandboxSecurity | None = None,
     ) -> ZooKeeperModeBroker:
-        """One more broker; ids count from 0."""
+        """Start one more broker; ids count from 0."""
         broker = ZooKeeperModeBroker(
             release,
             self.zookeeper,
@@ -129,7 +130,7 @@ class Sandbox:
         heap_mb: int = 256,
         security: SandboxSecurity | None = None,
     ) -> KraftBroker:
-        """A cluster of one without ZooKeeper; the sandbox then has no other broker."""
+        """Start a cluster of one broker without ZooKeeper; the sandbox cannot have another broker then."""
         assert not self.brokers, "a KRaft broker is a cluster of its own"
         broker = KraftBroker(
             self.run,
@@ -161,7 +162,7 @@ class Sandbox:
         handle_ms: int = 0,
         options: tuple[str, ...] = (),
     ) -> ScalaMember:
-        """One more Scala consumer, in the chroot of the first broker; see ScalaMember."""
+        """Start one more Scala consumer, in the chroot of the first broker; see ``ScalaMember``."""
         member = ScalaMember(
             release,
             self.zookeeper,
@@ -201,7 +202,7 @@ class Sandbox:
         stdin: str = "",
         timeout_ms: int = TOOL_TIMEOUT_MS,
     ) -> ToolResult:
-        """Run a tool of Kafka to its end: ``kafka.tools.ConsoleConsumer`` and the like."""
+        """Run a tool of Kafka, such as ``kafka.tools.ConsoleConsumer``, and wait for its end."""
         return run_tool(self.run, release, main, arguments, stdin=stdin, timeout_ms=timeout_ms)
 
     # --- topics and records ---
@@ -215,11 +216,11 @@ class Sandbox:
         config: Mapping[str, str] | None = None,
         timeout_ms: int = LEADERS_TIMEOUT_MS,
     ) -> None:
-        """Create a topic and wait for its leaders; without ``replicas`` partitions go to the brokers in turn."""
+        """Create a topic and wait for its leaders; ``replicas`` None: consecutive partitions on consecutive brokers."""
         wanted = replicas if replicas is not None else self._assign_replicas(partitions)
         if self._is_kraft:
-            assert replicas is None, "a cluster of one has nothing to place"
-            assert config is None, "not through this door"
+            assert replicas is None, "a KRaft cluster here has one broker, so it has no choice of replicas"
+            assert config is None, "with a KRaft broker topics have no settings here"
             self.producer.create_topic(topic, partitions)
             self.wait_leaders(topic, len(wanted), timeout_ms)
         else:
@@ -228,7 +229,7 @@ class Sandbox:
             )
 
     def grow_topic(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
-        """Adds partitions up to ``partitions`` and waits for their leaders."""
+        """Add partitions until the topic has ``partitions``, and wait for their leaders."""
         if self._is_kraft:
             self.producer.grow_topic(topic, partitions)
             self.wait_leaders(topic, partitions, timeout_ms)
@@ -237,17 +238,17 @@ class Sandbox:
 
     @property
     def _is_kraft(self) -> bool:
-        """Whether Kafka's own ways are the only ones; there may be a ZooKeeper beside it, for groups."""
+        """Whether topics are created by requests to the broker; the sandbox may still have a ZooKeeper, for groups."""
         return any(isinstance(broker, KraftBroker) for broker in self.brokers)
 
     def wait_leaders(self, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS) -> None:
-        """Until every running broker answers Metadata with a leader for each of so many partitions."""
+        """Wait until every running broker returns a leader for each of this number of partitions."""
         topic_setup.wait_leaders(self._metadata, topic, partitions, timeout_ms)
 
     def produce(
         self, topic: str, partition: int, values: int | Sequence[bytes | None], *, size: int = 64, codec: str = "none"
     ) -> ProducedRange:
-        """So many numbered records, or exactly these values; returns the acknowledged range."""
+        """Produce this number of numbered records, or exactly these values; return the acknowledged range."""
         if isinstance(values, int):
             return self.producer.produce(topic, partition, values, size=size, codec=codec)
         return self.producer.produce_values(topic, partition, values, codec=codec)
@@ -255,7 +256,7 @@ class Sandbox:
     # --- the end ---
 
     def stop(self) -> None:
-        """Ends everything gracefully: members, producer, brokers, ZooKeeper.  The files stay until ``close``."""
+        """Stop everything gracefully: members, producer, brokers, ZooKeeper.  The files stay until ``close``."""
         for member in self.members:
             if member.is_running():
                 member.stop()
@@ -266,7 +267,7 @@ class Sandbox:
             self._zookeeper.close()
 
     def close(self) -> None:
-        """End everything in the quickest way, since its data is deleted too, and remove the files."""
+        """Kill the servers, since their data is deleted too, and remove the files."""
         for member in self.members:
             member.close()
         self._close_load()

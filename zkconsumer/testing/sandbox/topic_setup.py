@@ -1,4 +1,4 @@
-"""Topics of a cluster whose brokers know ZooKeeper: created and grown there, as a topic tool does it."""
+"""Creates topics and adds partitions in a cluster with ZooKeeper: writes the znodes that a topic tool writes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
 LEADERS_TIMEOUT_MS = 30_000
 
 MetadataQuery = Callable[[], Iterable[ClusterMetadata | None]]
-"""Asks each running broker for Metadata; None for one that does not answer."""
+"""Requests Metadata from each running broker; the result has None for a broker that does not answer."""
 
 
 def assign_replicas(partitions: int, broker_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Partition -> its one replica; the partitions go round the brokers."""
+    """Partition -> its one replica; consecutive partitions are on consecutive brokers."""
     return {partition: [broker_ids[partition % len(broker_ids)]] for partition in range(partitions)}
 
 
@@ -28,7 +28,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     timeout_ms: int = LEADERS_TIMEOUT_MS,
 ) -> None:
-    """Create a topic, and wait until every broker knows its leaders."""
+    """Create a topic, and wait until every running broker returns its leaders."""
     admin.put_topic(topic, replicas, config)
     wait_leaders(query_metadata, topic, len(replicas), timeout_ms)
 
@@ -40,7 +40,7 @@ def grow_topic(
     replicas: Mapping[int, Sequence[int]],
     timeout_ms: int = LEADERS_TIMEOUT_MS,
 ) -> None:
-    """Add the partitions of ``replicas`` that the topic does not have; the others stay where they are."""
+    """Add the partitions of ``replicas`` that the topic does not have; the others keep their replicas."""
     grown = {**replicas, **admin.topic_replicas(topic)}
     admin.put_topic(topic, grown)
     wait_leaders(query_metadata, topic, len(grown), timeout_ms)
@@ -49,7 +49,7 @@ def grow_topic(
 def wait_leaders(
     query_metadata: MetadataQuery, topic: str, partitions: int, timeout_ms: int = LEADERS_TIMEOUT_MS
 ) -> None:
-    """Until every broker that is asked answers Metadata with a leader for each of so many partitions."""
+    """Wait until every running broker returns a leader for each of this number of partitions."""
 
     def all_know() -> bool:
         return all(
