@@ -2,7 +2,7 @@
 
 /brokers/ids/N                        the addresses of a broker (ephemeral)
 /brokers/topics/T                     the partitions, and their replicas
-/brokers/topics/T/partitions/P/state  the leader of one
+/brokers/topics/T/partitions/P/state  the leader of partition P
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ CONTROLLER_EPOCH = 1
 def broker_znode_data(
     listeners: Iterable[BrokerListener], addresses: Mapping[str, BrokerAddress], release: tuple[int, ...], wall_ms: int
 ) -> bytes:
-    """Version 2 in 0.9, 4 from 0.10.2 on; ``host`` and ``port`` are those of the first PLAINTEXT listener."""
+    """The data of ``/brokers/ids/N``: version 2 in 0.9, 4 with a map of listeners to protocols from 0.10.2 on.
+
+    ``host`` and ``port`` are those of the first PLAINTEXT listener; null and -1 without one.
+    """
     rows = [(listener, addresses[listener.name]) for listener in listeners]
     plain = next((address for listener, address in rows if listener.protocol == "PLAINTEXT"), None)
     has_map = release >= (0, 10, 2)

@@ -4,8 +4,9 @@
                                            '-build_response---> the rows that the reader needs
 
 Like Kafka's ``FetchSession.scala``: a full request (epoch 0) creates a session if there is a slot for it.  An
-incremental one contains the changes since the request before, and its response only partitions with records, an error,
-another high watermark or another log start; partitions with records move to the end.
+incremental one contains the changes since the request before.  Its response contains only partitions with records, an
+error, another high watermark or another log start.  A partition with records moves to the end of the session, so that
+the limit of a response does not always exclude the same partitions.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ FetchPartitionKey: TypeAlias = "tuple[str, bytes, int]"
 
 @dataclass(slots=True)
 class _CachedPartition:
-    """One partition of a session: what is requested, and what was last sent to the reader."""
+    """One partition of a session: the latest request for it (``asked``), and the values last sent to the reader."""
 
     asked: FetchPartition
     high_watermark: int = UNKNOWN_OFFSET

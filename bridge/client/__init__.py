@@ -1,4 +1,6 @@
-"""A client-side member of a coordinator group: a pure state machine under the streams that a ZooKeeper member also has.
+"""The client side of a member of a coordinator group: a pure state machine, its threads, and its connections.
+
+The streams and fetchers are the same as those of a member of a ZooKeeper group.
 
     control thread --event--> ConsumerCoordinator --commands--> network, timers, callbacks
                                    (pure)                              |
@@ -8,7 +10,7 @@
 
     coordinator_connector.py     CoordinatorConsumerConnector: the API for a program
     coordinator_from_config.py   settings of a member from the old consumer's configuration
-    coordinator_membership.py    machine, threads and blocking calls together
+    coordinator_membership.py    connects the machine, the threads and the blocking calls
       coordinator_event_loop.py  the control thread: events in, commands out, the lease
       commit_calls.py            blocking commits
       network.py                 the connections to the coordinator, and requests to any broker

@@ -1,12 +1,15 @@
 """Executes partition commands of the state machine: starts and drains the partitions of a processor, step by step.
 
-    Drain --> PartitionsDrained, or rebalance.drain.timeout.ms and ForceDrain --.
-    CollectPositions ----------------------------------------------------------+--> positions --> PositionsCollected
-    Invoke REVOKED ------------------------------------------------------------+--> listener --> drop --> CallbackDone
-    Invoke LOST: drop at once; the listener is called without a wait for its return
-    Invoke ASSIGNED --> listener --> CallbackDone, then StartFetching --> FetchAsked, FetchDone --> start
+    command of the machine    what it causes, in this order
+    Drain                     drain the partitions; after rebalance.drain.timeout.ms ForceDrain
+    CollectPositions          (wait for the drain) read the positions; event PositionsCollected
+    Invoke REVOKED            (wait for the drain) call the listener; drop the partitions; event CallbackDone
+    Invoke LOST               drop the partitions; call the listener, and do not wait for its return; CallbackDone
+    Invoke ASSIGNED           (wait for the drain) call the listener; event CallbackDone
+    StartPartitions           event FetchAsked; the machine answers with FetchDone; start the partitions
 
-A command that arrives during a drain waits for it; the order stays.  All methods run on the control thread.
+CollectPositions, REVOKED and ASSIGNED are *steps*: they wait in a queue for the end of a drain and for the return of
+the listener, and keep their order.  All methods run on the control thread.
 """
 
 from __future__ import annotations
@@ -65,9 +68,11 @@ class AssignmentLimits:
 
 
 class AssignmentExecutor:
-    """``submit`` submits an event to the machine; ``wait`` starts a timer, which calls ``fired``.
+    """Executes the commands for one member.
 
-    ``refused``: called when the coordinator denies the committed offsets, so that a retry is of no use.
+    ``feed``: submits an event to the machine.  ``wait``: starts a timer that calls ``fired`` after so many ms; None
+    stops it.  ``assignment_complete``: called when all owned partitions run.  ``refused``: called when the coordinator
+    denies the committed offsets, so that a retry cannot succeed.
     """
 
     def __init__(
@@ -96,23 +101,33 @@ class AssignmentExecutor:
         self._running: dict[TopicPartition, str] = {}
         """Running partitions and their threads, including those that drain."""
         self._awaiting_offsets: dict[TopicPartition, str] = {}
+        """Owned partitions that do not run yet, and their threads: their committed offsets are requested."""
         self._new: frozenset[TopicPartition] = frozenset()
         """Those of them that were created while we were in the group."""
         self._generation = UNKNOWN
         self._asked: dict[int, frozenset[TopicPartition]] = {}
+        """The requests for committed offsets without an answer: number -> partitions."""
         self._questions = 0
+        """The number of the last of these requests."""
         self._stored: dict[TopicPartition, int] = {}
+        """The committed offset from which each partition was started."""
         self._draining: set[TopicPartition] = set()
         self._moving: set[TopicPartition] = set()
+        """Draining partitions that stay with this member and get another thread; no step waits for their drain."""
         self._drained: dict[TopicPartition, int] = {}
+        """Drained partitions that leave this member, and their positions."""
         self._steps: deque[Callable[[], bool]] = deque()
         """Steps that wait for a drain or for the listener; each returns whether the next one may run at once."""
         self._listener_calls: deque[tuple[str, Callable[[], None]]] = deque()
+        """The calls of the listener (name, function) that the running step has still to make."""
         self._calling = ""
         """The latest call of the listener."""
         self._is_listening = False
+        """Whether the program's listener has not returned yet, also after its time limit."""
         self._then: Callable[[], None] | None = None
+        """The rest of the running step, after its last call of the listener; None: no step waits for the listener."""
         self._was_told_of_release = False
+        """Whether the listener was called for a release in this rebalance: it is called once also without one."""
         self._started: set[TopicPartition] = set()
         """The partitions that the listener counts as ours: a start named them, and no release since."""
         self._why_ended = ""

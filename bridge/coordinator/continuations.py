@@ -1,6 +1,8 @@
-"""The actions after an append is settled.  Pure.
+"""What the coordinator does when the log has accepted or rejected an append: the remaining action, as a value.  Pure.
 
-Kafka uses closures for this; here they are values, so that the whole machine can be inspected, compared and copied.
+The state machine passes such a value with each append, and receives it again with the result of the append.  Kafka uses
+closures for this; values can be inspected, compared and copied with the whole machine.  ``parked`` and
+``delayed_request``: the request of a client that waits for this result.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from zkconsumer.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class DeliverAssignment:
-    """The leader's assignment of this generation: deliver it."""
+    """The record with the leader's assignment of this generation: send the assignment to the waiting members."""
 
     generation_id: int
 
@@ -41,7 +43,11 @@ class AnswerStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class AnswerCommit:
-    """Offsets: answer the client.  ``topics``: the requested ones, in order.  ``too_large``: rejected at once."""
+    """The records of a commit: answer the client.
+
+    ``topics``: the partitions of the request, in its order.  ``too_large``: those whose metadata was too long; they
+    were not appended.
+    """
 
     delayed_request: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]
@@ -50,7 +56,10 @@ class AnswerCommit:
 
 @dataclass(frozen=True, slots=True)
 class LogAppendFailure:
-    """No client waits for this; a failure is logged.  ``why`` it was written: expired data is found again."""
+    """An append for which no client waits: a failure is only logged.  ``why``: the reason of the append, for the log.
+
+    A failed removal of expired offsets is tried again by the next periodic check.
+    """
 
     why: str
 

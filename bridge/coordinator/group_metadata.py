@@ -1,7 +1,8 @@
 """One group: Kafka's ``GroupMetadata``.  Pure.
 
-Frequently needed numbers are counted, not computed: how many members have joined, and how many support a protocol.  The
-methods below with the note *visits every member* do so, and each is called a constant number of times a rebalance.
+Numbers that are needed for each request are counters: how many members have joined, and how many support a protocol.
+The methods with the note *visits every member* need a time that grows with the group; a rebalance calls each of them a
+constant number of times.
 
 ``stored`` has the state that is in the log, and only ``replay`` writes it.  The rest is lost with the broker.  That is
 acceptable: a member without an answer repeats its request.
@@ -181,7 +182,7 @@ class GroupMetadata:
         member.session_timeout_ms = session_timeout_ms
 
     def set_awaiting_join(self, member: MemberMetadata, parked: DelayedRequest | None) -> DelayedRequest | None:
-        """Park a JoinGroup, or (None) remove it; returns the earlier one."""
+        """Set the member's parked JoinGroup (None: it has none any more); return the one before."""
         before, member.awaiting_join = member.awaiting_join, parked
         self.num_members_awaiting_join += (parked is not None) - (before is not None)
         return before
@@ -220,7 +221,10 @@ class GroupMetadata:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def init_next_generation(self, now_ms: int) -> None:
-        """Start the next generation: members choose their protocol and wait for the leader; without members EMPTY."""
+        """Start the next generation: select the protocol; the members then wait for the leader's assignment.
+
+        A group without members becomes EMPTY.
+        """
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()

@@ -1,7 +1,8 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete before the coordinator: access rights, topics, and version 0.  Pure.
+"""Checks OffsetCommit, OffsetFetch and OffsetDelete, and passes them to the coordinator or to ZooKeeper.  Pure.
 
-In this order: may the client use the group (30); may it use each topic (29); does each topic, and each partition, exist
-(3).  The coordinator, or (version 0) ZooKeeper, receives the rest, and the answer has the order of the request.
+The checks, in this order, with their error codes: may the client use the group (30); may it use each topic (29); does
+each topic, and each partition, exist (3).  The valid partitions go to the coordinator; those of version 0 to ZooKeeper.
+The response has the order of the request.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ class OffsetApis:
         store.fetch(body.group_id, [tp for tp in asked if errors[tp] is NONE], reply)
 
     def handle_offset_delete_request(self, call: ApiRequest) -> None:
-        """For existing topics that the client may read."""
+        """Delete the offsets of existing topics that the client may read; the response has an error for the others."""
         body = call.body
         denied = self._broker.group_error(call, AclOperation.DELETE, body.group_id)
         if denied is not NONE:

@@ -66,7 +66,7 @@ def handle_fetch(node: BrokerNode, call: ApiRequest) -> None:
 
 
 def answer_fetch(node: BrokerNode, call: ApiRequest, context: FetchContext | ErrorCode) -> None:
-    """The same for a request whose session was already looked up."""
+    """Answer a request for the partitions of ``context``, its fetch session; or with an error of the session."""
     body = call.body
     if isinstance(context, ErrorCode):
         call.reply(FetchResponse(error_code=context.code, responses=[]))
@@ -130,7 +130,7 @@ def _read_topics(
 def _fetch_partition(
     node: BrokerNode, call: ApiRequest, topic: str | None, requested: FetchPartition, reading: _FetchReadState
 ) -> tuple[FetchPartitionResponse, int]:
-    """The response, and how many stored bytes it has: limits count those."""
+    """The row of the response, and the number of stored bytes in it: the limits of a request count stored bytes."""
     if topic is None:
         return _error_partition(requested, UNKNOWN_TOPIC_ID)
     if not node.is_authorized(call, AclOperation.READ, topic):
@@ -165,10 +165,11 @@ def _fetch_partition(
 def _read_records(
     partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState, release: BrokerRelease
 ) -> tuple[bytes, int]:
-    """The record set, and how many bytes of the log it took.
+    """The record set, and the number of bytes of the log in it.
 
-    Its last entry may be cut off, as in Kafka.  Before version 3 the first one may be, so that the reader requests more
-    bytes.
+    Its last entry may be cut off, as in Kafka.  Before version 3 the first one may be cut off, too, so that the reader
+    requests more bytes.  Entries in a newer format than the version supports are converted; releases from 2.1 on omit a
+    first entry that does not fit and needs conversion (``omits_unconvertible_entry``).
     """
     bytes_max = max(0, min(reading.bytes_left, requested.partition_max_bytes))
     returns_whole_first_entry = reading.version >= MIN_ONE_MESSAGE_FROM

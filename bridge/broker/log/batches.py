@@ -24,8 +24,10 @@ CONTROL = 0x20
 OFFSET = Struct(">q")
 LEADER_EPOCH = Struct(">i")
 LEADER_EPOCH_AT = 12
-"""The positions of offset and epoch at the start of an entry: no checksum covers them."""
+"""The byte position of the leader epoch in a batch (format 2).  The offset is at 0.  No checksum covers the two."""
 
+# Byte positions in an entry: of the checksum, and of the first byte that it covers; ``_V2``: in format 2, the others in
+# formats 0 and 1.
 _CRC = Struct(">I")
 _CRC_AT, _COVERED_AT = 12, 16
 _CRC_AT_V2, _COVERED_AT_V2 = 17, 21

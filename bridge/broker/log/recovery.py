@@ -3,9 +3,9 @@
     valid | valid | valid | incomplete       a torn tail: it was never acknowledged, so it is cut off
     valid | damaged | valid                  a disk that lost bits: the entries after the damage were acknowledged
 
-The first results from a kill in the middle of a write.  The second is never repaired silently: to cut there would
-lose acknowledged records, and to skip the damage would return a gap to readers.  To distinguish the two, this module
-searches for a valid entry at the end of the valid ones, or after it.
+A kill in the middle of a write causes the first case.  The broker never repairs the second one silently: a cut would
+lose acknowledged records, and a skipped entry would be a gap for readers.  To distinguish the two, this module searches
+for a valid entry where the valid ones end, and after that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Stores the bytes of segments on disk or in memory.
 
-Both are append-only.  On disk an append is one write after the last byte: once it has returned, the bytes belong to the
-operating system, so a killed process loses none of them.  Only a power failure can; ``SyncPolicy.EVERY_APPEND`` syncs
-every append against that, which costs a disk access each.  The first append
-to a file also syncs its directory entry, which is not in the file.
+Both are append-only.  On disk an append writes after the last byte.  Once it has returned, the operating system has the
+bytes, so they are not lost when the process is killed, but they can be lost in a power failure.  With
+``SyncPolicy.EVERY_APPEND`` they are not: each append also syncs the file, which costs a disk access, and the first
+append to a file syncs its directory, because the name of the file is stored there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SegmentFile(Protocol):
         """All bytes, to be read once and released."""
 
     def truncate(self, size: int) -> None:
-        """Cut off what follows."""
+        """Remove all bytes after the first ``size``."""
 
     def delete(self) -> None:
         """Delete it permanently."""
@@ -168,7 +168,7 @@ class DiskFile:
         try:
             yield descriptor
         except OSError:
-            # The next append overwrites bytes after the known size; a restart cuts them off.
+            # If this fails, too, the next append overwrites the bytes after the known size, and recovery cuts them off.
             with suppress(OSError):
                 os.ftruncate(descriptor, self._size)
             raise

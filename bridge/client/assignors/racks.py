@@ -16,14 +16,18 @@ NO_RACKS: frozenset[str] = frozenset()
 def is_rack_aware_assignment(
     member_racks: Collection[str], racks: Iterable[frozenset[str]], all_racks: Collection[str]
 ) -> bool:
-    """Whether a partition is not on every rack, and a member is on a rack that has partitions."""
+    """Whether racks can influence the assignment: some partition has no replica on one of the racks, and some member is
+    on a rack with replicas."""
     return not set(member_racks).isdisjoint(all_racks) and any(each != all_racks for each in racks)
 
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """``of_member`` is empty when racks are not used; ``weights``: the number of members on the racks of a
-    partition."""
+    """The racks of a group: of its members, and of the replicas of each partition.
+
+    ``of_member`` is empty when racks do not influence the assignment.  ``weights``: partition -> the number of members
+    on the racks of its replicas; the assignors begin with the partitions that have the fewest.
+    """
 
     of_member: Mapping[str, str]
     of_partition: Mapping[TopicPartition, frozenset[str]]

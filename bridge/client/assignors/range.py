@@ -59,7 +59,11 @@ class RangeAssignor:
 
 
 class _TopicAssignmentState:
-    """One topic during its assignment."""
+    """One topic during its assignment: its unassigned partitions, and the number that each member has got.
+
+    With p partitions and n members each member gets ``_each`` = p // n of them, and ``_extras`` members get one more;
+    at the start ``_extras`` = p % n.
+    """
 
     def __init__(self, group: AssignorGroup, topic: str, racks_by_member: Mapping[str, str]) -> None:
         self.name = topic
@@ -88,6 +92,7 @@ class _TopicAssignmentState:
         return max(0, self._each + (self._extras > 0) - self._given[member])
 
     def give(self, member: str, partitions: Sequence[TopicPartition], shares: PartitionsByMember) -> None:
+        """Assign these to the member, in ``shares``."""
         shares[member] += partitions
         self._given[member] += len(partitions)
         if self._given[member] > self._each:
@@ -96,6 +101,7 @@ class _TopicAssignmentState:
             del self._left[tp]
 
     def give_ranges(self, may_have: Callable[[str, TopicPartition], bool], shares: PartitionsByMember) -> None:
+        """Assign to each member, in order, the first free partitions that ``may_have`` permits, up to its room."""
         for member in self.members:
             room = self.room(member)
             fitting: list[TopicPartition] = []
@@ -109,6 +115,7 @@ class _TopicAssignmentState:
 
 
 def _assign_rack_matching(topics: Sequence[_TopicAssignmentState], shares: PartitionsByMember) -> None:
+    """The first pass: assign partitions only to members on one of their racks."""
     kinds: dict[object, list[_TopicAssignmentState]] = {}
     for topic in topics:
         kinds.setdefault(topic.kind, []).append(topic)
@@ -120,7 +127,8 @@ def _assign_rack_matching(topics: Sequence[_TopicAssignmentState], shares: Parti
 
 
 def _assign_co_partitioned(topics: Sequence[_TopicAssignmentState], shares: PartitionsByMember) -> None:
-    """Assign partition n of all these topics to one member, the first on a rack of each of them that may get more."""
+    """Assign partition n of all these topics to one member: the first member that is on a rack of each of them and may
+    get one more of each topic.  Without such a member the second pass assigns them."""
     remaining = list(topics[0].members)
     for number in range(topics[0].kind[1]):
         row = [(topic, TopicPartition(topic.name, number)) for topic in topics]

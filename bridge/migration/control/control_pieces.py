@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
 
 TEXT_BYTES_MAX = 256 * 1024 * 1024
-"""Of one text, unpacked: more than 100,000 partitions take by far, and what a znode may do to our memory."""
+"""The maximum size of a text, unpacked.  A plan of 100,000 partitions is far smaller; the limit protects our memory
+from a znode of another client."""
 
 PIECES_MAX = 10_000
 _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 
 
 class DamagedPiecesError(Exception):
-    """Bytes that are no whole text; the reason in words."""
+    """The pieces do not contain a complete text; the message is the reason."""
 
 
 def pack(text: bytes) -> list[bytes]:
@@ -62,7 +63,7 @@ def unpack(pieces: Sequence[bytes]) -> bytes:
 
 
 def read_pieces(session: AdminSession, group: str, prefix: str) -> dict[str, bytes]:
-    """Name -> bytes of the children of that name, in the order of their numbers."""
+    """Name -> bytes of the children ``<prefix>NNNN`` of the control znode, in the order of their numbers."""
     listed = session.children(paths.control(group))
     names = sorted(name for name in (listed.names if listed else ()) if _is_piece(name, prefix))
     found = session.get_many(paths.control_child(group, name) for name in names[:PIECES_MAX])
@@ -75,7 +76,7 @@ def _is_piece(name: str, prefix: str) -> bool:
 
 
 def has_pieces(session: AdminSession, group: str, prefix: str) -> bool:
-    """Whether there are any, for a session that may not read them."""
+    """Whether such children exist; it needs no permission to read them."""
     listed = session.children(paths.control(group))
     return any(_is_piece(name, prefix) for name in (listed.names if listed else ()))
 
@@ -156,7 +157,7 @@ class StorePlan:
 
 
 def store_child(authority: ControlZnode, name: str, data: bytes, *phases: Phase) -> None:
-    """A child of the control znode with these bytes, and the list of its name.  Raises as ``update_child`` does."""
+    """Create or set a child of the control znode, with the access list for its name.  Raises as ``update_child``."""
 
     def op(path: str, before: bytes | None) -> Op:
         return (
@@ -173,10 +174,11 @@ def update_child(
     is_done: Callable[[bytes | None], bool],
     *phases: Phase,
 ) -> None:
-    """Write a child from its current data (None: it does not exist), again until it is as wanted.
+    """Read a child, and write it unless ``is_done`` accepts its data.
 
-    Raises ``PartiallyDoneError`` when the migration is not in one of ``phases`` (none given: in any),
-    ``UnavailableError``.
+    A write that failed, or whose result is unknown, is repeated from a new read.  ``op`` receives the path and the
+    current data (None: the child does not exist), and returns the write.  Raises ``PartiallyDoneError`` when the
+    migration is not in one of ``phases`` (none given: in any), ``UnavailableError``.
     """
     path = paths.control_child(authority.group, name)
     answer: object = None

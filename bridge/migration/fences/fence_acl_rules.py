@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class FenceAclRules:
     """Computes the lists of a fence from the lists that the nodes had before.
 
-    ``_known``: the lists from before the fence; a run without a login of its own does not need them for this.
+    ``members_leave``: members may still delete their owner nodes, so those nodes keep DELETE.  ``_known``: path -> list
+    from before the fence; a run without a login of its own does not need them.
     """
 
     def __init__(self, authority: ControlZnode, planned: Mapping[str, AccessList], members_leave: bool) -> None:
@@ -30,7 +31,11 @@ class FenceAclRules:
         self._made: dict[tuple[AccessList, bool], AccessList] = {}  # a hundred thousand nodes mostly have one list
 
     def acl_for(self, path: str, acl: AccessList) -> AccessList:
-        """For a node that has this list.  A list that is a fence without DELETE does not get DELETE again."""
+        """The list of the fence for a node that now has the list ``acl``; ``()`` for a node that does not exist.
+
+        If ``acl`` is already a fence, the result is computed from the list before it.  An owner node whose fence has
+        lost DELETE does not get DELETE again: then no partition has an owner any more.
+        """
         before = acl
         if acl == () or is_fence(acl):
             before = self._known.get(path) or acl_of_parent(self._authority, path, self._known)

@@ -38,7 +38,8 @@ POST_SWITCH_PHASES = FORWARD["dual"][FORWARD["dual"].index(Phase.SWITCHED) :]
 class FenceUnownedPartitions:
     """Sets a fence for every partition of the group that has no owner.
 
-    ``topics``: those of the plan.  Done once: the next such step fences partitions that are released later.
+    ``topics``: those of the plan.  A step that is done does not look at the group again; a second step, after the Scala
+    consumers have released their partitions, fences those.
     """
 
     control_znode: ControlZnode

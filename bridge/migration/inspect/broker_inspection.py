@@ -32,11 +32,11 @@ _MINUTES = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def inspect_brokers(session: AdminSession) -> tuple[tuple[BrokerSnapshot, ...], int | None, bool | None]:
-    """Every broker, by id; the shortest retention of offsets without a commit, in milliseconds; and whether the
-    retention counts from each commit.
+    """Every broker, by id; the shortest retention of offsets, in ms; and whether a broker counts it from each commit.
 
-    The time is None where no broker reports it: brokers before 0.11 cannot be asked, and later ones require a
-    permission.  Raises ``UnavailableError`` when ZooKeeper does not return the brokers.
+    Brokers before 2.1 count from each commit, also while the group has members (KIP-211); the highest version of
+    OffsetCommit shows which they are.  The time is None where no broker reports it: brokers before 0.11 cannot be
+    asked, and later ones require a permission.  Raises ``UnavailableError`` when ZooKeeper does not return the brokers.
     """
     seen: list[BrokerSnapshot] = []
     kept: list[int] = []

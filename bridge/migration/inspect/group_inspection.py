@@ -200,10 +200,11 @@ def _legacy_kafka_commits(
     partitions: Mapping[TopicPartition, PartitionSnapshot],
     modern: CoordinatorGroup | None,
 ) -> str:
-    """Evidence that old members commit to Kafka: their file configures it, or no coordinator member made the commits.
+    """Evidence that old members commit to Kafka; empty without it.
 
-    Old members, from 0.8.2 on, and some tools commit without a membership; a group that ever had a member keeps its
-    protocol type.
+    It is either the setting ``offsets.storage`` of the given file, or offsets in Kafka that no member of a coordinator
+    group and no migration has committed.  Old members, from 0.8.2 on, and some tools commit without a membership; a
+    group that ever had a member keeps its protocol type.
     """
     if configured_storage(session) in ("kafka", "dual"):
         return "the --config file says offsets.storage=kafka"

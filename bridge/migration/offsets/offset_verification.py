@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyCopiedOffsets:
-    """Kafka has every planned value, written by this migration at this epoch, and no offset znode has changed.
+    """Check that Kafka has every planned value, written by this migration at this epoch, and that no offset znode has
+    changed.
 
     ``known``: the partitions in the plan.
     """
@@ -67,7 +68,7 @@ class VerifyCopiedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReturnedOffsets:
-    """ZooKeeper and Kafka have the same offset for each partition."""
+    """Check that ZooKeeper and Kafka have the same offset for each partition."""
 
     stores: OffsetStores
     convention: OffsetConvention
@@ -106,7 +107,7 @@ def _comparison_status(differences: Sequence[StoreDifference], stores: OffsetSto
                 "Another client writes them: stop it, then roll back, or run the same command again"
             )
         )
-    if stores.placeholder.joined is not None:  # a dry run compares without
+    if stores.placeholder.joined is not None:  # a dry run has no placeholder member
         # Another client that joined meanwhile would have removed the placeholder member.
         stores.placeholder.heartbeat()
     return StepDone()

@@ -52,7 +52,9 @@ class JoinedPlaceholder:
 class PlaceholderJoiner:
     """Joins and removes the placeholder member; ``metadata`` is its subscription.  One thread.
 
-    A try uses what the earlier tries learned about the brokers.  Methods raise as ``PlaceholderGroup`` does,
+    A try does not request a session timeout, or a static membership, that the brokers rejected in an earlier try.
+
+    Methods raise as ``PlaceholderGroup`` does,
     ``PlaceholderTimeoutError`` after the timeout, ``VerificationError`` when another client is in the group.
     """
 
@@ -150,14 +152,17 @@ class PlaceholderJoiner:
         return f"JoinGroup failed with {error_code(answer.error_code)}"
 
     def _fall_back(self, code: int, *, is_static: bool) -> bool:
-        """Whether the next try can ask for less, at once; raises when there is nothing less."""
+        """Whether to join again at once, with a shorter session timeout or without static membership.
+
+        Raises the error of the code when neither is possible.
+        """
         if code == INVALID_SESSION_TIMEOUT and len(self._session_timeouts_ms) > 1:
             del self._session_timeouts_ms[0]
         elif code == UNSUPPORTED_VERSION and is_static:
             # Brokers from 2.3 on whose inter.broker.protocol.version is older have no static members.
             self._has_static_members = False
         elif code == INCONSISTENT_GROUP_PROTOCOL:
-            return False  # that is another member, and the next try names it
+            return False  # the group has another member; the next try reads the group and names it
         else:
             self._group.raise_error(error_code(code), "JoinGroup")
         return True

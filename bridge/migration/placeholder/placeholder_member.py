@@ -4,13 +4,16 @@
       |
       '---------> no member, or a placeholder member of this migration --JoinGroup, SyncGroup--> joined
                                                joined --heartbeat, commit--> joined --leave--> end
-                                               joined --22, 25, 27, 82--> lost
+                                               joined --an error of MEMBERSHIP_LOST_CODES--> lost
 
 The placeholder is a member of type ``consumer`` with one protocol that no other client has.  So the coordinator rejects
-a stock client that joins with error 23, and a commit or a reset by a client that is no member with error 25 (brokers of
-every release from 0.9 on).  Only a member that has *joined* keeps others out.  Its name is made from the migration's id
-alone.  So any later run finds it in the answer to DescribeGroups, also if no run received its member id, and replaces
-it while it is still a member.  Where there are static members (2.3, KIP-345) it is one, so that tools show its name.
+the JoinGroup of a stock client with error 23 (inconsistent group protocol), and a commit or a reset by a client that is
+no member with error 25 (unknown member id), in every release from 0.9 on.  Only a member that has *joined* has this
+effect.
+
+Its name is derived only from the migration's id.  So a later run finds it with DescribeGroups, also if its member id is
+lost, and replaces it (``placeholder_join``).  Where brokers support static members (2.3, KIP-345) it is one, so that
+tools show its name.
 
 Each run has a member id of its own.  So a LeaveGroup of a paused run names a member that does not exist any more, and
 never the member of a later run.

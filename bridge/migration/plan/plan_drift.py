@@ -1,6 +1,6 @@
 """The differences (drift) between a group and its plan.  Pure.
 
-Members that leave, owner nodes that are deleted and logs that grow are no drift: a migration waits for them.  Drift is:
+Members that leave, owner nodes that are deleted and logs that grow are normal, and no drift.  Drift is:
 an offset that was changed, created or deleted in either store; a partition that was created or deleted; a target that
 the log does not contain any more.  A value that this migration itself wrote to Kafka is no drift.  Data that brokers do
 not return now (``unknown_broker_data``) may be drift or not: the migration waits for them.

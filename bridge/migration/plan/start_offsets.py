@@ -8,7 +8,8 @@ Each refusal names the option that decides it.  The rules for one partition, in 
     the stored value                ``convention`` gives its meaning; if there is none, ``missing`` decides
     the log                         an offset outside it: ``out_of_range`` decides
 
-With ``dual`` the members copy what they have stored: no other start can be decided for it.
+With ``dual`` each member copies the offset that is stored in ZooKeeper.  So a partition that a member reads is refused
+if the rules give another start.
 
 A value that a migration wrote to Kafka is no position of an application, and is overwritten.  A log without records has
 one end, so ``missing`` decides nothing there.
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 REASON_EMPTY_LOG = "missing: the log is empty"
 DECIDED_BY_OPERATOR = "decided by the operator"
 _REASONS_BY_LOG = ("missing: ", "out of range: ")
-"""The reasons of such starts begin with these."""
+"""The beginnings of the reasons of starts that are the start or the end of the log."""
 REASON_UNKNOWN_CONVENTION = "depends on --offset-convention"
 
 
@@ -121,7 +122,7 @@ def _row(
     decisions: Decisions,
     strategy: Strategy,
 ) -> PlannedPartition:
-    """The same with ``dual``: members copy the offsets of the partitions that they read."""
+    """The start of one partition; with ``dual`` refused if a member reads it and the start is not the stored offset."""
     row = plan_partition(one, convention, decisions)
     if strategy == "copy" or row.refusal or not any(one.tp.topic in member.topics for member in seen.members):
         return row
@@ -196,7 +197,7 @@ def _cost(target: int | None, whose: str, other: int | None) -> str:
 
 
 def _since_return(target: int | None, returned: int) -> str:
-    """Kafka's value was ZooKeeper's once: only a start before it has a cost."""
+    """The cost of this start if the last rollback copied Kafka's value to ZooKeeper: records that are read again."""
     if target is None:
         return ""
     again = f": {count_text(returned - target, 'record')} read again" if target < returned else ""

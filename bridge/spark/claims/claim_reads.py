@@ -1,7 +1,8 @@
 """Reads the state of a partition: a record, an owner, an offset; and the group's offsets, as one procedure.
 
-A node that cannot be read is a value only when its answer was lost with the connection: then it is requested again.
-Every other failure (access rights, invalid content) is an error of ``zkconsumer.errors`` that names who must act.
+If the answer about a node was lost with the connection, the report has the partition in ``unknown``, and the caller
+repeats the request.  Every other failure (access rights, invalid content) is an error of ``zkconsumer.errors``, whose
+text contains the remedy.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class GroupOffsetsReport:
 
 
 def raise_for(error: ZkConsumerError | None, unknown: Mapping[TopicPartition, str], what: str) -> None:
-    """Raise the error; or an error that the property ``what`` of the first unknown partition is not known."""
+    """Raise ``error`` if there is one; else, if a partition is unknown, an error that ``what`` of it is not known."""
     if error is not None:
         raise error
     if unknown:
@@ -70,6 +71,7 @@ def read_group_offsets(
             report.error = error
             break
         claimed = latest_claim_end(record, (topic_czxids or {}).get(tp.topic, 0))
+        # With a claim it counts as no offset, below the end of the claim: ``onGroupRewind`` decides.
         if found.unreadable and claimed is None:
             report.error = MalformedZnode(f"{paths.offset(group, tp)}: {found.unreadable}; repair or delete it")
             break

@@ -199,7 +199,10 @@ def execute_reconcile(session: AdminSession, report: ReconcileReport, *, allow_m
 
 
 def _take_back_of_kafka(session: AdminSession, report: ReconcileReport, rows: Sequence[ReconcileRow]) -> None:
-    """After the offsets: a claim that still exists, and whose range is read again, is harmless."""
+    """Remove the claims of these rows from their records, after Kafka has accepted the offsets.
+
+    If the process ends in between, a claim remains whose range is read again: that is harmless.
+    """
     for op in [op for row in rows for op in _take_back(report, row)]:
         [answer] = session.request([Multi((op,))])
         if not isinstance(answer, MultiOk):
@@ -215,7 +218,7 @@ def _version(seen: GroupOffsetsSnapshot, tp: TopicPartition) -> int:
 
 
 def _take_back(report: ReconcileReport, row: ReconcileRow) -> tuple[Op, ...]:
-    """With a rewind: the record without the claim."""
+    """With a rewind: the operation that removes the row's claim from the record of the partition; else none."""
     if row.claim is None:
         return ()
     assert report.checkpoint_state.query is not None, "a claim belongs to a query"

@@ -3,9 +3,10 @@
     -> {"id": 7, "call": "begin_batch", "within_ms": 15000, "args": {"ended": {"t": {"0": [epoch, 9]}}, "wait_ms": 0}}
     <- {"id": 7, "done": {...}}      or      {"id": 7, "failed": "ZkTimeoutException", "message": "..."}
 
-Partitions are written as in Spark's own offsets: topic -> partition -> value.  ``within_ms`` is the deadline of the
-membership process; the caller waits somewhat longer.  Both ends have the same release, so a message that cannot be
-parsed is an ``InternalError``.
+``->`` is a request of the query, ``<-`` the answer with its ``id``.  Partitions are written as in Spark's own offsets:
+topic -> partition -> value; a set of partitions has 1 as the value.  ``within_ms`` is the time limit of the membership
+process; the caller waits somewhat longer.  Both processes have the same release, so a message that cannot be parsed is
+an ``InternalError``.
 """
 
 from __future__ import annotations

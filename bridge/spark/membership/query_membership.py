@@ -1,15 +1,22 @@
-r"""The calls of a query while its group migrates: it uses the side that has the authority, or none.
+r"""The calls of a query to its group, also while the group migrates.
 
-    control znode --watch--> worker:   ZooKeeper's side  --(1)-->    none   --switched-->  Kafka's side
-                                              ^---undone---    none   <--a rollback waits, returning--'
-                                       (1) copy: fencing   dual: planned
+A *side* is a membership of the query: in the ZooKeeper group, or in the coordinator group.  The query has the side that
+the control znode gives the authority to, or none:
 
-The worker leaves a side when the batch that is being planned is planned and claimed, and (``afterBatch``) when the
-batch that is being read has ended.  It waits at most ``FINISH_BATCH_TIMEOUT_MS``, because other members wait for it to
-leave. Meanwhile the query uses that side.  Between two sides its calls raise ``GroupMigratingError``, which does not
-end the query, for at most ``MIGRATION_TIMEOUT_MS``; only a claim is answered, from its record.
+    phase of the control znode                                 membership of the query
+    no migration; undone; with copy also planned               ZooKeeper group
+    later phases before switched; with dual also planned       none
+    switched, completed                                        coordinator group
+    the same, and a rollback waits for members to leave        none
+    undoing, returning, returned                               none
 
-The side that it joins starts from the stored offsets: both stores have every offset when the authority changes.
+``MembershipSwitcher`` has the worker thread that watches the control znode and changes the side.  The worker leaves a
+side when the batch that is being planned is planned and claimed, and (``afterBatch``) when the batch that is being read
+has ended.  Until then the query uses that side, but at most ``FINISH_BATCH_TIMEOUT_MS``, because other members wait.
+Without a side its calls raise ``GroupMigratingError``, which does not end the query, for at most
+``MIGRATION_TIMEOUT_MS``.  Only a claim that was made before is answered, from its record.
+
+A new side starts from the stored offsets: both stores have every offset when the authority changes.
 """
 
 from __future__ import annotations

@@ -84,11 +84,10 @@ class Lag:
         """The JVM's names and ours; unknown values are missing.
 
         ``groupLag``: the sum over the partitions of this query (without those of other members: ``zkconsumer lag``).
-        ``rebalances``, ``lostOffsets`` and ``skippedOffsets`` are counted by ``format("zkconsumer")`` since the query
-        began, the last one up to the batch before;
-        ``waitingForMigration``: the number of its sources that own no partition because their group is being migrated;
-        ``pythonDecoder``: the number of its sources whose planning process has no compiled decoder, so that their
-        records are decoded slowly in Python.
+        ``rebalances``, ``lostOffsets``, ``skippedOffsets``: counted by ``format("zkconsumer")`` since the query began;
+        ``skippedOffsets`` does not contain the latest batch.  ``waitingForMigration``: the number of its sources that
+        own no partition because their group is being migrated.  ``pythonDecoder``: the number of its sources whose
+        planning process has no compiled decoder, so that their records are decoded slowly in Python.
         """
         found: dict[str, int | float] = {}
         numbers = [behind for _, _, behind in self.offsets_behind_latest]

@@ -1,4 +1,4 @@
-"""What stream planning uses from outside: the membership of the group, the brokers, the clock.  Tests replace them."""
+"""The external dependencies of the source: the membership in the group, the logs, the clock.  Tests replace them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ def open_membership_process(options: SourceOptions) -> GroupMembership:
 
 
 def membership_process_settings(options: SourceOptions) -> MembershipProcessSettings:
-    """The settings that the membership process receives."""
+    """The settings that the membership process receives.
+
+    The client completes them with the consumer id.  ``threads``: the number of each topic; if the option names a number
+    for each topic, ``threads`` is 1 and ``topic_threads`` has those; without a number (takeover) ``ALL_THREADS``.
+    """
     config, subscribed = options.config, options.topic_selection
     assert not isinstance(subscribed, AssignedPartitions), "in a batch only"
     given = {key: config.values[key] for key in config.given}

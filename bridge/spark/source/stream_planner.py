@@ -66,8 +66,10 @@ log = logging.getLogger("zkconsumer.spark")
 
 
 class StreamPlanner:
-    """Plans the batches of one query; one thread.  ``ends``: the ends of the logs of the last planned batch's
-    partitions."""
+    """Plans the batches of one query; one thread.
+
+    ``log_ends``: the ends of the logs of the partitions of the last planned batch.
+    """
 
     def __init__(self, options: SourceOptions, dependencies: SourceDependencies) -> None:
         self.log_ends: Mapping[TopicPartition, int] = {}
@@ -77,9 +79,12 @@ class StreamPlanner:
         self._logs: RetryingLogReader | None = None
         self._is_available_now = False
         self._frozen: dict[TopicPartition, int] | None = None
+        """With Trigger.AvailableNow: partition -> the end of this run; None before the first batch."""
         self._to_freeze: frozenset[TopicPartition] = frozenset()
+        """The partitions whose log end was unknown then: the first end that is read later is used."""
         self._has_begun = False
         self._refused: frozenset[TopicPartition] = frozenset()
+        """Partitions whose claim was refused in the last batch: the next batch reads the group's offset of them."""
         # The offsets that ``skipOffsets`` removed from the last batch; 0 once the offset of a later batch counts them.
         self._skipped = 0
         self._rate_limiter = RateLimiter(options, dependencies.clock)
@@ -92,7 +97,7 @@ class StreamPlanner:
         )  # fmt: skip
 
     def freeze_end_offsets(self) -> None:
-        """The ends that the first ``plan_next_batch`` finds are the ends of the query (Trigger.AvailableNow)."""
+        """From now on the query ends where the logs end at the first ``plan_next_batch`` (Trigger.AvailableNow)."""
         self._is_available_now = True
 
     def plan_next_batch(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
