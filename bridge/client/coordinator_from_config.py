@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
 
 SCALA_CONSUMER_STRATEGIES = ("range", "roundrobin")
-"""The Scala consumer's strategies, used for the threads of a member; ``range`` where none of them is named."""
+"""The Scala consumer's strategies.  The first of them in ``partition.assignment.strategy``, else ``range``, assigns the
+member's partitions to its threads."""
 
 
 def membership_settings_of(config: ConsumerConfig, member: str) -> MembershipSettings:
-    """The settings besides those of the group; ``member`` is the name of the member in this process."""
+    """The settings of a membership that are not settings of the group (``client.config``); ``member``: the name of the
+    member in this process."""
     return MembershipSettings(
         member=member,
         client_id=config.client_id,

@@ -237,6 +237,7 @@ def _users(file: Path | None) -> dict[str, str]:
 
 
 def _add(pairs: dict[str, str], text: str, if_none: str, if_twice: str) -> None:
+    """Add ``NAME=VALUE``.  ``UsageError``: ``if_none`` for another form, ``if_twice`` for a second value of a name."""
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name:

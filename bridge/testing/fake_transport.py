@@ -69,7 +69,7 @@ class MemoryTransport:
             session.wait(deadline_ms)
 
     def renew(self, deadline_ms: int) -> None:
-        """Nothing runs out."""
+        """Do nothing: this connection has no login that expires."""
 
     def abort(self) -> None:
         with self._state.changed:
@@ -117,7 +117,7 @@ class TcpServer:
         return ended and all(joined)
 
     def _knock(self) -> None:
-        """Wake the accepting thread: a connection is the only thing that does so on every system."""
+        """Wake the accepting thread: on every system a connection ends ``accept``, and nothing else does."""
         with contextlib.suppress(OSError):
             socket.create_connection((HOST, self.port), STOP_TIMEOUT_MS / 1000).close()
 

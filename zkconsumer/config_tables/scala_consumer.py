@@ -114,7 +114,7 @@ class ScalaConsumerSettings(SettingsTable):
     rebalance_backoff_ms = integer(
         "rebalance.backoff.ms",
         SameAsSetting("zookeeper.sync.time.ms"),
-        "The pause after a failed attempt; it grows.",
+        "The pause after a failed attempt; each further pause is longer.",
         unit="ms",
     )
 
@@ -240,6 +240,6 @@ class ScalaConsumerSettings(SettingsTable):
             problems.append(
                 f"socket.timeout.ms={values['socket.timeout.ms']}: must be at least fetch.wait.max.ms="
                 f"{values['fetch.wait.max.ms']}, or every idle fetch times out; raise it (releases before 0.9 did not "
-                "look)"
+                "check this)"
             )
         return problems

@@ -23,7 +23,8 @@ class ZkConsumerSettings(SettingsTable):
         "release.settle.ms",
         0,
         "How long a member still owns a partition after its last commit when it releases it. A Scala member reads the "
-        "offset before it owns the partition; more than 0 closes this window, and costs that member one of its pauses.",
+        "offset before it owns the partition, and so may read it before that commit. With more than 0 it cannot own "
+        "the partition then: it pauses for its `rebalance.backoff.ms`, and reads the offset again.",
         unit="ms",
     )
     rebalance_offsets_timeout_ms = integer(

@@ -18,7 +18,7 @@ def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(metrics, file, indent=1, sort_keys=True)
             file.write("\n")
-        Path(name).chmod(0o644)
+        Path(name).chmod(0o644)  # mkstemp permits only our user to read it
         Path(name).replace(path)
     except BaseException:
         with suppress(OSError):

@@ -193,5 +193,8 @@ class PlaceholderMember:
 
 
 def _retriable_commit_code(outcome: Mapping[TopicPartition, ErrorCode]) -> ErrorCode | None:
-    """The same for a commit; a commit that timed out may have been stored, and may be stored twice."""
+    """The first error code after which the whole commit is to be sent again; else None.
+
+    After error 7 (request timed out) the broker may have stored the offsets; then the retry stores them a second time.
+    """
     return next((code for code in outcome.values() if code in _RETRIABLE_COMMIT_CODES), None)
