@@ -598,7 +598,7 @@ class MemberStateMachine:
         self.new_partitions.reset()
         self._logged_assignment = None
         self._unowned.clear()
-        self._diagnosing = self._diagnose_due = False
+        self._diagnosing = self._diagnose_due = self._retrying_releases = False
         self._emit(
             do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE), do.StopTimer(MemberTimer.LIST_OWNERS)
         )
