@@ -13,12 +13,14 @@ from zkconsumer.member.listener_state_machine import ListenerStateMachine
 from zkconsumer.member.membership_state_machine import MembershipStateMachine
 from zkconsumer.member.partition_state_machine import PartitionStateMachine
 from zkconsumer.member.rebalance_state_machine import RebalanceStateMachine
+from zkconsumer.member.registration_state_machine import RegistrationStateMachine
 from zkconsumer.member.session_state_machine import SessionStateMachine
 from zkconsumer.member.state_machine import StateMachine
 
 STATE_MACHINES: tuple[type[StateMachine], ...] = (
     SessionStateMachine,
     MembershipStateMachine,
+    RegistrationStateMachine,
     RebalanceStateMachine,
     PartitionStateMachine,
     ListenerStateMachine,
@@ -29,9 +31,10 @@ INTRODUCTION = """\
 
 *Generated from the tables in `zkconsumer/member`; `pytest tests/transcripts --rewrite` writes it anew.*
 
-A member of a group has five kinds of state machine: one for the session, one for the membership, one for the rebalance
-attempt, one for each partition that it owns, and one for the calls of the rebalance listener. `member_state_machine`
-contains them. An event that a table does not have is a defect: the error shows the last transitions of the machine.
+A member of a group has six kinds of state machine: one for the session, one for the membership, one for the
+registration znode, one for the rebalance attempt, one for each partition that it owns, and one for the calls of the
+rebalance listener. `member_state_machine` contains them. An event that a table does not have is a defect: the error
+shows the last transitions of the machine.
 The diagrams leave out events that do not change the state.
 """
 

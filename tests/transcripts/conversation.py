@@ -32,8 +32,9 @@ from zkconsumer.member.events import (
     WriteOutcome,
     ZooKeeperWriteResult,
 )
+from zkconsumer.member.group_settings import GroupSettings
 from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
-from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
+from zkconsumer.member.member_state_machine import MemberStateMachine
 from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.types import TopicPartition
 

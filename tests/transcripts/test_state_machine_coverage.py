@@ -12,12 +12,14 @@ from zkconsumer.member.listener_state_machine import ListenerStateMachine
 from zkconsumer.member.membership_state_machine import MembershipStateMachine
 from zkconsumer.member.partition_state_machine import PartitionStateMachine
 from zkconsumer.member.rebalance_state_machine import RebalanceStateMachine
+from zkconsumer.member.registration_state_machine import RegistrationStateMachine
 from zkconsumer.member.session_state_machine import SessionStateMachine
 from zkconsumer.member.state_machine import CoveredTransition, StateMachine
 
 MACHINES = (
     SessionStateMachine,
     MembershipStateMachine,
+    RegistrationStateMachine,
     RebalanceStateMachine,
     PartitionStateMachine,
     ListenerStateMachine,

@@ -81,7 +81,7 @@ def _check_acquisitions(group: MemberStateMachine) -> None:
         _require(not unreleased, "S11", f"owner nodes were created before the release of {unreleased[:3]}")
     for tp in claiming:
         _require(
-            group.membership.state is not MembershipState.REGISTERED or tp in group.own_assignment,
+            group.membership.state is not MembershipState.REGISTERED or tp in group.assignment.own_partitions,
             "S10",
             f"{tp} is acquired and not in the assignment",
         )

@@ -17,7 +17,9 @@ arrives because the session ended, needs no special case.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from zkconsumer.member import commands as do
@@ -26,27 +28,28 @@ from zkconsumer.member import membership_state_machine as mem
 from zkconsumer.member import ownership
 from zkconsumer.member import partition_state_machine as part
 from zkconsumer.member import rebalance_state_machine as reb
+from zkconsumer.member import registration_state_machine as reg
 from zkconsumer.member.commit_on_change import CommitOnChange
 from zkconsumer.member.events import MemberTimer, WriteOutcome
+from zkconsumer.member.group_view_log import GroupViewLog
 from zkconsumer.member.listener_state_machine import ListenerStateMachine
-from zkconsumer.member.log_rate_limiter import LOG_REPEAT_MS, LogRateLimiter
 from zkconsumer.member.membership_state_machine import MembershipState, MembershipStateMachine
 from zkconsumer.member.new_partition_tracker import NewPartitionTracker
 from zkconsumer.member.offset_committer import NOT_OWNER, OffsetCommitter
-from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.member.owner_watch_scheduler import OwnerWatchScheduler
 from zkconsumer.member.partition_releaser import PartitionReleaser
 from zkconsumer.member.partition_state_machine import PartitionState, PartitionStateMachine
 from zkconsumer.member.position_reader import PositionReader
 from zkconsumer.member.rebalance_state_machine import RebalanceState, RebalanceStateMachine
+from zkconsumer.member.registration_state_machine import RegistrationState, RegistrationStateMachine
 from zkconsumer.member.session_state_machine import SessionStateMachine
-from zkconsumer.member.topic_messages import filter_topics_message, missing_topic_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.member.commands import Command
     from zkconsumer.member.events import StoredOffset
+    from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
     from zkconsumer.member.topic_count import ConsumerThreadId
     from zkconsumer.types import TopicPartition
@@ -63,31 +66,6 @@ AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationResult: TypeAlias = ev.Registered | ev.RegistrationConflict | ev.RegistrationFailed | ev.Deregistered
 MEMBERSHIP_TIMERS = tuple(timer for timer in MemberTimer if timer is not MemberTimer.PROBE)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """The settings that decisions depend on; times in ms."""
-
-    member_id: str
-    rebalance_backoff_ms: int = 2000
-    debounce_ms: int = 50
-    drain_timeout_ms: int = 2000
-    release_settle_ms: int = 0
-    auto_commit: bool = True
-    auto_commit_interval_ms: int = 60_000
-    diagnose_after_ms: int = 12_000
-    session_timeout_ms: int = 6000
-    listener_timeout_ms: int = 5000
-    offset_stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER
-    kafka_timeout_ms: int = 2500
-    kafka_close_timeout_ms: int = 7500
-    kafka_close_attempts: int = 6
-    new_from_beginning: bool = True
-    ignores_older_offsets: bool = False
-    follows_control_znode: bool = False
-    """True for migrating members: the member continues when Kafka has the authority, and emits ``AnnounceControl``;
-    the caller decides what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +113,40 @@ class AssignmentPlanner(Protocol):
         """Log commands that explain why owners and assignment differ for so long; may change the variant in use."""
 
 
+class LeaveProgress(Enum):
+    """How far this member is with leaving for good, which only the connector requests."""
+
+    NOT_REQUESTED = "not requested"
+    LEAVING = "leaving"
+    ANNOUNCED = "announced"
+
+
+@dataclass(slots=True)
+class UnreadChanges:
+    """The changes of the group that the last read may not contain.
+
+    Both flags can be False while the debounce timer runs: the read at its start contained the change.
+    """
+
+    since_read: bool = False
+    """Something changed after the last read was requested; a watch fires once, so this must not be forgotten."""
+    in_debounce: bool = False
+    """Another change arrived after the one that started the present debounce time."""
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """When to compare the owners of the whole group with its assignment.
+
+    The ``DIAGNOSE`` timer runs while something does not fit; when it fires, the next read includes all owners.
+    """
+
+    is_due: bool = False
+    """The timer has fired, and no view was diagnosed since; False while the assignment is complete."""
+    unowned_topics: set[str] = field(default_factory=set)
+    """Topics of which a partition had no owner when the owners were listed last, while our part was complete."""
+
+
 class MemberStateMachine:
     """One member of one group: decisions only, no input or output."""
 
@@ -143,70 +155,53 @@ class MemberStateMachine:
         self.planner = planner
         self.session = SessionStateMachine()
         self.membership = MembershipStateMachine()
+        self.registration = RegistrationStateMachine()
         self.rebalance = RebalanceStateMachine()
         self.partitions: dict[TopicPartition, PartitionStateMachine] = {}
-        self.committer = OffsetCommitter(self.partitions, self._ticket, settings.offset_stores)
+        new_ticket = count(1).__next__
+        self.committer = OffsetCommitter(self.partitions, new_ticket, settings.offset_stores)
         self.commit_on_change = CommitOnChange(is_enabled=settings.auto_commit)
-        self.new_partitions = NewPartitionTracker(
-            self.partitions,
-            from_beginning=settings.new_from_beginning,
-            ignores_older=settings.ignores_older_offsets,
-        )
-        self.position_reader = PositionReader(
-            self.partitions,
-            self._ticket,
-            newcomers=self.new_partitions,
-            stores=settings.offset_stores,
-            timeout_ms=settings.kafka_timeout_ms,
-        )
-        self.listener = ListenerStateMachine(self.partitions, self._ticket, settings.listener_timeout_ms)
-        self.releaser = PartitionReleaser(
-            self.partitions,
-            self.committer,
-            self._ticket,
-            drain_timeout_ms=settings.drain_timeout_ms,
-            settle_ms=settings.release_settle_ms,
-            commit_first=settings.auto_commit,
-            listener=self.listener,
-            stores=settings.offset_stores,
-            kafka_timeout_ms=settings.kafka_timeout_ms,
-        )
-        self.owner_watches = OwnerWatchScheduler(self._ticket)
+        self.new_partitions = NewPartitionTracker(self.partitions, settings)
+        self.position_reader = PositionReader(self.partitions, new_ticket, self.new_partitions, settings)
+        self.listener = ListenerStateMachine(self.partitions, new_ticket, settings.listener_timeout_ms)
+        self.releaser = PartitionReleaser(self.partitions, self.committer, new_ticket, self.listener, settings)
+        self.owner_watches = OwnerWatchScheduler(new_ticket)
+        self.view_log = GroupViewLog()
         self.subscription: TopicSubscription | None = None
+        """What to join with; None until streams were created, then never None again."""
         self.view: GroupView | None = None
-        self.own_assignment: dict[TopicPartition, str] = {}
+        """The view that was read last; kept after the end of a session, for the status and the control version."""
+        self.assignment = MemberAssignment({})
+        """The assignment in the last view that had one; without partitions when the session has ended since."""
         self.external_assignment: Mapping[TopicPartition, str] | None = None
         """The assignment that was set from outside; None: this member computes it."""
-        self.subscribed_topics: frozenset[str] = frozenset()
+        self.not_acquired: dict[TopicPartition, str] = {}
+        """Partition of the assignment whose acquisition failed last -> why; in ``partitions`` only after a retry."""
+        self.attempt_count = 0
+        """Attempts since the assignment was complete; they determine the pause before the next one."""
+        self.leave_progress = LeaveProgress.NOT_REQUESTED
+        """Moves forward only: a member that leaves does not join again."""
+        self.has_failed = False
+        """Never False again; then nothing is owned, and no request is sent."""
+        self._new_ticket = new_ticket
+        self._read_ticket: int | None = None
+        """That of the ``ReadGroup`` without an answer; then the membership is in ``PREFLIGHT`` or ``REGISTERED``,
+        or was when it was sent: the answer is ignored in any other state."""
+        self._acquire_ticket: int | None = None
+        """That of the ``AcquireOwnership`` without an answer; not None exactly while a partition is ``ACQUIRING``."""
+        self._timers: set[MemberTimer] = set()
+        """The timers that were started, and neither stopped nor fired since."""
+        self._changes = UnreadChanges()
+        self._diagnosis = Diagnosis()
+        self._exclusion_reason = ""
+        """Why this member was excluded last; "" after a preflight has passed, so always "" when it registers."""
         self._is_lease_expiry_logged = False
         """Whether ``lease-expired`` was logged, and ``lease-renewed`` not yet."""
-        self._logged_topics: frozenset[str] | None = None
-        """The topics of the filter that were logged last; None: nothing was logged yet."""
-        self.group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
-        self.not_acquired: dict[TopicPartition, str] = {}
-        self.is_leaving = False
-        self.has_failed = False
-        self.attempt_count = 0
-        self.assignment_error = ""
-        self._is_assignment_partial = False
-        self._is_excluding = False
-        self._may_be_registered = self._has_announced_left = False
-        self._is_deregistration_deferred = self._retrying_releases = False
-        self._conflict_since_ms: int | None = None
-        self._register_sent_ms = 0
-        self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
-        self._changed_since_read = False
-        self._changed_in_debounce = False
-        """Another change arrived after the one that started the present debounce time."""
-        self._tickets = self._register_ticket = self._read_ticket = self._acquire_ticket = 0
-        self._unowned: set[str] = set()
-        self._logged_ignored: set[str] = set()
-        self._missing: frozenset[str] = frozenset()
-        self._missing_due = LogRateLimiter()
-        self._exclusion_reason: str = ""
-        self._logged_assignment: dict[TopicPartition, str] | None = None
+        self._logged_assignment: Mapping[TopicPartition, str] | None = None
+        """The assignment that was logged as complete; None if it must be logged (again) when it is complete."""
         self._announced_control: tuple[ControlRecord | None, int | None] = (None, None)
         self._out: list[Command] = []
+        """The commands of the event that is being handled; empty between events."""
         self._now_ms = 0
 
     # --- the entry point ------------------------------------------------------------------------------------
@@ -278,6 +273,11 @@ class MemberStateMachine:
         return out
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether this member leaves for good, or has left."""
+        return self.leave_progress is not LeaveProgress.NOT_REQUESTED
+
+    @property
     def fetched_partitions(self) -> dict[TopicPartition, str]:
         """The partitions that are fetched now: partition -> thread id."""
         return {tp: p.thread for tp, p in self.partitions.items() if p.state is PartitionState.FETCHING}
@@ -297,8 +297,7 @@ class MemberStateMachine:
         elif self.membership.state is not MembershipState.LEAVING and self.partitions:
             self._retry_unreleased()
         self._start_pending_commits()
-        if self.settings.auto_commit and self.partitions and not self._commit_timer:
-            self._commit_timer = True
+        if self.settings.auto_commit and self.partitions and MemberTimer.COMMIT not in self._timers:
             self._emit(do.StartTimer(MemberTimer.COMMIT, self.settings.auto_commit_interval_ms))
 
     def _start_pending_commits(self) -> None:
@@ -312,13 +311,12 @@ class MemberStateMachine:
             return
         if self.membership.state is MembershipState.NOT_REGISTERED:
             self.membership.handle(mem.JoinStarted())
-        if self.membership.state is MembershipState.PREFLIGHT and not self._read_ticket:
+        if self.membership.state is MembershipState.PREFLIGHT and self._read_ticket is None:
             self._read_group()
-        if self.membership.state is MembershipState.REGISTERING and not self._register_ticket:
-            self._register_ticket = self._ticket()
-            self._register_sent_ms = self._now_ms
-            self._may_be_registered = True
-            self._emit(do.Register(self._register_ticket, self._session_id, self.subscription))
+        if self.membership.state is MembershipState.REGISTERING and self.registration.ticket is None:
+            ticket = self._new_ticket()
+            self.registration.handle(reg.RegistrationSent(ticket, self._now_ms))
+            self._emit(do.Register(ticket, self._session_id, self.subscription))
 
     def _advance_leaving(self) -> None:
         """Release all partitions, then delete the registration: other members rebalance only when it is deleted."""
@@ -327,39 +325,34 @@ class MemberStateMachine:
         if self.listener.is_blocking_rebalance:
             return
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
-        if (
-            self.releaser.is_pending
-            or self._register_ticket
-            or self._acquire_ticket
-            or self._is_deregistration_deferred
-        ):
+        if self.releaser.is_pending or self._acquire_ticket is not None:
             return
-        if self._may_be_registered:
-            self._register_ticket = self._ticket()
-            self._emit(do.Deregister(self._register_ticket, self._session_id))
-        else:
+        if self.registration.state is RegistrationState.POSSIBLE:
+            ticket = self._new_ticket()
+            self.registration.handle(reg.DeregistrationSent(ticket))
+            self._emit(do.Deregister(ticket, self._session_id))
+        elif self.registration.state is RegistrationState.ABSENT:
             self._deregistered()
 
     def _retry_unreleased(self) -> None:
         """Retry releases that failed while we left: other members cannot acquire these partitions until then."""
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
-        if not self.releaser.is_pending and self.partitions and not self._retrying_releases:
-            self._retrying_releases = True
+        if not self.releaser.is_pending and self.partitions and MemberTimer.RETRY not in self._timers:
             self._emit(do.StartTimer(MemberTimer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
-        self._emit(*self.new_partitions.restart_recreated(self.own_assignment))
+        self._emit(*self.new_partitions.restart_recreated(self.assignment.own_partitions))
         if self.rebalance.state is RebalanceState.RELEASING:
-            self._emit(*self.listener.call_before_release(self.group_assignment))
+            self._emit(*self.listener.call_before_release(self.assignment.group_assignment))
             # With a listener, a partition that only changes its thread is released and acquired again, because the
             # listener is called before the release and before the start.
-            moves = {} if self.listener.is_set else self.own_assignment
+            moves = {} if self.listener.is_set else self.assignment.own_partitions
             self._emit(*self.releaser.send(moves, self._session_id, self.control_version))
             if not self.releaser.is_pending and not self.listener.is_blocking_rebalance:
                 self.rebalance.handle(reb.ReleasesDone())
-        if self.rebalance.state is RebalanceState.ACQUIRING and not self._acquire_ticket:
+        if self.rebalance.state is RebalanceState.ACQUIRING and self._acquire_ticket is None:
             self._acquire_missing()
-        is_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
+        is_to_read = self.rebalance.state is RebalanceState.READING and self._read_ticket is None
         if is_to_read:
             self.commit_on_change.begin()
         self._emit(
@@ -387,7 +380,7 @@ class MemberStateMachine:
         if not self.session.is_connected:
             return
         self.owner_watches.reset(watches_only=True)
-        self._changed_since_read = True
+        self._changes.since_read = True
         self.commit_on_change.on_change()
         self._emit(do.ProbeSession(event.session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms))
         if self.membership.state is MembershipState.EXCLUDED:
@@ -415,16 +408,12 @@ class MemberStateMachine:
         self.owner_watches.reset()
         self.membership.handle(ev.SessionLost(0))
         self.rebalance.handle(reb.RebalanceStopped())
-        self.own_assignment = {}
-        self.group_assignment = None
-        self._is_assignment_partial = False
+        self.registration.handle(ev.SessionLost(0))
+        self.assignment = replace(self.assignment, own_partitions={}, group_assignment=None, is_partial=False)
         self.not_acquired.clear()
-        self._unowned.clear()
+        self._diagnosis = Diagnosis()
         self.attempt_count = 0
-        self._logged_assignment = self._conflict_since_ms = None
-        self._may_be_registered = self._is_deregistration_deferred = self._retrying_releases = False
-        self._is_excluding = self._debouncing = self._diagnosing = self._diagnose_due = self._commit_timer = False
-        self._register_ticket = self._read_ticket = self._acquire_ticket = 0
+        self._logged_assignment = self._read_ticket = self._acquire_ticket = None
         self._emit(*(do.StopTimer(timer) for timer in MEMBERSHIP_TIMERS))
         if self.is_leaving:
             self._announce_left(())
@@ -458,18 +447,15 @@ class MemberStateMachine:
     # --- registration ---------------------------------------------------------------------------------------
 
     def _registration_answered(self, event: RegistrationResult) -> None:
-        if event.ticket != self._register_ticket:
+        if event.ticket != self.registration.ticket:
             return
-        self._register_ticket = 0
+        self.registration.handle(event)
         match event:
             case ev.Registered():
-                self._conflict_since_ms = None
                 self.membership.handle(mem.RegistrationDone())
-                self._debouncing = self._retrying_releases = False
                 self._emit(do.StopTimer(MemberTimer.DEBOUNCE))
                 self._trigger()
             case ev.RegistrationConflict():
-                self._may_be_registered = False
                 self.membership.handle(mem.RegistrationDeferred())
                 if self.membership.state is MembershipState.WAITING:
                     self._on_registration_conflict(event)
@@ -478,16 +464,13 @@ class MemberStateMachine:
                 if self.membership.state is MembershipState.WAITING:
                     self._retry_registration_later("registration-failed", why)
             case ev.Deregistered(_, why) if why and not self.is_leaving:
-                self._is_deregistration_deferred = True
                 self._retry_registration_later("deregistration-failed", why)
             case ev.Deregistered():
                 self._deregistered()
 
     def _deregistered(self) -> None:
-        """Our registration znode does not exist (any more)."""
-        self._may_be_registered = False
-        self.membership.handle(mem.DeregistrationDone(self._is_excluding and not self.is_leaving))
-        self._is_excluding = False
+        """Our registration znode does not exist (any more); when the connector is closed, it ends with the session."""
+        self.membership.handle(mem.DeregistrationDone(bool(self._exclusion_reason) and not self.is_leaving))
         if self.is_leaving:
             self._left()
         self._read_again_if_changed()
@@ -500,8 +483,9 @@ class MemberStateMachine:
         self.releaser.reset()
 
     def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
-        if not self._has_announced_left:
-            self._has_announced_left = True
+        assert self.is_leaving, "only a member that leaves for good announces that it has left"
+        if self.leave_progress is not LeaveProgress.ANNOUNCED:
+            self.leave_progress = LeaveProgress.ANNOUNCED
             self._emit(do.AnnounceLeft(tuple(sorted(not_released))))
 
     def _retry_registration_later(self, name: str, why: str) -> None:
@@ -518,14 +502,14 @@ class MemberStateMachine:
             max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
         )
         other_session = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
-        if self._conflict_since_ms is None:
-            self._conflict_since_ms = self._now_ms
+        if self.registration.conflict_since_ms is None:
+            self.registration.conflict_since_ms = self._now_ms
             self._log(
                 "WARNING",
                 "consumer-id-in-use",
                 f"id={self.settings.member_id} {other_session} waiting_ms={conflict_timeout_ms}",
             )
-        if self._register_sent_ms - self._conflict_since_ms > conflict_timeout_ms:
+        if self.registration.sent_at_ms - self.registration.conflict_since_ms > conflict_timeout_ms:
             self._fail(
                 "ConsumerIdInUse",
                 f"the id {self.settings.member_id} is used by another session ({other_session}), which did not end "
@@ -535,14 +519,18 @@ class MemberStateMachine:
             return
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
+    def _end_deletion_pause(self) -> None:
+        if self.registration.state is RegistrationState.DELETE_FAILED:
+            self.registration.handle(reg.DeletionDue())
+
     def _leave_wanted(self) -> None:
         if self.is_leaving:
             return
-        self.is_leaving = True
+        self.leave_progress = LeaveProgress.LEAVING
         self.listener.skip_calls_on_close()
         self.releaser.kafka_timeout_ms = self.settings.kafka_close_timeout_ms
         self.releaser.kafka_attempts = self.settings.kafka_close_attempts
-        self._is_deregistration_deferred = False
+        self._end_deletion_pause()
         self._stop_attempt()
         self.membership.handle(ev.LeaveRequested())
         if self.membership.state is MembershipState.NOT_REGISTERED:
@@ -555,8 +543,7 @@ class MemberStateMachine:
         if (event.threads is None) != (self.external_assignment is None):
             how = "this member computes it again" if event.threads is None else "this member receives it from now on"
             self._log("INFO", "assignment-source-changed", how)
-            self._diagnosing = self._diagnose_due = False
-            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
+            self._stop_diagnosis()
         self.new_partitions.add_new(event.new)
         if event.threads != self.external_assignment:
             self.external_assignment = event.threads
@@ -570,7 +557,7 @@ class MemberStateMachine:
         A change of the control znode alone starts no commit: it moves no partition, and ZooKeeper would reject a
         commit that checks the old version of the control znode.
         """
-        self._changed_since_read = self._changed_in_debounce = True
+        self._changes.since_read = self._changes.in_debounce = True
         if not is_control:
             self.commit_on_change.on_change()
         self._read_again_if_changed()
@@ -583,8 +570,8 @@ class MemberStateMachine:
         our own registration fires it, too); so the change is remembered until it can.
         """
         concerned = self.membership.state in (MembershipState.REGISTERED, MembershipState.EXCLUDED)
-        if concerned and self._changed_since_read and not self._debouncing:
-            self._debouncing, self._changed_in_debounce = True, False
+        if concerned and self._changes.since_read and MemberTimer.DEBOUNCE not in self._timers:
+            self._changes.in_debounce = False
             self._emit(do.StartTimer(MemberTimer.DEBOUNCE, self.settings.debounce_ms))
             if self.membership.state is MembershipState.REGISTERED:
                 self.commit_on_change.begin()
@@ -597,43 +584,43 @@ class MemberStateMachine:
         self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
         self.new_partitions.reset()
         self._logged_assignment = None
-        self._unowned.clear()
-        self._diagnosing = self._diagnose_due = self._retrying_releases = False
-        self._emit(
-            do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE), do.StopTimer(MemberTimer.LIST_OWNERS)
-        )
+        self._diagnosis.unowned_topics.clear()
+        self._emit(do.StopTimer(MemberTimer.RETRY))
+        self._stop_diagnosis()
+        self._emit(do.StopTimer(MemberTimer.LIST_OWNERS))
         self.owner_watches.reset()
 
     def _trigger(self) -> None:
-        about_to_read = self.rebalance.state is RebalanceState.READING and not self._read_ticket
+        about_to_read = self.rebalance.state is RebalanceState.READING and self._read_ticket is None
         if self.membership.state is MembershipState.REGISTERED and not about_to_read:
             self.rebalance.handle(reb.RebalanceTriggered())
 
     def _read_group(self) -> None:
         assert self.subscription is not None, "only a member with a subscription reads its group"
-        self._changed_since_read = False
-        self._read_ticket = self._ticket()
+        assert self._read_ticket is None, "one read at a time: the answer of an older one would be taken for the newer"
+        self._changes.since_read = False
+        self._read_ticket = self._new_ticket()
         self._emit(
             do.ReadGroup(
                 self._read_ticket,
                 self._session_id,
                 self.subscription,
                 whole_group=self.planner.needs_whole_group(),
-                with_owners=self.planner.needs_owners() or self._diagnose_due,
-                owners_max=None if self._diagnose_due else self.planner.owners_max(),
+                with_owners=self.planner.needs_owners() or self._diagnosis.is_due,
+                owners_max=None if self._diagnosis.is_due else self.planner.owners_max(),
             )
         )
 
     def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed) -> None:
         if event.ticket != self._read_ticket:
             return
-        self._read_ticket = 0
+        self._read_ticket = None
         scouting = self.membership.state is MembershipState.PREFLIGHT
         if not scouting and self.membership.state is not MembershipState.REGISTERED:
             return
         match event:
             case ev.GroupRead(_, view):
-                self._log_group_problems(view)
+                self._emit(*self.view_log.on_view(view, self.subscription, self._now_ms))
                 if not self._check_authority(view):
                     return
                 if scouting:
@@ -647,29 +634,6 @@ class MemberStateMachine:
                 self._log("WARNING", "group-read-failed", f"reason={why!r}")
                 self.rebalance.handle(reb.ReadFailed())
                 self._retry_later()
-
-    def _log_group_problems(self, view: GroupView) -> None:
-        """Log each invalid registration once, and again only if it was valid in between."""
-        for member, why in view.ignored_registrations.items():
-            if member not in self._logged_ignored:
-                self._emit(do.IncrementCounter("registrations_ignored"))
-                self._log("WARNING", "registration-ignored", f"registration={member} reason={why!r}")
-        self._logged_ignored = set(view.ignored_registrations)
-        named = {} if self.subscription is None or self.subscription.is_filter else self.subscription.topics
-        self._missing = frozenset(topic for topic in view.missing_topics if topic in named)
-        self._log_missing_topics()
-
-    @property
-    def missing_topics(self) -> frozenset[str]:
-        """The subscribed topics that did not exist when the group was read last."""
-        return self._missing
-
-    def _log_missing_topics(self) -> None:
-        """Log the missing topics, and repeat the log while they are missing."""
-        for topic in self._missing_due.select_due(self._missing, self._now_ms):
-            self._log("WARNING", "topic-missing", missing_topic_message(topic))
-        if self._missing:
-            self._emit(do.StartTimer(MemberTimer.MISSING_TOPICS, LOG_REPEAT_MS))
 
     def _check_authority(self, view: GroupView) -> bool:
         control = view.control
@@ -704,13 +668,13 @@ class MemberStateMachine:
     def _on_view(self, view: GroupView) -> None:
         if self.settings.member_id not in view.members:
             self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
-            self._may_be_registered = False
             self._stop_attempt()
-            self.membership.handle(mem.RegistrationDeleted())
+            for machine in (self.registration, self.membership):
+                machine.handle(mem.RegistrationDeleted())
             return
-        if self._diagnose_due:
-            self._diagnose_due = False
-            self._unowned.clear()
+        if self._diagnosis.is_due:
+            self._diagnosis.is_due = False
+            self._diagnosis.unowned_topics.clear()
             self._emit(*self.planner.diagnose(view))
         share = (
             self.planner.plan(view)
@@ -721,16 +685,13 @@ class MemberStateMachine:
         if share.unevaluable_filter:
             self._exclude(share.unevaluable_filter)
             return
-        if share.error and share.error != self.assignment_error:
+        if share.error and share.error != self.assignment.error:
             self._log("ERROR", "assignment-failed", share.error)
-        self.assignment_error = share.error
-        self.own_assignment = dict(share.own_partitions)
-        self.group_assignment = share.group_assignment
-        self._is_assignment_partial = share.is_partial
-        self._log_filter_topics(share.subscribed_topics)
-        self.subscribed_topics = share.subscribed_topics
+        self.assignment = share
+        assert self.subscription is not None, "only a member with a subscription has a view"
+        self._emit(*self.view_log.on_filter_topics(self.subscription, share.subscribed_topics))
         if not share.error:
-            wanted = self.own_assignment if self.external_assignment is None else self.external_assignment
+            wanted = share.own_partitions if self.external_assignment is None else self.external_assignment
             self._emit(*self.new_partitions.on_view(view, share.subscribed_topics, wanted))
         self.releaser.unreleasable.clear()
         self.commit_on_change.commit_done()
@@ -738,20 +699,9 @@ class MemberStateMachine:
         if self.rebalance.state is RebalanceState.RELEASING:
             self._emit(
                 *self.releaser.revoke(
-                    [tp for tp, p in self.partitions.items() if self.own_assignment.get(tp) != p.thread]
+                    [tp for tp, p in self.partitions.items() if self.assignment.own_partitions.get(tp) != p.thread]
                 )
             )
-
-    def _log_filter_topics(self, topics: frozenset[str]) -> None:
-        """Log the topics that the filter matches: in the first view, and when they have changed."""
-        assert self.subscription is not None, "only a member with a subscription has a view"
-        if self.subscription.is_filter and topics != self._logged_topics:
-            words = filter_topics_message(self._logged_topics or frozenset(), topics)
-            if topics:
-                self._log("INFO", "filter-topics-changed", words)
-            else:
-                self._log("WARNING", "filter-topics-changed", words)
-            self._logged_topics = topics
 
     def _exclude(self, why: str) -> None:
         """Leave the group: if two members evaluated one pattern differently, a partition would have two owners."""
@@ -759,14 +709,15 @@ class MemberStateMachine:
             self._exclusion_reason = why
             self._log("ERROR", "member-excluded", f"{why}: staying out of the group until its members change")
         self._stop_attempt()
-        self.membership.handle(mem.MemberExcluded(may_be_registered=self._may_be_registered))
-        self._is_excluding = self.membership.state is MembershipState.LEAVING
+        self.membership.handle(mem.MemberExcluded(may_be_registered=self.registration.may_exist))
         self._read_again_if_changed()
 
     # --- acquiring ------------------------------------------------------------------------------------------
 
     def _acquire_missing(self) -> None:
-        wanted = {tp: thread for tp, thread in sorted(self.own_assignment.items()) if tp not in self.partitions}
+        wanted = {
+            tp: thread for tp, thread in sorted(self.assignment.own_partitions.items()) if tp not in self.partitions
+        }
         if not wanted:
             self.not_acquired.clear()
             self._acquisitions_done()
@@ -776,7 +727,7 @@ class MemberStateMachine:
         alone = self.view is not None and len(self.view.members) == 1
         if not alone:
             self.owner_watches.on_watch_set(tp.topic for tp in wanted)
-        self._acquire_ticket = self._ticket()
+        self._acquire_ticket = self._new_ticket()
         self._emit(
             do.AcquireOwnership(
                 self._acquire_ticket,
@@ -791,7 +742,7 @@ class MemberStateMachine:
     def _on_acquire_completed(self, event: ev.AcquireOwnershipCompleted) -> None:
         if event.ticket != self._acquire_ticket:
             return
-        self._acquire_ticket = 0
+        self._acquire_ticket = None
         self.not_acquired.clear()
         for topic in event.unwatched:
             self.owner_watches.on_watch_fired(topic)
@@ -817,7 +768,7 @@ class MemberStateMachine:
         """Read the positions of the acquired partitions, after the listener was called with the assignment."""
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
         if unread or not self.not_acquired:
-            self._emit(*self.listener.call_before_start(self.group_assignment))
+            self._emit(*self.listener.call_before_start(self.assignment.group_assignment))
         if self.listener.is_blocking_rebalance:
             return
         if unread:
@@ -837,7 +788,7 @@ class MemberStateMachine:
 
     def _positions_done(self) -> None:
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
-        is_whole = not (self.not_acquired or self.assignment_error or self._is_assignment_partial)
+        is_whole = not (self.not_acquired or self.assignment.error or self.assignment.is_partial)
         self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
         if self.rebalance.state is RebalanceState.STABLE:
             self._on_assignment_complete()
@@ -846,16 +797,18 @@ class MemberStateMachine:
 
     def _on_assignment_complete(self) -> None:
         self.attempt_count = 0
-        self._diagnosing = self._diagnose_due = False
-        self._emit(do.StopTimer(MemberTimer.RETRY), do.StopTimer(MemberTimer.DIAGNOSE))
-        self._unowned &= {tp.topic for tp in self.own_assignment}
-        if self._unowned:
+        self._emit(do.StopTimer(MemberTimer.RETRY))
+        self._stop_diagnosis()
+        self._diagnosis.unowned_topics &= {tp.topic for tp in self.assignment.own_partitions}
+        if self._diagnosis.unowned_topics:
             self._diagnose_later()
-        if self._logged_assignment != self.own_assignment:
-            self._logged_assignment = dict(self.own_assignment)
+        if self._logged_assignment != self.assignment.own_partitions:
+            self._logged_assignment = self.assignment.own_partitions
             members = len(self.view.members) if self.view else 0
-            self._log("INFO", "assignment-complete", f"partitions={len(self.own_assignment)} members={members}")
-        self._emit(do.AnnounceAssignment(len(self.own_assignment)))
+            self._log(
+                "INFO", "assignment-complete", f"partitions={len(self.assignment.own_partitions)} members={members}"
+            )
+        self._emit(do.AnnounceAssignment(len(self.assignment.own_partitions)))
 
     def _retry_later(self) -> None:
         """Retry after growing pauses with jitter; the owner nodes that conflicted with ours are watched meanwhile."""
@@ -876,9 +829,12 @@ class MemberStateMachine:
 
     def _diagnose_later(self) -> None:
         """Start the diagnosis timer; not for an assignment from outside, as the diagnosis compares computed ones."""
-        if not self._diagnosing and self.external_assignment is None:
-            self._diagnosing = True
+        if MemberTimer.DIAGNOSE not in self._timers and self.external_assignment is None:
             self._emit(do.StartTimer(MemberTimer.DIAGNOSE, self.settings.diagnose_after_ms))
+
+    def _stop_diagnosis(self) -> None:
+        self._diagnosis.is_due = False
+        self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
 
     # --- changes of owner nodes -----------------------------------------------------------------------------
 
@@ -892,8 +848,8 @@ class MemberStateMachine:
         partition = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
         vanished = [tp for tp, p in self.partitions.items() if p.state in partition and is_free(tp)]
         self._on_ownership_lost(vanished, "its owner node vanished")
-        freed = any(is_free(tp) for tp in self.own_assignment if tp not in self.partitions)
-        if self.rebalance.state is RebalanceState.INCOMPLETE and self._is_assignment_partial:
+        freed = any(is_free(tp) for tp in self.assignment.own_partitions if tp not in self.partitions)
+        if self.rebalance.state is RebalanceState.INCOMPLETE and self.assignment.is_partial:
             self._trigger()
         elif self.rebalance.state is RebalanceState.INCOMPLETE and freed and self._may_acquire:
             self._emit(do.StopTimer(MemberTimer.RETRY))
@@ -904,15 +860,16 @@ class MemberStateMachine:
         """Start the diagnosis if we own our assignment and a partition of our topics stays without an owner."""
         if self.view is None or self.rebalance.state is not RebalanceState.STABLE:
             return
+        assert not self._diagnosis.is_due, "a diagnosis that is due starts a read, which ends the stable state"
+        unowned = self._diagnosis.unowned_topics
         for topic, numbers in owned.items():
             if set(self.view.partitions_by_topic.get(topic, ())) <= numbers:
-                self._unowned.discard(topic)
+                unowned.discard(topic)
             else:
-                self._unowned.add(topic)
-        if not self._unowned and self._diagnosing:
-            self._diagnosing = False
+                unowned.add(topic)
+        if not unowned and MemberTimer.DIAGNOSE in self._timers:
             self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
-        elif self._unowned:
+        elif unowned:
             self._diagnose_later()
 
     def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
@@ -955,7 +912,7 @@ class MemberStateMachine:
     @property
     def _may_acquire(self) -> bool:
         """Whether this attempt reached the acquire step; False if the listener failed before it."""
-        return not self.releaser.is_pending and not self.listener.needs_release_call(self.group_assignment)
+        return not self.releaser.is_pending and not self.listener.needs_release_call(self.assignment.group_assignment)
 
     def _continue_positioning(self) -> None:
         if self.rebalance.state is RebalanceState.POSITIONING and not self.position_reader.is_reading:
@@ -1003,6 +960,7 @@ class MemberStateMachine:
                 self.new_partitions.mark_positioned(tp)
 
     def _timer_fired(self, timer: MemberTimer) -> None:
+        self._timers.discard(timer)
         match timer:
             case MemberTimer.PROBE if self.session.live is not None:
                 self._emit(
@@ -1010,10 +968,9 @@ class MemberStateMachine:
                 )
                 self._log_lease_expiry()
             case MemberTimer.DEBOUNCE:
-                self._debouncing = False
-                if self.membership.state is MembershipState.EXCLUDED and self._changed_since_read:
+                if self.membership.state is MembershipState.EXCLUDED and self._changes.since_read:
                     self.membership.handle(mem.JoinStarted())
-                elif self._changed_in_debounce:
+                elif self._changes.in_debounce:
                     self._read_again_if_changed()
             case MemberTimer.COLLECT_POSITIONS:
                 self.commit_on_change.on_timeout()
@@ -1022,7 +979,6 @@ class MemberStateMachine:
                     *self.owner_watches.on_timer(self._topics_watched, self.fetched_partitions, self._session_id)
                 )
             case MemberTimer.RETRY:
-                self._retrying_releases = False
                 self.releaser.unreleasable.clear()
                 self._trigger()
             case MemberTimer.DRAIN:
@@ -1032,22 +988,20 @@ class MemberStateMachine:
             case MemberTimer.RELEASE_WAITS_FOR_KAFKA:
                 self._emit(*self.releaser.on_kafka_timeout())
             case MemberTimer.COMMIT:
-                self._commit_timer = False
                 if self.fetched_partitions:
                     self._emit(ownership.CollectPositions())
             case MemberTimer.REGISTER:
-                self._is_deregistration_deferred = False
+                self._end_deletion_pause()
                 if self.membership.state is MembershipState.WAITING:
                     self.membership.handle(mem.JoinStarted())
             case MemberTimer.DIAGNOSE:
-                self._diagnosing = False
-                self._diagnose_due = True
+                self._diagnosis.is_due = True
                 self._trigger()
             case MemberTimer.LISTENER:
                 self._emit(*self.listener.on_timeout())
                 self._continue_positioning()
             case MemberTimer.MISSING_TOPICS:
-                self._log_missing_topics()
+                self._emit(*self.view_log.on_repeat_timer(self._now_ms))
 
     # --- helpers --------------------------------------------------------------------------------------------
 
@@ -1059,8 +1013,8 @@ class MemberStateMachine:
     @property
     def _topics_watched(self) -> set[str]:
         """The topics whose owners are watched: those of our assignment; all subscribed ones while it is partial."""
-        return {tp.topic for tp in self.own_assignment} | (
-            self.subscribed_topics if self._is_assignment_partial else set()
+        return {tp.topic for tp in self.assignment.own_partitions} | (
+            self.assignment.subscribed_topics if self.assignment.is_partial else set()
         )
 
     @property
@@ -1083,11 +1037,13 @@ class MemberStateMachine:
         self._reset(words)
         self._emit(do.Fail(kind, words))
 
-    def _ticket(self) -> int:
-        self._tickets += 1
-        return self._tickets
-
     def _emit(self, *commands: Command) -> None:
+        for command in commands:
+            match command:
+                case do.StartTimer(timer):
+                    self._timers.add(timer)
+                case do.StopTimer(timer):
+                    self._timers.discard(timer)
         self._out += commands
 
     def _log(self, level: str, name: str, words: str, about: tuple[Any, ...] = ()) -> None:

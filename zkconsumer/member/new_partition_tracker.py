@@ -30,23 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from zkconsumer.member.commands import Command
+    from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import GroupView
     from zkconsumer.member.partition_state_machine import PartitionStateMachine
     from zkconsumer.types import TopicPartition
 
 
 class NewPartitionTracker:
-    """The partitions of the last view, and the new ones in our assignment.
+    """The partitions of the last view, and the new ones in our assignment."""
 
-    ``from_beginning`` is ``new.partitions.from.beginning``, ``ignores_older`` is ``offsets.older.than.topic=ignore``.
-    """
-
-    def __init__(
-        self, partitions: Mapping[TopicPartition, PartitionStateMachine], *, from_beginning: bool, ignores_older: bool
-    ) -> None:
+    def __init__(self, partitions: Mapping[TopicPartition, PartitionStateMachine], settings: GroupSettings) -> None:
         self._partitions = partitions
-        self._from_beginning = from_beginning
-        self._ignores_older = ignores_older
+        self._settings = settings
         self._topic_czxids: Mapping[str, int] = {}
         self._known_partitions: dict[str, frozenset[int] | None] | None = None
         """Topic -> partitions of the last view; None for a topic whose znode lists none: its partitions are unknown."""
@@ -112,7 +107,7 @@ class NewPartitionTracker:
         self._to_restart -= ready.keys()
         for tp in ready:
             self._partitions[tp].position = NO_POSITION
-        start = dict.fromkeys(ready, ownership.BEGINNING if self._from_beginning else NO_POSITION)
+        start = dict.fromkeys(ready, ownership.BEGINNING if self._settings.new_from_beginning else NO_POSITION)
         sources = dict.fromkeys(ready, OffsetSource.NEITHER)
         epochs = {tp: self._partitions[tp].czxid for tp in ready}
         again = "its topic was created again"
@@ -127,11 +122,11 @@ class NewPartitionTracker:
         ignored: dict[str, int] = {}
         for tp, held in known.items():
             if self._is_older(tp, held):
-                is_void = tp in self._new or self._ignores_older
+                is_void = tp in self._new or self._settings.ignores_older_offsets
                 counts = ignored if is_void else used
                 counts[tp.topic] = counts.get(tp.topic, 0) + 1
                 held.position = NO_POSITION if is_void else held.position
-            begins = held.position < 0 and tp in self._new and self._from_beginning
+            begins = held.position < 0 and tp in self._new and self._settings.new_from_beginning
             starts[tp] = ownership.BEGINNING if begins else held.position
         out: list[Command] = []
         for topic, count in ignored.items():

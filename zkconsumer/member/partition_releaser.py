@@ -16,7 +16,6 @@ from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
 from zkconsumer.member.events import MemberTimer, WriteOutcome
 from zkconsumer.member.offset_committer import CONTROL_CHANGED
-from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.member.partition_state_machine import (
     DrainCompleted,
     OwnershipLost,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.member.commands import Command
     from zkconsumer.member.events import ReleaseOwnershipCompleted
+    from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.listener_state_machine import ListenerStateMachine
     from zkconsumer.member.offset_committer import OffsetCommitter
     from zkconsumer.member.partition_state_machine import PartitionStateMachine
@@ -52,28 +52,22 @@ class PartitionReleaser:
         partitions: dict[TopicPartition, PartitionStateMachine],
         commits: OffsetCommitter,
         new_ticket: Callable[[], int],
-        *,
-        drain_timeout_ms: int,
-        settle_ms: int,
-        commit_first: bool,
         listener: ListenerStateMachine,
-        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
-        kafka_timeout_ms: int = 0,
+        settings: GroupSettings,
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
-        self.kafka_timeout_ms = kafka_timeout_ms
+        self.kafka_timeout_ms = settings.kafka_timeout_ms
         """How long drained partitions wait for a commit to Kafka."""
         self.kafka_attempts = 1
         """How many attempts that commit may make in this time."""
         self._partitions = partitions
         self._commits = commits
         self._new_ticket = new_ticket
-        self._drain_timeout_ms = drain_timeout_ms
-        self._settle_ms = settle_ms
-        self._commit_first = commit_first
         self._listener = listener
-        self._stores = stores
-        self._commits_before_release = settle_ms > 0 or stores.uses_kafka
+        self._settings = settings
+        self._stores = settings.offset_stores
+        self._settle_ms = settings.release_settle_ms
+        self._commits_before_release = self._settle_ms > 0 or self._stores.uses_kafka
         self._is_kafka_timer_running = False
         self._logged_failures: dict[TopicPartition, str] = {}
         self._tickets: dict[int, Mapping[TopicPartition, do.PartitionToRelease]] = {}
@@ -93,7 +87,7 @@ class PartitionReleaser:
             self._partitions[tp].handle(PartitionRevoked())
         if not draining:
             return []
-        return [ownership.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._drain_timeout_ms)]
+        return [ownership.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._settings.drain_timeout_ms)]
 
     def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
         """The program acknowledged the delivered records, or the drain timed out."""
@@ -125,7 +119,7 @@ class PartitionReleaser:
         if not ready:
             return out
         parts: dict[TopicPartition, do.PartitionToRelease] = {}
-        writes = self._commit_first and self._stores.uses_zookeeper
+        writes = self._settings.auto_commit and self._stores.uses_zookeeper
         for tp in ready:
             held = self._partitions[tp]
             offset = held.offset_for_zookeeper(held.position) if writes else None
@@ -235,7 +229,7 @@ class PartitionReleaser:
 
     def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
         """Whether a commit call of the program for it is queued, and the release would not write its offset."""
-        return not self._commit_first and any(tp in call.positions for call in self._commits.pending_calls)
+        return not self._settings.auto_commit and any(tp in call.positions for call in self._commits.pending_calls)
 
     def _update_kafka_timer(self, ready: Collection[TopicPartition]) -> list[Command]:
         """Start the timer when a drained partition begins to wait for a commit to Kafka; stop it when none waits.
@@ -269,7 +263,7 @@ class PartitionReleaser:
         out: list[Command] = []
         if not self._commits.is_in_progress:
             fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is SettleState.NOT_STARTED]
-            if fresh and self._commit_first:
+            if fresh and self._settings.auto_commit:
                 positions = {tp: self._partitions[tp].position for tp in fresh}
                 out += self._commits.send(
                     positions, session_id, control_version, repeats=False, attempts=self.kafka_attempts

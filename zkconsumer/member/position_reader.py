@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
 from zkconsumer.member import ownership
-from zkconsumer.member.offset_stores import OffsetSource, OffsetStoreSelection
+from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.partition_state_machine import NO_POSITION, PositionKnown, PositionUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.member.commands import Command
+    from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.new_partition_tracker import NewPartitionTracker
+    from zkconsumer.member.offset_stores import OffsetStoreSelection
     from zkconsumer.member.partition_state_machine import PartitionStateMachine
     from zkconsumer.types import TopicPartition
 
@@ -34,10 +36,8 @@ class PositionReader:
         self,
         partitions: Mapping[TopicPartition, PartitionStateMachine],
         new_ticket: Callable[[], int],
-        *,
-        newcomers: NewPartitionTracker,
-        stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
-        timeout_ms: int = 0,
+        new_partitions: NewPartitionTracker,
+        settings: GroupSettings,
     ) -> None:
         self.is_kafka_unavailable = False
         """Whether the last read got no answer from Kafka for some partition."""
@@ -45,9 +45,9 @@ class PositionReader:
         """Why no broker of the cluster stores offsets; "" if brokers do."""
         self._partitions = partitions
         self._new_ticket = new_ticket
-        self._newcomers = newcomers
-        self._stores = stores
-        self._timeout_ms = timeout_ms
+        self._new_partitions = new_partitions
+        self._stores = settings.offset_stores
+        self._timeout_ms = settings.kafka_timeout_ms
         self._requested: tuple[TopicPartition, ...] = ()
         self._from_zookeeper: int | ev.PositionsRead | None = None
         self._from_kafka: int | ev.OffsetsFetched | None = None
@@ -110,7 +110,7 @@ class PositionReader:
         if known and self._stores.uses_kafka:
             out.append(_starts_log_event(known, self._stores))
         if known:
-            positions, words = self._newcomers.start_positions(known)
+            positions, words = self._new_partitions.start_positions(known)
             out += words
             threads = {tp: held.thread for tp, held in known.items()}
             sources = {tp: held.source for tp, held in known.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
-from zkconsumer.member.member_state_machine import GroupSettings
+from zkconsumer.member.group_settings import GroupSettings
 from zkconsumer.member.offset_stores import OffsetStoreSelection
 
 if TYPE_CHECKING:

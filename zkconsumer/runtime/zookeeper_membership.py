@@ -19,8 +19,9 @@ from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
 from zkconsumer.member.events import StoredOffset
+from zkconsumer.member.group_settings import GroupSettings
 from zkconsumer.member.group_view import ControlRecord, GroupView
-from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
+from zkconsumer.member.member_state_machine import MemberStateMachine
 from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.member.ownership import AssignmentStatus
 from zkconsumer.member.partition_state_machine import PartitionState
@@ -294,11 +295,14 @@ class ZooKeeperMembership:
     def assignment_status(self) -> AssignmentStatus:
         machine, view = self.state_machine, self.state_machine.view or GroupView({}, {})
         return AssignmentStatus(
-            {topic: len(view.partitions_by_topic.get(topic, ())) for topic in sorted(machine.subscribed_topics)},
+            {
+                topic: len(view.partitions_by_topic.get(topic, ()))
+                for topic in sorted(machine.assignment.subscribed_topics)
+            },
             view.missing_topics,
             tuple(name for name in view.members if name != self.id),
             machine.not_acquired,
-            machine.exclusion_reason or machine.assignment_error,
+            machine.exclusion_reason or machine.assignment.error,
         )
 
     def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
@@ -318,7 +322,7 @@ class ZooKeeperMembership:
             partitions_owned=sum(p.state not in NOT_OWNED_STATES for p in machine.partitions.values()),
             partitions_fetching=fetching,
             failed_partitions=failed,
-            missing_topics=tuple(sorted(machine.missing_topics)),
+            missing_topics=tuple(sorted(machine.view_log.missing_topics)),
             broker_failures=tuple(failures),
         )
 

@@ -16,7 +16,8 @@ from zkconsumer.member import events as ev
 from zkconsumer.member import invariants, ownership
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.events import MemberTimer
-from zkconsumer.member.member_state_machine import GroupSettings, MemberStateMachine
+from zkconsumer.member.group_settings import GroupSettings
+from zkconsumer.member.member_state_machine import MemberStateMachine
 from zkconsumer.member.membership_state_machine import MembershipState
 from zkconsumer.types import TopicPartition
 

@@ -394,10 +394,10 @@ class World:
                 or group.rebalance.state is not RebalanceState.STABLE
             ):
                 return False
-            if group.fetched_partitions != group.own_assignment:
+            if group.fetched_partitions != group.assignment.own_partitions:
                 return False
             listener = process.listener
-            if listener is not None and (listener.is_out_of_it or listener.told != group.group_assignment):
+            if listener is not None and (listener.is_out_of_it or listener.told != group.assignment.group_assignment):
                 return False
         return {tp: node.thread for tp, node in self.server.owners.items()} == self._expected_owners()
 
@@ -456,7 +456,7 @@ class World:
             group = process.group
             held = {str(tp): partition.state.value for tp, partition in sorted(group.partitions.items())}
             states = f"{group.session.state.value} {group.membership.state.value} {group.rebalance.state.value}"
-            share = {str(tp): thread for tp, thread in sorted(group.own_assignment.items())}
+            share = {str(tp): thread for tp, thread in sorted(group.assignment.own_partitions.items())}
             timers = {timer.value: due_ms for timer, due_ms in process.timers.items()}
             words.append(f"{process.name}: {states} held={held} share={share} timers={timers}")
         owners = {str(tp): node.thread for tp, node in sorted(self.server.owners.items())}

@@ -16,7 +16,7 @@ from zkconsumer.kafka import fetcher_manager
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.kafka.metadata_client import fetch_leaders
 from zkconsumer.kafka.version_negotiation import negotiate
-from zkconsumer.member import member_state_machine as core_group
+from zkconsumer.member import group_view_log
 from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.member.topic_filter import Whitelist
 from zkconsumer.runtime import command_executor, topic_error_handler
@@ -221,8 +221,8 @@ def test_which_brokers_answer_29_to_nothing_but_a_missing_right(release: str, is
 @pytest.fixture
 def repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lasts is said again every 30 ms, instead of every minute."""
-    monkeypatch.setattr(core_group, "LOG_REPEAT_MS", 30)
-    monkeypatch.setattr(core_group, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
+    monkeypatch.setattr(group_view_log, "LOG_REPEAT_MS", 30)
+    monkeypatch.setattr(group_view_log, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
     monkeypatch.setattr(topic_error_handler, "LogRateLimiter", lambda: LogRateLimiter(repeat_ms=30))
 
 

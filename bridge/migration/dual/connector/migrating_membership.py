@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import OnThreadError
     from zkconsumer.kafka.error_codes import ErrorCode
+    from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import TopicSubscription
-    from zkconsumer.member.member_state_machine import AssignmentPlanner, GroupSettings
+    from zkconsumer.member.member_state_machine import AssignmentPlanner
     from zkconsumer.member.offset_stores import CommitFailure
     from zkconsumer.member.ownership import AssignmentStatus, PartitionProcessor
     from zkconsumer.observe.member_health import MemberHealthSnapshot
