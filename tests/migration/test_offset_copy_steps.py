@@ -125,7 +125,7 @@ def test_every_offset_is_in_kafka_with_its_provenance_and_is_written_once(
 def test_killed_at_any_write_the_next_run_ends_as_if_nothing_had_been(
     make_env: MakePlaceholderFixture, release: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S15: joins, the settling of the generation, and a commit for each partition."""
+    """Joins, the settling of the generation, and a commit for each partition."""
     monkeypatch.setattr(offset_copy_steps, "BATCH_BYTES_MAX", 1)
     for cut in FAILURES:
         env = fenced(make_env(release))
@@ -298,7 +298,7 @@ def test_brokers_that_are_away_in_the_middle_are_waited_for(
 
 
 def test_a_run_that_was_overtaken_writes_nothing(env: PlaceholderFixture) -> None:
-    """S13: the control znode is another's, or in a phase in which Kafka's values are not this migration's."""
+    """The control znode is another's, or in a phase in which Kafka's values are not this migration's."""
     fenced(env)
     for change in (lambda: env.control("switched"), lambda: env.control("fenced", migration_id="m-2")):
         change()
@@ -388,7 +388,7 @@ def test_offsets_that_expired_in_kafka_stay_in_zookeeper(env: PlaceholderFixture
 def test_a_rollback_interrupted_at_any_write_ends_the_same(
     make_env: MakePlaceholderFixture, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S15, S16: multis of one partition each, so that each is a write of its own."""
+    """Multis of one partition each, so that each is a write of its own."""
     monkeypatch.setattr(offset_copy_steps, "RETURN_BATCH_SIZE", 1)
     env = moved(make_env())
     before = dict(enumerate(in_zookeeper(env)))

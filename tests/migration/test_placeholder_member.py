@@ -132,7 +132,7 @@ def test_a_killed_run_finds_its_placeholder_again(make_env: MakePlaceholderFixtu
 def test_after_a_kill_at_any_write_the_next_run_joins_and_leaves(
     make_env: MakePlaceholderFixture, release: str
 ) -> None:
-    """S15 for the placeholder: at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
+    """The placeholder is interrupted at JoinGroup (refused ones, and both of KIP-394), SyncGroup and LeaveGroup."""
     env = make_env(release)
     for cut in FAILURES:
         group = f"g-{cut[0]}-{cut[1]}"

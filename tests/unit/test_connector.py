@@ -489,7 +489,7 @@ def why_nothing_came(stream: Stream) -> str:
 def test_without_an_answer_from_zookeeper_nothing_is_handed_out_after_two_thirds_of_the_time_out(
     world: FakeEnvironment, connect: MakeConnector
 ) -> None:
-    """S3, on a real clock: no answers, and the connection does not even break.
+    """The lease on a real clock: no answers, and the connection does not even break.
 
     On a busy machine a chunk, or the renewal of the lease, takes longer than ``consumer.timeout.ms``: then the program
     asks again, here as well.
@@ -921,7 +921,7 @@ def test_a_connector_that_is_not_closed_is_logged_once(
 
 
 def test_a_given_offset_below_the_stored_one_is_passed_over(world: FakeEnvironment, connect: MakeConnector) -> None:
-    """S6: no write of ours moves a stored offset back."""
+    """No write of ours makes a stored offset smaller."""
     world.create_topic(TOPIC, 1)
     append(world, 0, *map(str, range(10)))
     connector = connect(group_id=GROUP)

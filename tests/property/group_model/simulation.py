@@ -7,16 +7,17 @@ The order of the store's contract is kept: answers come in the order of the requ
 that shows the change, lost answers before ``SessionSuspended``, ``SessionLost`` before the answers that it takes away;
 what is asked while the connection is broken waits for it.
 
-Checked while it runs (the numbers are the project's invariants):
+Checked while it runs:
 
-    S1  what a member reads has an owner node of its own live session, or it hands nothing out
-    S2  hence two members never both hand out a partition
-    S3  nothing is handed out after the lease, which ends before any server may end the session
-    S4  no offset is skipped
-    S5  what is committed was consumed
-    S6  no write of ours moves a stored offset back
-    S9  in a world without faults nothing is handed out twice
-    S11 and the order of commands: ``core.invariants``, after every event
+    ownership       what a member reads has an owner node of its own live session, or it delivers nothing; hence two
+                    members never both deliver a partition
+    lease           nothing is delivered after the lease, which ends before any server may end the session
+    no gap          no offset is skipped
+    consumed        what is committed was consumed
+    offsets         no write of ours makes a stored offset smaller
+    no repetition   in a world without faults nothing is delivered twice
+
+``zkconsumer.member.invariants`` is checked after every event: its rules concern one member, these the whole group.
 """
 
 from __future__ import annotations
@@ -340,12 +341,12 @@ class World:
     def handed_out(self, process: Process, tp: TopicPartition, offset: int) -> None:
         """A record goes to the program."""
         if not self._is_owner(process, tp):
-            self._broken(f"S1 S2: {process.name} hands out {tp}, and the node is {self.server.owners.get(tp)}")
+            self._broken(f"ownership: {process.name} hands out {tp}, and the node is {self.server.owners.get(tp)}")
         upto = self.handed_upto.get(tp, 0)
         if offset > upto:
-            self._broken(f"S4: {tp} goes on at {offset}, and {upto} was not handed out")
+            self._broken(f"no gap: {tp} goes on at {offset}, and {upto} was not handed out")
         if self.is_calm and offset < upto:
-            self._broken(f"S9: {tp} hands out {offset} again (up to {upto} already)")
+            self._broken(f"no repetition: {tp} hands out {offset} again (up to {upto} already)")
         self.handed_upto[tp] = max(upto, offset + 1)
 
     def consumed(self, tp: TopicPartition, upto: int) -> None:
@@ -355,9 +356,9 @@ class World:
     def check_write(self, tp: TopicPartition, found: int, offset: int) -> None:
         """Somebody who owns it writes an offset, to either store."""
         if offset < found:
-            self._broken(f"S6: {tp} goes back from {found} to {offset}")
+            self._broken(f"offsets: {tp} goes back from {found} to {offset}")
         if offset > self.consumed_upto.get(tp, 0):
-            self._broken(f"S5: {tp} is committed at {offset}, which nobody consumed")
+            self._broken(f"consumed: {tp} is committed at {offset}, which nobody consumed")
 
     def check_process(self, process: Process) -> None:
         """What it reads is its own, or it knows that it must not hand out."""
@@ -370,7 +371,9 @@ class World:
         for tp in fetching:
             if not self._is_owner(process, tp):
                 lease = f"under a lease until {process.lease_until_ms}"
-                self._broken(f"S1 S3: {process.name} reads {tp} {lease}, and the node is {self.server.owners.get(tp)}")
+                self._broken(
+                    f"ownership, lease: {process.name} reads {tp} {lease}, and the node is {self.server.owners.get(tp)}"
+                )
 
     def _is_owner(self, process: Process, tp: TopicPartition) -> bool:
         """Whether the owner node is of its session, or was deleted by somebody else's hand and it cannot know yet."""

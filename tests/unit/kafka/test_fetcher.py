@@ -1166,7 +1166,7 @@ def test_a_full_queue_of_one_stream_does_not_stop_the_others(cluster: FakeCluste
 
 
 def test_the_chunks_queued_are_bounded_and_nothing_is_lost_or_reordered(bench: MakeBench) -> None:
-    """S12: queued.max.message.chunks a stream, and two answers beyond, however many partitions it reads."""
+    """The limit is queued.max.message.chunks a stream, and two answers beyond, however many partitions it reads."""
     cluster = FakeCluster(brokers=2)
     cluster.create_topic(TOPIC, 20)
     made = bench(cluster, streams=2, chunks_max=2, partition_max_bytes=200)
