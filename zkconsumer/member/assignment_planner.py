@@ -9,6 +9,12 @@ With ``roundrobin.compatibility=auto`` the variant is detected from the owners. 
 (those of a group with one thread always do), this member acquires only the partitions that all these variants assign
 to it: a Scala consumer that finds our owner node on a partition of its own assignment releases everything, and then
 its owners show nothing.  When the owners do not show a variant for long, the variant of 0.10.2 is used.
+
+The variant is undecided until ``_compatibility`` is set; it is decided by the owners (``_detect_variant``), by two
+reads in which all others wait like this member, or by the diagnosis.  A decided variant is never changed by a single
+view, because in the middle of a rebalance a few owners match many variants; only the diagnosis changes it, which runs
+after the owners and the assignment have differed for ``diagnose_after_ms``.  Nothing here is reset with the session:
+the group is the same, and another variant would move all partitions.
 """
 
 from __future__ import annotations
@@ -62,10 +68,15 @@ class ZooKeeperAssignmentPlanner:
         self._exclude_internal = exclude_internal_topics
         self._is_auto = strategy == ROUNDROBIN and compatibility == AUTO
         self._compatibility = "" if self._is_auto else compatibility
+        """The variant of roundrobin in use; "" while it is undecided.  Only ``diagnose`` changes a decided one."""
         self._logged: set[str] = set()
+        """The messages that are logged once for a process."""
         self._ignored: set[str] = set()
+        """The members of the last view whose registration is invalid; each was logged and counted when it appeared."""
         self._has_preflighted = False
+        """Until then views contain owners, to compare the strategy before this member joins."""
         self._last_owners: Mapping[TopicPartition, str] | None = None
+        """The owners in the last view while the variant is undecided; two reads with the same owners may decide it."""
 
     def needs_owners(self) -> bool:
         """Whether the roundrobin variant is not detected yet, or no preflight was done."""

@@ -20,6 +20,9 @@ Partitions can be lost without a release: the session ended, an owner node was d
 The listener is never called while an earlier call has not returned.  A call that takes longer than
 ``rebalance.listener.timeout.ms`` counts as done and is *late*.  Until it returns, other calls are skipped; afterwards
 the group is read again and the listener is called with the present state.
+
+A running call survives the end of the session, because the program's thread cannot be interrupted; the first call of
+the next session waits for it, at most once more the timeout.
 """
 
 from __future__ import annotations
@@ -132,18 +135,28 @@ class ListenerStateMachine(StateMachine):
     ) -> None:
         super().__init__()
         self.is_set = False
+        """The program has set a listener; never False again."""
         self._partitions = partitions
         self._new_ticket = new_ticket
         self._timeout_ms = timeout_ms
         self._notified_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        """The assignment that the listener received and that is still valid; None if the next one must be reported."""
         self._assignment_in_call: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        """What ``_notified_assignment`` becomes when the start call returns; None after a loss during the call."""
         self._partitions_in_call: tuple[TopicPartition, ...] = ()
+        """The partitions of the last release call; they may be released when it has returned."""
         self._last_start_assignment: Mapping[TopicPartition, ConsumerThreadId] = {}
         """The assignment in the last ``before_starting_fetchers`` call."""
         self._released_since_start: set[TopicPartition] = set()
         """The partitions of it for which a release call has returned since, or a lost call was made."""
-        self._running_ticket = 0
-        self._is_late = self._has_missed = self._awaits_return = False
+        self._running_ticket: int | None = None
+        """That of the call which has not returned, of this session or the one before."""
+        self._is_late = False
+        """That call has timed out; only with a running call."""
+        self._has_missed = False
+        """A call was skipped because of it, so the group must be read again when it returns."""
+        self._awaits_return = False
+        """The rebalance waits for a running call of the session before; only with a running call that is not late."""
 
     @property
     def is_blocking_rebalance(self) -> bool:
@@ -226,15 +239,20 @@ class ListenerStateMachine(StateMachine):
         return self._start_call(do.CallBeforeStarting(self._new_ticket(), assignment))
 
     def _start_call(self, command: do.CallBeforeReleasing | do.CallBeforeStarting) -> list[Command]:
+        assert self._running_ticket is None, "the listener is never called while a call has not returned"
         self._running_ticket = command.ticket
         return [command, do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _await_return(self) -> list[Command]:
         """A call from the earlier session has not returned yet: wait as long as for a call."""
+        assert self._running_ticket, "there is a call to wait for"
+        assert not self._is_late, "a late call is not waited for"
         self._awaits_return = True
         return [do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _skip(self) -> list[Command]:
+        assert self._running_ticket, "only a call that has not returned is late"
+        assert self._is_late, "a call is skipped only because an earlier one is late"
         self._has_missed = True
         self._call_done()
         return [do.IncrementCounter("listener_calls_skipped")]
@@ -247,7 +265,7 @@ class ListenerStateMachine(StateMachine):
         ``is_leaving``: the member leaves the group, and an error of the listener does not prevent that.
         """
         assert event.ticket == self._running_ticket, "one call at a time: no call starts before the last one returned"
-        was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, 0, False, False
+        was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, None, False, False
         out: list[Command] = [do.StopTimer(MemberTimer.LISTENER)]
         if event.why:
             out.append(do.IncrementCounter("listener_failures"))
@@ -277,6 +295,8 @@ class ListenerStateMachine(StateMachine):
         """Continue the rebalance without the return of the call."""
         if not self.is_blocking_rebalance:
             return []
+        assert self._running_ticket, "the rebalance waits for a call"
+        assert not self._is_late, "that call has not timed out before"
         call = CALLED_METHODS.get(self.state, "of the session before")
         self._is_late, self._awaits_return = True, False
         if self.state in CALLED_METHODS:

@@ -13,6 +13,41 @@ acquire and reading the position.
 The state machines define which transitions are allowed; this module decides which step is *next*.  After each event
 ``_advance`` reads the states and starts every step that can start now.  So an answer that arrives late, or never
 arrives because the session ended, needs no special case.
+
+Theory of operation
+-------------------
+
+States.  The session, the membership, the registration znode, the rebalance attempt, each partition and the calls of
+the listener have a machine each.  They are coupled only here:
+
+- Partitions are acquired and fetched only while the membership is ``REGISTERED``; the rebalance is ``IDLE`` in every
+  other state of the membership.
+- The end of the session resets all of them (``_reset``): every owner node and the registration ended with it.  What
+  remains is what describes the process and not the session: the subscription, the assignment from outside, the wish to
+  leave, what was logged.
+- A disconnect resets nothing.  ZooKeeper keeps the ephemeral znodes, answers do not arrive, and ``_advance`` waits.
+  Watches are lost with the connection, so a reconnect counts as a change of the group.
+
+What waits for what.
+
+- A rebalance waits for the drain of revoked partitions (bounded by ``drain_timeout_ms``), for the listener
+  (``listener_timeout_ms``), for a commit to Kafka (``kafka_timeout_ms``) and for the settle time; then for ZooKeeper.
+- The read of the group waits for the positions of the commit that the change causes (``commit_on_change``).
+- A partition whose commit is under way is not released; a commit call of the program waits for the commit before it.
+- The registration is deleted after the last release, since the other members rebalance only when it is deleted
+  (``a_member_leaves_cleanly.txt``), and after the answer to an acquisition, whose owner nodes must be released, too
+  (``leaving_while_a_node_that_refused_us_goes.txt``).
+
+What is lost when an answer is lost.  A write without an answer may have been executed.  For an owner node the member
+assumes that it exists: it checks and releases it before it acquires the partition again
+(``a_claim_whose_outcome_is_unknown_is_given_back_and_made_again.txt``).  A registration counts as possible, see
+``registration_state_machine``.  A commit is repeated with the next one; the version of the offset znode shows whether
+the lost one was executed.  A ticket distinguishes the expected answer from one of an earlier attempt or session
+(``late_answers_concern_nobody.txt``).
+
+What a pause of the process costs.  The lease expires, and the streams deliver nothing until an answer renews it.  If
+the session ended meanwhile, ``SessionLost`` arrives and the partitions are dropped without a commit: their next owners
+have started from the last committed offsets.
 """
 
 from __future__ import annotations
@@ -158,6 +193,8 @@ class MemberStateMachine:
         self.registration = RegistrationStateMachine()
         self.rebalance = RebalanceStateMachine()
         self.partitions: dict[TopicPartition, PartitionStateMachine] = {}
+        """The partitions whose owner node is ours, may be ours, or was requested; empty without a session.  A lost or
+        released one is removed in the event that reports it, so none is ``NOT_OWNED`` between events."""
         new_ticket = count(1).__next__
         self.committer = OffsetCommitter(self.partitions, new_ticket, settings.offset_stores)
         self.commit_on_change = CommitOnChange(is_enabled=settings.auto_commit)
@@ -185,10 +222,10 @@ class MemberStateMachine:
         """Never False again; then nothing is owned, and no request is sent."""
         self._new_ticket = new_ticket
         self._read_ticket: int | None = None
-        """That of the ``ReadGroup`` without an answer; then the membership is in ``PREFLIGHT`` or ``REGISTERED``,
-        or was when it was sent: the answer is ignored in any other state."""
+        """That of the ``ReadGroup`` without an answer.  It is sent in ``PREFLIGHT`` and ``REGISTERED`` only; if the
+        membership is in another state when the answer arrives, the answer is ignored."""
         self._acquire_ticket: int | None = None
-        """That of the ``AcquireOwnership`` without an answer; not None exactly while a partition is ``ACQUIRING``."""
+        """That of the ``AcquireOwnership`` without an answer; its partitions are ``ACQUIRING``, and no others are."""
         self._timers: set[MemberTimer] = set()
         """The timers that were started, and neither stopped nor fired since."""
         self._changes = UnreadChanges()
@@ -200,6 +237,7 @@ class MemberStateMachine:
         self._logged_assignment: Mapping[TopicPartition, str] | None = None
         """The assignment that was logged as complete; None if it must be logged (again) when it is complete."""
         self._announced_control: tuple[ControlRecord | None, int | None] = (None, None)
+        """The control znode that was announced last; only with ``follows_control_znode``."""
         self._out: list[Command] = []
         """The commands of the event that is being handled; empty between events."""
         self._now_ms = 0
@@ -269,6 +307,7 @@ class MemberStateMachine:
             case ev.TimerFired(timer):
                 self._timer_fired(timer)
         self._advance()
+        assert not (self.has_failed and self.partitions), "a member that has failed owns nothing"
         out, self._out = self._out, []
         return out
 
@@ -285,6 +324,10 @@ class MemberStateMachine:
     # --- the next step --------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
+        """Start every step that can start now, in the order in which their commands must be executed.
+
+        Without a connection nothing starts: the runtime would hold the requests back, and the reconnect decides anew.
+        """
         if not self.session.is_connected or self.has_failed:
             return
         if not self.settings.auto_commit:  # a release commits nothing then, so commits of the program are sent first
@@ -307,6 +350,7 @@ class MemberStateMachine:
             self._emit(*self.committer.send(call.positions, self._session_id, self.control_version, call))
 
     def _advance_membership(self) -> None:
+        """Join: read the group, then register.  ``WAITING`` and ``EXCLUDED`` are left by timers and changes only."""
         if self.subscription is None or self.is_leaving:
             return
         if self.membership.state is MembershipState.NOT_REGISTERED:
@@ -320,6 +364,7 @@ class MemberStateMachine:
 
     def _advance_leaving(self) -> None:
         """Release all partitions, then delete the registration: other members rebalance only when it is deleted."""
+        assert self.rebalance.state is RebalanceState.IDLE, "a member that leaves acquires nothing more"
         self._emit(*self.releaser.revoke(self.partitions))
         self._emit(*self.listener.call_before_release(None))
         if self.listener.is_blocking_rebalance:
@@ -336,11 +381,13 @@ class MemberStateMachine:
 
     def _retry_unreleased(self) -> None:
         """Retry releases that failed while we left: other members cannot acquire these partitions until then."""
+        assert self.rebalance.state is RebalanceState.IDLE, "an attempt of a registered member releases by itself"
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
         if not self.releaser.is_pending and self.partitions and MemberTimer.RETRY not in self._timers:
             self._emit(do.StartTimer(MemberTimer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
+        """Continue the attempt.  One event may carry it through several steps, when a step has nothing to wait for."""
         self._emit(*self.new_partitions.restart_recreated(self.assignment.own_partitions))
         if self.rebalance.state is RebalanceState.RELEASING:
             self._emit(*self.listener.call_before_release(self.assignment.group_assignment))
@@ -352,6 +399,8 @@ class MemberStateMachine:
                 self.rebalance.handle(reb.ReleasesDone())
         if self.rebalance.state is RebalanceState.ACQUIRING and self._acquire_ticket is None:
             self._acquire_missing()
+        # The positions for a commit are requested before the group is read, and the read waits for them: a Scala
+        # consumer may read the offset of a partition that it takes over from us as soon as it has read the group.
         is_to_read = self.rebalance.state is RebalanceState.READING and self._read_ticket is None
         if is_to_read:
             self.commit_on_change.begin()
@@ -373,6 +422,10 @@ class MemberStateMachine:
     # --- session --------------------------------------------------------------------------------------------
 
     def _session_connected(self, event: ev.SessionConnected) -> None:
+        """Continue the session, or start a new one.  A new id without ``SessionLost`` ends the old session here.
+
+        A change may have happened while no watch existed, so the group is read again also in the same session.
+        """
         live = self.session.live
         if live is not None and live.session_id != event.session_id:
             self._session_lost(ev.SessionLost(live.session_id))
@@ -388,6 +441,7 @@ class MemberStateMachine:
         self._trigger()
 
     def _session_lost(self, event: ev.SessionLost) -> None:
+        """The session expired; a report about an older session than the live one is ignored."""
         live = self.session.live
         if live is None or live.session_id != event.session_id:
             return
@@ -415,10 +469,13 @@ class MemberStateMachine:
         self.attempt_count = 0
         self._logged_assignment = self._read_ticket = self._acquire_ticket = None
         self._emit(*(do.StopTimer(timer) for timer in MEMBERSHIP_TIMERS))
+        assert not self.partitions, "an owner node ends with its session"
+        assert not self.registration.may_exist, "a registration ends with its session"
         if self.is_leaving:
             self._announce_left(())
 
     def _drop_all_partitions(self, why: str) -> None:
+        """Stop all partitions without a commit: their owner nodes are gone, and other members may own them."""
         gone = dict(self.partitions)
         for partition in gone.values():
             partition.handle(part.OwnershipLost())
@@ -447,6 +504,10 @@ class MemberStateMachine:
     # --- registration ---------------------------------------------------------------------------------------
 
     def _registration_answered(self, event: RegistrationResult) -> None:
+        """Process the answer to the only open request about the registration; others are of an earlier session.
+
+        A member that leaves stays ``LEAVING`` when a registration is answered; ``_advance_leaving`` deletes it.
+        """
         if event.ticket != self.registration.ticket:
             return
         self.registration.handle(event)
@@ -477,6 +538,7 @@ class MemberStateMachine:
 
     def _left(self) -> None:
         """Announce that we left; owner nodes that could not be deleted end with the session."""
+        assert self._acquire_ticket is None or not self.session.is_connected, "an acquisition may still succeed"
         leftovers = tuple(sorted(self.partitions))
         self._announce_left(leftovers)
         self._drop_all_partitions("its owner node could not be deleted")
@@ -498,6 +560,7 @@ class MemberStateMachine:
         The time of the request counts, not the time of the answer: this process may have been paused before it read
         the answer.
         """
+        assert self.membership.state is MembershipState.WAITING, "a member that leaves does not wait for its id"
         conflict_timeout_ms = (
             max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
         )
@@ -524,6 +587,10 @@ class MemberStateMachine:
             self.registration.handle(reg.DeletionDue())
 
     def _leave_wanted(self) -> None:
+        """Leave for good.  A disconnected member announces at once what it owns: the session's end will release that.
+
+        The program waits for the close, so a commit to Kafka gets more time and more attempts than in a rebalance.
+        """
         if self.is_leaving:
             return
         self.leave_progress = LeaveProgress.LEAVING
@@ -591,6 +658,7 @@ class MemberStateMachine:
         self.owner_watches.reset()
 
     def _trigger(self) -> None:
+        """Request an attempt; a read that was not sent yet will contain the change anyway, so it needs no rerun."""
         about_to_read = self.rebalance.state is RebalanceState.READING and self._read_ticket is None
         if self.membership.state is MembershipState.REGISTERED and not about_to_read:
             self.rebalance.handle(reb.RebalanceTriggered())
@@ -612,6 +680,10 @@ class MemberStateMachine:
         )
 
     def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed) -> None:
+        """Process a view: as a preflight before the registration, as the input of the assignment after it.
+
+        In any other state the member is leaving or has left the group, and the view decides nothing.
+        """
         if event.ticket != self._read_ticket:
             return
         self._read_ticket = None
@@ -636,6 +708,10 @@ class MemberStateMachine:
                 self._retry_later()
 
     def _check_authority(self, view: GroupView) -> bool:
+        """Whether the member may continue with this view: ZooKeeper has the authority, or the caller follows it.
+
+        A member that went on after the cut-over would commit offsets that nothing reads, and deliver records twice.
+        """
         control = view.control
         if self.settings.follows_control_znode:
             self.view = view
@@ -666,6 +742,11 @@ class MemberStateMachine:
             self.membership.handle(mem.PreflightPassed())
 
     def _on_view(self, view: GroupView) -> None:
+        """Compute the assignment, and revoke what it takes from us or from one of our threads.
+
+        A change that arrived during the read makes the attempt read again at once (``ViewRead`` leads to ``READING``):
+        releasing by an outdated assignment would move partitions twice.
+        """
         if self.settings.member_id not in view.members:
             self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
             self._stop_attempt()
@@ -705,6 +786,7 @@ class MemberStateMachine:
 
     def _exclude(self, why: str) -> None:
         """Leave the group: if two members evaluated one pattern differently, a partition would have two owners."""
+        assert why, "an excluded member can name the reason"
         if why != self._exclusion_reason:
             self._exclusion_reason = why
             self._log("ERROR", "member-excluded", f"{why}: staying out of the group until its members change")
@@ -715,6 +797,12 @@ class MemberStateMachine:
     # --- acquiring ------------------------------------------------------------------------------------------
 
     def _acquire_missing(self) -> None:
+        """Create the owner nodes of the assignment that we do not have, in one request.
+
+        The machines exist before the answer, so that a loss of the session or a leave meanwhile has something to end.
+        A member that is alone lists no owners before: no other member can own a partition.
+        """
+        assert not self.releaser.is_pending, "release before acquire"
         wanted = {
             tp: thread for tp, thread in sorted(self.assignment.own_partitions.items()) if tp not in self.partitions
         }
@@ -740,6 +828,7 @@ class MemberStateMachine:
         )
 
     def _on_acquire_completed(self, event: ev.AcquireOwnershipCompleted) -> None:
+        """Keep what was acquired, also when the member leaves meanwhile: it must then be released."""
         if event.ticket != self._acquire_ticket:
             return
         self._acquire_ticket = None
@@ -756,6 +845,7 @@ class MemberStateMachine:
                 partition.handle(part.OwnershipNotAcquired())
                 del self.partitions[tp]
                 self.not_acquired[tp] = claimed.why
+        assert event.results.keys() >= {tp for tp, p in self.partitions.items() if p.state is PartitionState.ACQUIRING}
         self._acquisitions_done()
 
     def _acquisitions_done(self) -> None:
@@ -787,6 +877,8 @@ class MemberStateMachine:
             self._positions_done()
 
     def _positions_done(self) -> None:
+        """End the attempt.  It is complete only if every partition is fetched; an unreadable offset is retried."""
+        assert not self.position_reader.is_reading, "the other store has not answered"
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
         is_whole = not (self.not_acquired or self.assignment.error or self.assignment.is_partial)
         self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
@@ -796,6 +888,8 @@ class MemberStateMachine:
             self._retry_later()
 
     def _on_assignment_complete(self) -> None:
+        assert not self.not_acquired, "a missing partition makes the attempt incomplete"
+        assert not self.assignment.error, "without an assignment nothing is complete"
         self.attempt_count = 0
         self._emit(do.StopTimer(MemberTimer.RETRY))
         self._stop_diagnosis()
@@ -812,6 +906,7 @@ class MemberStateMachine:
 
     def _retry_later(self) -> None:
         """Retry after growing pauses with jitter; the owner nodes that conflicted with ours are watched meanwhile."""
+        assert self.rebalance.state in (RebalanceState.INCOMPLETE, RebalanceState.READING), "an attempt has ended"
         longest = KAFKA_RETRY_MAX_MS if self.position_reader.is_kafka_unavailable else RETRY_MAX_MS
         delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.attempt_count, 12)))
         spread = sum(self.settings.member_id.encode()) * (self.attempt_count + 1) % 20
@@ -839,6 +934,10 @@ class MemberStateMachine:
     # --- changes of owner nodes -----------------------------------------------------------------------------
 
     def _owners_listed(self, event: ev.OwnersListed) -> None:
+        """Compare the owner nodes with ours: lost ones stop, freed ones of our assignment are acquired without a read.
+
+        A topic that the answer lacks was not listed; nothing is concluded about its partitions.
+        """
         if not self.owner_watches.on_listed(event):
             return
 
@@ -896,6 +995,7 @@ class MemberStateMachine:
     # --- the rebalance listener -----------------------------------------------------------------------------
 
     def _listener_returned(self, event: ev.ListenerReturned) -> None:
+        """Continue the attempt that waited for the listener, or end it when the listener raised."""
         commands, has_failed = self.listener.on_returned(
             event, is_leaving=self.membership.state is MembershipState.LEAVING
         )
@@ -941,6 +1041,7 @@ class MemberStateMachine:
             self._emit(*self.committer.send(positions, self._session_id, self.control_version, repeats=repeats))
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
+        """The reset policy moved the position; from now on a smaller offset than the stored one may be committed."""
         partition = self.partitions.get(tp)
         if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
             partition.reset_count += 1
@@ -960,6 +1061,7 @@ class MemberStateMachine:
                 self.new_partitions.mark_positioned(tp)
 
     def _timer_fired(self, timer: MemberTimer) -> None:
+        """A timer fired.  It may have been stopped just before, so no case relies on having started it."""
         self._timers.discard(timer)
         match timer:
             case MemberTimer.PROBE if self.session.live is not None:
@@ -1033,11 +1135,13 @@ class MemberStateMachine:
 
     def _fail(self, kind: str, words: str) -> None:
         """The member cannot continue: stop everything, and end the streams with this error."""
+        assert not self.has_failed, "nothing can go wrong in a member that has stopped"
         self.has_failed = True
         self._reset(words)
         self._emit(do.Fail(kind, words))
 
     def _emit(self, *commands: Command) -> None:
+        """Append to the commands of this event.  Every timer of the member passes here, so ``_timers`` is complete."""
         for command in commands:
             match command:
                 case do.StartTimer(timer):

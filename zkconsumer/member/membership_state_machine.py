@@ -12,6 +12,13 @@
 
 The member reads the group *before* it registers (preflight), so that it never makes a registration that would stop
 the group, or that it would have to delete at once.
+
+REGISTERED means that the registration existed at the last answer, not that it exists now: each view shows whether it
+still does, and ``RegistrationDeleted`` leads through LEAVING, because the other members have assigned our partitions
+to themselves.  LEAVING ends when all partitions are released and the delete is answered; the connector that is being
+closed does not retry a delete, since the session ends anyway.  EXCLUDED is left only after a change of the group or a
+reconnect, because nothing else can remove the reason.  A lost answer leads to WAITING, and the next preflight finds
+out what the group looks like (``leaving_with_a_registration_of_unknown_outcome.txt``).
 """
 
 from __future__ import annotations

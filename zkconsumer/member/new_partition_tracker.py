@@ -15,6 +15,10 @@ read again from the beginning, and the position in the old topic is not committe
 
 If topics are read from Kafka, the number in place of the czxid is small and grows when a topic is created again; then
 no offset counts as older than its topic.
+
+"New" ends with the first position in the topic (a commit cannot say that: the program may never commit), with the loss
+of the assignment, and with the session: then another member may have read the partition
+(the transcripts ``defect_30_*``).  The views must be consecutive; so the first view of a membership makes nothing new.
 """
 
 from __future__ import annotations
@@ -43,11 +47,16 @@ class NewPartitionTracker:
         self._partitions = partitions
         self._settings = settings
         self._topic_czxids: Mapping[str, int] = {}
+        """Topic -> the transaction that created it, in the last view; empty before the first view."""
         self._known_partitions: dict[str, frozenset[int] | None] | None = None
         """Topic -> partitions of the last view; None for a topic whose znode lists none: its partitions are unknown."""
         self._new: set[TopicPartition] = set()
+        """New partitions of our assignment in the last view, and those given from outside for the next one."""
         self._to_restart: set[TopicPartition] = set()
+        """Owned partitions of topics that were created again, still fetched at the position in the old topic.  One that
+        was lost since the last view may be among them."""
         self._logged_older: set[str] = set()
+        """Topics of which it was logged that offsets older than the topic are used; once for a process."""
 
     def reset(self) -> None:
         """The membership ended: the next one starts with the partitions that exist then."""
@@ -117,6 +126,7 @@ class NewPartitionTracker:
         self, known: Mapping[TopicPartition, PartitionStateMachine]
     ) -> tuple[dict[TopicPartition, int], list[Command]]:
         """The start positions of these partitions, whose stored offsets are known now, and log commands about them."""
+        assert all(held.state is PartitionState.FETCHING for held in known.values()), "their positions are known"
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
         ignored: dict[str, int] = {}

@@ -7,6 +7,17 @@ A commit is decided from consumed positions and from the known content of the st
 partitions (``in_flight``) are not released, because a release writes the same znodes, and because the next owner must
 find the last commit in its store.  The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable
 coordinator must not block the release of partitions permanently.
+
+ZooKeeper is written first, because its write has conditions (our owner node, the version of the offset znode, the
+version of the control znode); what it rejects is not sent to Kafka, whose commit has none
+(``kafka_the_owner_node_is_looked_at_before_each_request.txt``).
+
+If the answer of ZooKeeper is lost, its partitions have the outcome ``UNKNOWN``.  The next commit has the known
+version as its condition again, and reads the znode when that version is outdated.  If the answer of Kafka is lost,
+the offset is remembered as possible (``record_unknown_kafka_write``), and no smaller one is committed after it.  An
+abandoned request is cancelled, but may have been executed; so it counts as an answer that was lost.
+
+Every call of the program is completed exactly once: by its commit, by its timeout while it waits, or by ``reset``.
 """
 
 from __future__ import annotations
@@ -42,7 +53,12 @@ COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.
 
 @dataclass(slots=True)
 class _CommitInProgress:
-    """One commit under way.  ``kafka_offsets``: to commit to Kafka; ``is_sent_to_kafka``: that request was sent."""
+    """One commit under way.
+
+    ``kafka_offsets``: to commit to Kafka; only shrinks.  ``is_sent_to_kafka``: that request was sent; before, the
+    commit waits for ZooKeeper.  ``failures``: the partitions that were not committed, as far as the answers have
+    arrived; the answer to ``call``.
+    """
 
     ticket: int
     session_id: int
@@ -67,16 +83,21 @@ class OffsetCommitter:
         self.in_flight: dict[TopicPartition, int] = {}
         """Partition that is being committed -> its reset count when that was decided."""
         self.pending_calls: list[CommitRequested] = []
+        """The calls whose commit has not started, in their order; a call that has started is in ``_round``."""
         self._partitions = partitions
         self._new_ticket = new_ticket
         self._stores = stores
         self._round: _CommitInProgress | None = None
+        """The commit under way; None exactly when ``in_flight`` is empty."""
         self._is_rewound_logged = False
+        """Logged once for a process; the counter shows the others."""
         self._logged_kafka_failure = ""
+        """The reason, without digits, that was logged last; "" since the last commit that succeeded completely."""
 
     @property
     def is_in_progress(self) -> bool:
         """Whether a commit is under way."""
+        assert self._round is not None or not self.in_flight, "a partition in flight belongs to a commit"
         return self._round is not None
 
     @property
@@ -139,6 +160,7 @@ class OffsetCommitter:
         now = self._round
         if now is None or now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
+        assert event.results.keys() <= self.in_flight.keys(), "an answer names what was requested"
         out: list[Command] = []
         lost: list[TopicPartition] = []
         put_off: list[TopicPartition] = []
@@ -171,6 +193,7 @@ class OffsetCommitter:
         now = self._round
         if now is None or not now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
+        assert self.in_flight.keys() == now.kafka_offsets.keys(), "only these partitions wait for Kafka"
         out: list[Command] = []
         lost: list[TopicPartition] = []
         failed: dict[TopicPartition, KafkaCommitResult] = {}
@@ -259,6 +282,8 @@ class OffsetCommitter:
         )
 
     def _send_to_kafka(self, now: _CommitInProgress) -> list[Command]:
+        assert now.kafka_offsets, "a request without offsets would be waited for"
+        assert not now.is_sent_to_kafka, "one request for each commit"
         now.is_sent_to_kafka = True
         self.in_flight = {tp: self.in_flight[tp] for tp in now.kafka_offsets}
         return [
@@ -271,6 +296,7 @@ class OffsetCommitter:
             held.record_unknown_kafka_write(offset, self.in_flight[tp])
 
     def _finish(self, now: _CommitInProgress) -> list[Command]:
+        assert self._round is now, "a commit finishes once, so its call is completed once"
         self._round, self.in_flight = None, {}
         return [] if now.call is None else [do.CompleteCommit(now.call.call_id, now.failures)]
 

@@ -3,6 +3,10 @@
 ZooKeeper's watches fire once.  A topic whose watch fired is listed again after a pause, because many owner nodes change
 at once: a short pause while a conflicting owner node may have been deleted, a longer one when the list only shows
 whether our own nodes still exist, and the longest one when the last listing failed.
+
+A topic counts as watched from the moment when the request is sent; a listing that fails takes that back
+(``owners_that_cannot_be_listed_are_listed_later.txt``).  If the connection breaks, all watches are forgotten.  The
+answer of a listing that is still open is accepted then, but its topics are listed once more.
 """
 
 from __future__ import annotations
@@ -30,10 +34,15 @@ class OwnerWatchScheduler:
     def __init__(self, new_ticket: Callable[[], int]) -> None:
         self._new_ticket = new_ticket
         self._watched: set[str] = set()
+        """The topics with a watch that has not fired, or whose watch was requested."""
         self._unlisted: set[str] = set()
+        """The topics that the last listing could not list; only these wait for the longest pause."""
         self._requested: tuple[str, ...] = ()
-        self._ticket = 0
+        """The topics of the listing under way, or of the last one."""
+        self._ticket: int | None = None
+        """That of the listing without an answer; no timer is started meanwhile."""
         self._timer_ms: int | None = None
+        """The pause of the timer that runs; it is replaced only by a shorter one."""
 
     def on_watch_fired(self, topic: str) -> None:
         """The watch of this topic fired and does not exist any more."""
@@ -47,7 +56,7 @@ class OwnerWatchScheduler:
     def ensure_watched(self, topics: set[str], *, soon: bool) -> list[Command]:
         """Start the timer that lists these topics again, if one of them is not watched."""
         unwatched = topics - self._watched
-        if self._ticket or not unwatched:
+        if self._ticket is not None or not unwatched:
             return []
         delay = RELIST_AFTER_FAILURE_MS if unwatched <= self._unlisted else RELIST_SOON_MS if soon else RELIST_LATER_MS
         if self._timer_ms is not None and self._timer_ms <= delay:
@@ -71,7 +80,7 @@ class OwnerWatchScheduler:
         """Process an answer; True if it is the expected one."""
         if event.ticket != self._ticket:
             return False
-        self._ticket = 0
+        self._ticket = None
         self._unlisted = {topic for topic in self._requested if topic not in event.owned}
         self._watched -= self._unlisted
         return True
@@ -81,5 +90,4 @@ class OwnerWatchScheduler:
         self._watched.clear()
         self._unlisted.clear()
         if not watches_only:
-            self._ticket = 0
-            self._timer_ms = None
+            self._ticket = self._timer_ms = None

@@ -6,6 +6,14 @@ separate write, and the owner nodes remain for that time after it.  The reason: 
 
 With offsets in Kafka the commit is separate, too, because a multi cannot contain a commit to Kafka.  The release waits
 for it at most ``rebalance.offsets.timeout.ms``; then the partitions are released without it.
+
+A release waits for the program (drain timeout), the listener, a commit of the partition under way, the separate commit,
+the settle time, and then for ZooKeeper.  All partitions that are ready go in one write; one that is not ready does not
+delay the others.
+
+A release whose answer is lost leaves its partitions ``DRAINED`` with unknown ownership, and ``send`` repeats it with a
+verification of the owner.  A release that ZooKeeper rejects makes the partition unreleasable for this attempt, so that
+it does not block the rebalance (``a_partition_that_cannot_be_given_back_does_not_stop_the_others.txt``).
 """
 
 from __future__ import annotations
@@ -56,6 +64,8 @@ class PartitionReleaser:
         settings: GroupSettings,
     ) -> None:
         self.unreleasable: dict[TopicPartition, str] = {}
+        """Partition whose release was rejected in this attempt -> why; it is ``DRAINED``, and nothing waits for it.  An
+        entry may outlive its partition, until the next view, retry or end of the session clears all of them."""
         self.kafka_timeout_ms = settings.kafka_timeout_ms
         """How long drained partitions wait for a commit to Kafka."""
         self.kafka_attempts = 1
@@ -69,8 +79,11 @@ class PartitionReleaser:
         self._settle_ms = settings.release_settle_ms
         self._commits_before_release = self._settle_ms > 0 or self._stores.uses_kafka
         self._is_kafka_timer_running = False
+        """A drained partition waits for a commit to Kafka, and the wait has not timed out."""
         self._logged_failures: dict[TopicPartition, str] = {}
+        """Partition -> the reason that was logged last; removed when it is released."""
         self._tickets: dict[int, Mapping[TopicPartition, do.PartitionToRelease]] = {}
+        """Ticket of each release without an answer -> its partitions, which are ``RELEASING``, or were lost since."""
 
     @property
     def is_pending(self) -> bool:
@@ -137,6 +150,7 @@ class PartitionReleaser:
         parts = self._tickets.pop(event.ticket, None)
         if parts is None:
             return []
+        assert event.results.keys() <= parts.keys(), "an answer names what was requested"
         out: list[Command] = []
         gone: list[TopicPartition] = []
         moved: dict[TopicPartition, str] = {}
@@ -183,6 +197,7 @@ class PartitionReleaser:
 
     def on_kafka_timeout(self) -> list[Command]:
         """Stop waiting for Kafka: other members wait for these partitions."""
+        assert self._stores.uses_kafka, "only a commit to Kafka delays a release so long"
         self._is_kafka_timer_running = False
         late = [tp for tp in self._drained() if self._settling(tp) in (SettleState.NOT_STARTED, SettleState.COMMITTING)]
         if not late:
@@ -260,6 +275,7 @@ class PartitionReleaser:
         A partition that only changes its thread does not wait: the next owner is this member.  Without a settle time
         no partition waits.
         """
+        assert self._commits_before_release, "otherwise the release itself contains the commit"
         out: list[Command] = []
         if not self._commits.is_in_progress:
             fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is SettleState.NOT_STARTED]

@@ -18,6 +18,15 @@ DRAINED at once.
 DRAINED means: no more records are delivered, the position is final, the owner node is still ours.  In
 POSITION_UNREADABLE the member keeps the owner node and fetches nothing: a reset because of an unreadable offset would
 lose records.
+
+While the state is FETCHING or DRAINING, the position here is old: the streams have the present one and report it with a
+collect or a drain.  Two things may make a commit smaller than a stored offset: a delayed commit of an earlier owner,
+which must not win, and a reset, which must.  The reset count distinguishes them: each store remembers at which count it
+was written last, and an offset written before the last reset blocks no commit.
+
+If the answer to a release is lost, the owner node may exist or not.  The partition is DRAINED again with
+``is_ownership_unknown``, and the next release verifies the owner before it writes the offset: the node may belong to
+the next owner by then (``a_hand_over_whose_outcome_is_unknown_is_looked_at_first.txt``).
 """
 
 from __future__ import annotations
@@ -137,18 +146,31 @@ class PartitionStateMachine(StateMachine):
     def __init__(self, thread: str) -> None:
         super().__init__()
         self.thread = thread
+        """The thread id in the owner node; changes only with ``OwnerThreadChanged``."""
         self.czxid = 0
+        """The transaction that created our owner node; 0 until an answer showed that it exists."""
         self.stored = StoredOffset()
+        """The known content of the offset znode, and the condition of the next write."""
         self.kafka_offset = NO_POSITION
+        """The offset that Kafka is known to have."""
         self.position = NO_POSITION
+        """The next offset to consume; final in ``DRAINED``, and -1 there if nothing was fetched."""
         self.reset_count = 0
+        """How often the position was set by something else than consuming; never decreases."""
         self._zookeeper_write_resets = 0
+        """``reset_count`` when ``stored`` was decided; never larger than it."""
         self._kafka_write_resets = 0
+        """``reset_count`` when ``kafka_offset`` was decided; never larger than it."""
         self._possible_kafka_offset = NO_POSITION
+        """The offset of the last commit to Kafka whose answer was lost."""
         self._possible_kafka_offset_resets = 0
+        """``reset_count`` when that commit was decided."""
         self.settle_state = SettleState.NOT_STARTED
+        """Changes only in ``DRAINED``, in the order of its values; back at the start with a new thread."""
         self.is_ownership_unknown = False
+        """Our owner node may not exist: the answer to its creation or deletion was lost."""
         self.is_listener_notified = False
+        """The release call was made for it; without a listener it has no effect."""
         self.is_position_valid = True
         """False when the topic was deleted and created again: then the position must not be committed."""
 
@@ -178,16 +200,20 @@ class PartitionStateMachine(StateMachine):
 
     def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
         """The offset znode contains ``stored`` now; ``resets``: the reset count when the write was decided."""
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self.stored = stored
         self._zookeeper_write_resets = resets
 
     def record_kafka_write(self, offset: int, resets: int) -> None:
         """Kafka has stored ``offset``; ``resets``: the reset count when the commit was decided."""
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self.kafka_offset = offset
         self._kafka_write_resets = resets
 
     def record_unknown_kafka_write(self, offset: int, resets: int) -> None:
         """The answer to a commit was lost: Kafka may store this offset now or later."""
+        assert offset >= 0, "only an offset that was to be committed may be stored"
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self._possible_kafka_offset = offset
         self._possible_kafka_offset_resets = resets
 

@@ -6,6 +6,11 @@ r"""Reads the committed offsets of owned partitions from every offset store of t
 The read follows the acquisition, so that it sees the last commit of the former owner.  An offset that could not be read
 never counts as "no offset": the member keeps the partition without fetching it, and reads the offset again at the next
 attempt.
+
+Partitions start together, when every store has answered.  A connection that breaks leaves partitions without an answer
+(in neither map of ``PositionsRead``): they stay ``ACQUIRED`` and are read by the next attempt
+(``positions_that_the_connection_did_not_bring.txt``).  A partition that was lost during the read is ignored when the
+answer arrives.  Kafka's answer has a timeout, ZooKeeper's ends with the session, which cancels the read.
 """
 
 from __future__ import annotations
@@ -49,10 +54,15 @@ class PositionReader:
         self._stores = settings.offset_stores
         self._timeout_ms = settings.kafka_timeout_ms
         self._requested: tuple[TopicPartition, ...] = ()
+        """The partitions of the read under way, or of the last one."""
         self._from_zookeeper: int | ev.PositionsRead | None = None
+        """The ticket until the answer has arrived, then the answer; None if no read is under way or it is not asked."""
         self._from_kafka: int | ev.OffsetsFetched | None = None
+        """The same for Kafka; at least one of the two is a ticket while a read is under way."""
         self._logged_unreadable: dict[TopicPartition, str] = {}
+        """Owned partition -> why its offset is unreadable, as it was logged last."""
         self._logged_kafka_failure = ""
+        """The reason, without digits, that was logged last; "" since a read in which Kafka answered for all."""
 
     @property
     def is_reading(self) -> bool:
@@ -61,7 +71,9 @@ class PositionReader:
 
     def read(self, partitions: Sequence[TopicPartition], session_id: int) -> list[Command]:
         """Read these; cancels an earlier read."""
+        assert partitions, "a read of nothing would wait for an answer"
         out = self.cancel()
+        assert not self.is_reading, "one read at a time"
         self._requested = tuple(partitions)
         if self._stores.uses_zookeeper:
             self._from_zookeeper = self._new_ticket()
@@ -88,6 +100,7 @@ class PositionReader:
         return self._merged(stored, fetched)
 
     def _merged(self, stored: ev.PositionsRead | None, fetched: ev.OffsetsFetched | None) -> list[Command]:
+        assert not self.is_reading, "every store has answered"
         out: list[Command] = []
         known: dict[TopicPartition, PartitionStateMachine] = {}
         silent: dict[TopicPartition, str] = {}

@@ -14,6 +14,14 @@
 A trigger during an attempt is remembered (``is_rerun_requested``): the step under way finishes first, because its
 writes are already sent to the server; then the member reads the group again.  A partition that stays with its thread
 is not touched by any step.  The Scala consumer releases all partitions at the start of every attempt.
+
+READING waits for ZooKeeper, RELEASING for the drain, the listener, the last commit and ZooKeeper, ACQUIRING for
+ZooKeeper, POSITIONING for the listener and the offset stores.  Each wait for something else than ZooKeeper has a
+timeout; without ZooKeeper the member can do nothing, and the end of the session stops the attempt.
+
+``PartitionsFreed`` skips the read: the assignment has not changed, only an owner node of it is gone.  A rerun request
+does not interrupt ACQUIRING: owner nodes whose answers are open cannot be released.  So the request is honoured at the
+end of POSITIONING, when the new partitions are fetched already and can be drained like all others.
 """
 
 from __future__ import annotations
@@ -95,10 +103,11 @@ class RebalanceStateMachine(StateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.is_rerun_requested = False
+        """A trigger arrived during this attempt; always False in ``IDLE``, ``STABLE`` and ``INCOMPLETE``."""
 
     @transitions_to(RebalanceState.READING)
     def _read(self, _: object) -> RebalanceStep:
-        self.is_rerun_requested = False
+        assert not self.is_rerun_requested, "the attempt before has consumed its request"
         return RebalanceState.READING, []
 
     @stays_in_state
@@ -130,6 +139,7 @@ class RebalanceStateMachine(StateMachine):
 
     @transitions_to(RebalanceState.ACQUIRING)
     def _acquire(self, _: PartitionsFreed) -> RebalanceStep:
+        assert not self.is_rerun_requested, "a request would have led to READING"
         return RebalanceState.ACQUIRING, []
 
     @transitions_to(RebalanceState.IDLE)

@@ -15,6 +15,15 @@ The lease is the time until which this member may deliver records.  It ends two 
 timeout after the member **sent** the latest answered request of this session.  It counts from the time of sending
 because the server counts its timeout from the time of receiving, which cannot be earlier.  So an answer that waited
 in the socket buffer while the process was paused does not extend the lease beyond the session.
+
+A suspended session keeps its lease until it expires: the owner nodes exist as long as the session, and no other member
+can acquire them.  A new session starts without a lease: ``SetLease(0)`` precedes every command of the new session, so
+no stream delivers a record of the ended one (``the_session_expires_wherever_a_member_stands.txt``).
+
+The probes (``PROBES_PER_TIMEOUT``) exist because only requests of our own have a known time of sending.  Three in a
+row can stay without an answer before the lease of a quiet member expires.  A member whose probes get no answer stops
+delivering at two thirds of the timeout; the server ends the session at the earliest when the whole timeout has
+passed.
 """
 
 from __future__ import annotations
@@ -66,7 +75,16 @@ class SessionStateMachine(StateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.live: LiveSession | None = None
+        """The session; not None exactly in ``CONNECTED`` and ``SUSPENDED``."""
         self.lease_until_ms = NO_LEASE_MS
+        """The end of the lease; never decreases during a session, and 0 exactly until its first answer."""
+
+    def handle(self, event: object) -> list[Any]:
+        """Process one event, see the base class; a lease exists only with a session."""
+        commands = super().handle(event)
+        assert (self.live is not None) == (self.state in (SessionState.CONNECTED, SessionState.SUSPENDED))
+        assert self.live is not None or self.lease_until_ms == NO_LEASE_MS, "a lease belongs to a session"
+        return commands
 
     @property
     def is_connected(self) -> bool:

@@ -6,6 +6,10 @@ A machine has a state, a table ``(state, event type) -> handler``, and a history
 
 A handler declares to which states it may lead (``transitions_to``), and ``handle`` checks it; so the diagrams in the
 documentation are drawn from the tables alone.
+
+A handler may change attributes of its machine, but must not call ``handle``: it runs before the new state is assigned.
+If it raises, the state is the old one.  Commands are returned, not executed, so that an event is complete before
+anything outside of the machine can react to it.
 """
 
 from __future__ import annotations
@@ -96,6 +100,7 @@ class StateMachine:
 
     def __init__(self) -> None:
         self.state: Any = self.INITIAL
+        """Always a member of the enum of ``INITIAL``; assigned only by ``handle``."""
         self.history: deque[TransitionRecord] = deque(maxlen=HISTORY_LINES_MAX)
 
     def handle(self, event: object) -> list[Any]:
