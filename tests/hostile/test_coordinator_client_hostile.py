@@ -31,7 +31,7 @@ from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupRespons
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse
 
 SEED = int(os.environ.get("ZKCONSUMER_FUZZ_SEED", "20160523"))
-LIVES_IN_CI, CI_MS, NIGHT_MS = 20, 8_000, 120_000
+LIVES_IN_CI, CI_MS, NIGHT_MS = 100, 8_000, 120_000
 STEPS_A_LIFE = 300
 COMMANDS_MAX = 60
 """For one event; a member of a few partitions has no reason to want more."""
