@@ -11,6 +11,41 @@ separately:
     offset changed, and not smaller than ours      the stored offset stays: it never decreases
     offset changed, and smaller                    ours is written again, and reported: only a process that does not own
                                                    the partition can have written it (a Scala consumer after a pause)
+
+``ZooKeeperExecutor`` runs these procedures for the commands ``CommitToZooKeeper`` and ``ReleaseOwnership``; Spark's
+``seek`` runs a commit.  Theory of operation:
+
+*States.*  A partition is **left** (no result), or it has its one final result.  Between them it is only changed by
+``_check_partition``: a read may replace the version and the offset to write, and nothing else does.
+
+    left --multi done, or a larger offset is stored--> DONE        left --owner is another, or missing--> NOT_OWNER
+    left --connection lost--> UNKNOWN        left --control znode changed, or denied, or third failure--> FAILED
+
+*Why the owner node is checked in the multi, and not before it.*  A process can be paused between any two packets.  Its
+session ends meanwhile, another member acquires the partition and commits.  The multi then fails as a whole, because the
+owner node is deleted or has another version (``test_a_commit_delayed_past_expiry_and_reconnect_changes_nothing``).  A
+node of a later member of this library has the same version 1; the session of the requests excludes that case: the store
+sends a request in the session in which it was decided or not at all
+(``test_the_requests_of_an_ended_session_are_not_even_executed``).
+
+*A lost answer.*  The multi may have been executed or not, so the outcome is UNKNOWN and is not tried again here: the
+session may have ended too.  The member keeps its old ``StoredOffset``.  If the multi was executed, the next commit
+fails with BadVersion, reads the offset of the lost one, and writes at its version
+(``test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_the_next_one_is_right``).  A release has no such second
+chance: its owner node may be gone, and another member may own the partition.  So the next release of that partition
+sets ``verify_owner`` and reads before it writes
+(``test_a_release_of_unknown_outcome_that_was_done_is_seen_to_be_and_nothing_is_written``).
+
+*Order.*  In a release the offset is set before the owner node is deleted, in one multi: the next owner finds the offset
+of the last commit.  With ``next_owner`` the node is deleted and created in one multi, so that no other member can
+acquire the partition in between (``test_a_release_hands_over_to_another_thread_in_one_multi``).  Parents are created
+before the first multi, and again after a read that finds no offset znode
+(``test_offsets_that_somebody_deleted_are_made_again``).
+
+*Ends.*  Others may write between any two rounds, so a partition is tried ``ROUNDS_MAX`` times, the last time alone in a
+multi (``test_somebody_who_writes_again_and_again_is_given_up_on_after_three_rounds``).  One more round exists for
+releases whose offset the ACL denied in the last one: to keep the owner node would stop the partition for all members,
+and the next owner reads from the last commit.
 """
 
 from __future__ import annotations
@@ -70,12 +105,18 @@ class _PartitionWrite:
 
     owner: str
     offset: int | None
+    """None: no offset is written; never set again once it is None."""
     stored: StoredOffset
+    """The offset znode as last read or written; its version is the condition of the write.  -1: create it."""
     is_release: bool
     next_owner: str | None
+    """The thread that owns the partition after the release; always None for a commit."""
     verify_owner: bool
     stored_before: StoredOffset
+    """``stored`` at the beginning, the result of a write that is not done; constant.  What differs from it was written
+    by another process, or by us with a lost answer."""
     rewound_from: int | None = None
+    """The smaller offset that another process stored and that this write replaces."""
 
     @property
     def writes_offset(self) -> bool:
@@ -95,27 +136,32 @@ class ConditionalWrites:
         acl: tuple[Acl, ...] | None,
         denials: DenialCollector,
     ) -> None:
+        assert session_id != 0, "0 is the session of persistent nodes, so they would count as ours"
         self.results: dict[TopicPartition, ZooKeeperWriteResult] = {}
+        """A result is final, but for its ``why``.  A partition without one is part of the next multi."""
         self._acl = acl
         self._denials = denials
         self._group = group
         self._session_id = session_id
         self._writes = writes
+        """All partitions of the batch; the keys are constant."""
         self._control = control_check(group, control_version)
+        """The first operations of every multi: the check of the control znode, or none.  An index in an answer that is
+        below their number says that the group migrates."""
         self._without_offset: set[TopicPartition] = set()
+        """Releases whose offset an ACL denied.  Their ``offset`` is None."""
 
     def run(self) -> Procedure[None]:
         """Write in at most three rounds, and read again what failed after each; then read the ACLs of denied nodes."""
         yield from self._write()
+        assert len(self.results) == len(self._writes), "every partition has an outcome after the last round"
         yield from self._denials.read_acls()
         if not self._denials.by_path:
             return
         for tp, written in self.results.items():
             nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
             denial = next(filter(None, map(self._denials.nearest_to, nodes)), None)
-            if written.outcome is WriteOutcome.FAILED and denial is not None:
-                self._set_result([tp], WriteOutcome.FAILED, denial.message)
-            elif denial is not None and tp in self._without_offset:
+            if denial is not None and (written.outcome is WriteOutcome.FAILED or tp in self._without_offset):
                 self.results[tp] = replace(written, why=denial.message)
 
     def _write(self) -> Procedure[None]:
@@ -149,6 +195,7 @@ class ConditionalWrites:
 
     def _release_without_offset(self, tp: TopicPartition, why: str) -> None:
         """Release the partition without its offset, so that another member can read it from the last commit."""
+        assert tp not in self.results, "a denied write has no outcome before this decision"
         if self._writes[tp].is_release:
             self._writes[tp].offset = None
             self._without_offset.add(tp)
@@ -188,6 +235,7 @@ class ConditionalWrites:
 
     def _ops(self, tp: TopicPartition) -> list[Op]:
         write, owner = self._writes[tp], paths.owner(self._group, tp)
+        assert write.is_release or write.next_owner is None, "a commit does not change the thread of a partition"
         ops: list[Op] = []
         if write.offset is not None:
             path, data = paths.offset(self._group, tp), format_offset(write.offset)
@@ -221,6 +269,7 @@ class ConditionalWrites:
                 is_thread_changed=write.next_owner is not None,
                 czxid=czxid,
             )
+        assert at == len(answer.results), "a multi that was executed has one result for each operation"
 
     def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
         """Read owners and offsets again, and decide for each partition separately."""
@@ -228,6 +277,7 @@ class ConditionalWrites:
         offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
         [nodes] = yield [GetMany(owners + offsets)]
         assert isinstance(nodes, list), "GetMany returns a list"
+        assert len(nodes) == 2 * len(partitions), "the owners come first, then the offsets of the same partitions"
         for index, tp in enumerate(partitions):
             self._check_partition(tp, nodes[index], nodes[index + len(partitions)])
         if any(self._writes[tp].stored.version < 0 for tp in partitions):
@@ -260,6 +310,8 @@ class ConditionalWrites:
 
     def _reconcile(self, tp: TopicPartition, write: _PartitionWrite, found: StoredOffset) -> None:
         assert write.offset is not None, "only a write of an offset is reconciled"
+        # A changed znode with an offset between the two is an earlier commit of ours whose answer was lost, or one of a
+        # Scala consumer that read on; both are written over without a report, because the offset only grows.
         changed = found != write.stored_before
         if changed and found.offset >= write.offset:
             write.offset = None
@@ -273,6 +325,7 @@ class ConditionalWrites:
 
     def _set_result(self, partitions: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in partitions:
+            assert tp not in self.results, "an outcome is final"
             self.results[tp] = ZooKeeperWriteResult(outcome, self._writes[tp].stored_before, why)
 
 

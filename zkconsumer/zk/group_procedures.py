@@ -7,6 +7,38 @@ same with a live server and with a list of prepared answers.
 The first try is one multi.  When it fails, its partitions are read in one round; those that cannot succeed get their
 reason as the result, and the rest is in a second multi; in the third round each partition is in a multi alone.  Three
 rounds at most: one bad partition never blocks the others, and every attempt ends.
+
+``ZooKeeperExecutor`` runs them; ``conditional_writes`` has the commits and releases.  Theory of operation:
+
+*Session.*  All rounds of a procedure are executed in the session in which the member decided it, or not at all: after
+the end of a session the store answers ``SessionEnded`` to each request
+(``test_a_claim_is_not_made_in_another_session_than_the_one_it_was_decided_in``).  So an ephemeral node that a procedure
+creates never belongs to a later session, which does not know of it.
+
+*Registration.*  The node of a member with the same id may exist.  Its session decides: ours means that the answer to
+our own create was lost; another one is reported, and never deleted, because that member may be alive
+(``test_a_registration_of_another_session_is_shown_and_left_alone``).
+
+*Ownership.*  A partition is without a result, or it has its first one: DONE, CONFLICT, FAILED, UNKNOWN.  Only
+``_identify_owners`` changes a result, from CONFLICT to DONE: the node is of our session and for our thread, so an
+earlier create of ours was executed and its answer lost
+(``test_looking_closely_finds_that_a_node_of_this_session_is_ours``).  The node of another thread of this member is a
+conflict (``test_a_node_of_this_session_for_another_thread_is_not_taken_for_this_one``).  An owner node of ours has data
+version 1, because each is created *and set* in one multi.  The Scala consumer only creates; so the later checks of
+version 1 recognize a node that it made in a session of ours
+(``test_an_owner_node_that_an_original_member_made_is_never_taken_for_ours``).
+
+*Who waits for whom.*  A CONFLICT ends with a watch on the owners of the topic, which was set in the same listing that
+showed the owner; the member waits for the event.  A topic that was not listed has no watch, and is in ``unwatched``:
+the member lists it again after a time.  An owner that is deleted between the failed multi and the listing is not
+missed: the listing does not contain it, and the next multi tries again.
+
+*Lost answers.*  A lost create is UNKNOWN: the member releases it with a look (``verify_owner``), and never counts it as
+acquired.  A position whose read was lost is neither known nor failed, and is read again
+(``test_positions_that_the_connection_did_not_bring_are_neither_known_nor_failed``): as *no offset* it would be a reset.
+
+*The control znode.*  Its check is the first operation of every multi, so nothing is acquired after a change of the
+authority (``test_nothing_is_claimed_once_the_control_znode_has_changed``).
 """
 
 from __future__ import annotations
@@ -103,6 +135,7 @@ def register_member(
     group: str, consumer: str, data: bytes, session_id: int
 ) -> Procedure[ZnodeData | StoreError | None]:
     """Create our registration.  Returns None if it is ours now, the ``ZnodeData`` of another session, or an error."""
+    assert session_id != 0, "0 is the session of persistent nodes, so they would count as ours"
     path = paths.registration(group, consumer)
     for _ in range(ROUNDS_MAX):
         [made] = yield [Create(path, data, ephemeral=True)]
@@ -125,6 +158,7 @@ def register_member(
 
 def deregister_member(group: str, consumer: str, session_id: int) -> Procedure[StoreError | None]:
     """Delete our registration.  Returns None if it is deleted, did not exist or belongs to another session."""
+    assert session_id != 0, "0 is the session of persistent nodes, so one would be deleted as ours"
     path = paths.registration(group, consumer)
     [held] = yield [Get(path)]
     if isinstance(held, ZnodeData) and held.stat.ephemeral_owner == session_id:
@@ -151,14 +185,21 @@ class AcquireOwnershipProcedure:
         acl: tuple[Acl, ...] | None = None,
         owner_lists: OwnerListCache | None = None,
     ) -> None:
+        assert session_id != 0, "0 is the session of persistent nodes, so they would count as ours"
         self.results: dict[TopicPartition, AcquireResult] = {}
+        """A partition without a result is part of the next multi."""
         self._owner_lists = OwnerListCache() if owner_lists is None else owner_lists
+        """The member's cache: a list in it has a watch that has not fired.  Another thread may remove a list at any
+        time, so no code here relies on one that it has just stored."""
         self.denials = DenialCollector()
         self.unwatched: set[str] = set()
+        """Topics whose last listing failed, so that no watch reports a deleted owner node."""
         self._group = group
         self._session_id = session_id
         self._owners = owners
+        """Partition -> thread id; constant."""
         self._control = control_check(group, control_version)
+        """The first operations of every multi: the check of the control znode, or none."""
         self._acl = acl
 
     def run(self, *, look_first: bool, look_closely: bool) -> Procedure[None]:
@@ -172,6 +213,7 @@ class AcquireOwnershipProcedure:
             is_last = attempt == ROUNDS_MAX - 1
             plans = pack_multis([(tp, self._ops(tp)) for tp in left], self._control, one_by_one=is_last)
             yield from self._try(plans, is_last=is_last)
+        assert len(self.results) == len(self._owners), "every partition has an outcome after the last round"
         if look_closely:
             yield from self._identify_owners()
         yield from self.denials.read_acls()
@@ -226,6 +268,7 @@ class AcquireOwnershipProcedure:
         stats = answer.results[len(self._control) + 1 :: 2]
         for tp, stat in zip(chunk, stats, strict=True):
             assert isinstance(stat, Stat), "a set returns the node's stat"
+            assert stat.version == OUR_OWNER_VERSION, "commits and releases recognize our owner nodes by this version"
             self.results[tp] = AcquireResult(WriteOutcome.DONE, stat.czxid)
 
     def _exclude_owned(self) -> Procedure[None]:
@@ -269,6 +312,7 @@ class AcquireOwnershipProcedure:
 
     def _set_result(self, chunk: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in chunk:
+            assert tp not in self.results, "only _identify_owners and the text of a denial change a result"
             self.results[tp] = AcquireResult(outcome, why=why)
 
 
@@ -285,6 +329,7 @@ def list_owners(
     of another session does not count, because the list does not show that ours was replaced.
     ``owner_lists`` stores the lists for the acquisitions that follow.
     """
+    assert session_id != 0 or not mine, "0 is the session of persistent nodes, so none would count as ours"
     answers = yield [Children(paths.owners_of_topic(group, topic), watch=True) for topic in topics]
     owned = {
         topic: {number for name in answer.names if (number := paths.partition_number(name)) is not None}
@@ -362,6 +407,8 @@ def make_parents(creates: list[Create], denials: DenialCollector) -> Procedure[N
 
 
 def control_check(group: str, version: int | None) -> tuple[Op, ...]:
+    """The check that every multi of a member begins with; none where there is no control znode."""
+    assert version is None or version >= 0, "-1 matches every version, so the check would never fail"
     return () if version is None else (CheckOp(paths.control(group), version),)
 
 
@@ -379,6 +426,7 @@ def pack_multis(
         plans[-1].append((tp, ops))
         ops_left -= len(ops)
         bytes_left -= size
+        assert ops_left >= 0, "the operations of one partition fit into one multi"
     return plans
 
 
