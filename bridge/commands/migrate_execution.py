@@ -15,6 +15,7 @@ from bridge.migration.control.journal import Journal
 from bridge.migration.control.phases import Phase
 from bridge.migration.fences.fence_login import open_fence_session as open_logged_in
 from bridge.migration.inspect.migration_status import PLACEHOLDER_ENTRY
+from bridge.migration.steps.migration_invariant import MigrationInvariant
 from bridge.migration.steps.step import StepRunner
 from bridge.migration.steps.step_executors import ApplyExecutor, DryRunExecutor, DryRunStep
 from bridge.migration.steps.unavailable_stores import is_unavailable
@@ -181,7 +182,13 @@ def execute_steps(
 
     ``steps`` derives them from the current phase; it is called again each time after a store was unavailable.
     """
-    real = ApplyExecutor(print_message, moving.placeholder.heartbeat_if_due, StopSignal().wait, moving.session.clock)
+    real = ApplyExecutor(
+        print_message,
+        moving.placeholder.heartbeat_if_due,
+        StopSignal().wait,
+        moving.session.clock,
+        MigrationInvariant(moving),
+    )
     error: ZkConsumerError | None = None
 
     def derive() -> Iterator[MigrationStep]:

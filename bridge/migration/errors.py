@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from zkconsumer.errors import PeerError, PreconditionFailed, UnavailableError
+from zkconsumer.errors import InternalError, PeerError, PreconditionFailed, UnavailableError
 
 EXIT_VERIFICATION = 5
 EXIT_PARTIAL = 6
@@ -72,3 +72,7 @@ class WaitTimeoutError(UnavailableError):
 
 class HookFailedError(PartiallyDoneError):
     """A program of --hooks-dir failed after the cut-over; the group is switched, and apply runs the program again."""
+
+
+class MigrationInvariantError(InternalError):
+    """A run stopped before a step whose requirements are not met, which is a bug; please report it with this text."""

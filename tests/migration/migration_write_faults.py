@@ -32,6 +32,7 @@ from bridge.migration.plan.plan_file import plan_to_bytes
 from bridge.migration.plan.start_offsets import make_plan
 from bridge.migration.steps.copy_strategy import CopyOptions, copy_steps
 from bridge.migration.steps.migration_context import MigrationContext, open_migration, read_effective_plan
+from bridge.migration.steps.migration_invariant import MigrationInvariant
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from bridge.migration.steps.step import MigrationStep, StepRunner
 from bridge.migration.steps.step_executors import ApplyExecutor
@@ -331,7 +332,8 @@ class Lab:
     ) -> list[str]:
         """The reports.  The steps are derived as the commands do it: again when a store was unavailable."""
         told: list[str] = []
-        real = ApplyExecutor(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock)
+        invariant = MigrationInvariant(moving)
+        real = ApplyExecutor(told.append, moving.placeholder.heartbeat_if_due, self.pause, self.clock, invariant)
         has_changed = moving.phase is not None
         run = StepRunner(real, self.clock, timeout_ms, "again", moving.control_znode.is_abort_requested, has_changed)
 

@@ -23,6 +23,7 @@ from bridge.commands import migrate_apply, migrate_complete, migrate_execution, 
 from bridge.migration.placeholder import placeholder_member
 from bridge.migration.plan.decisions import Decisions
 from bridge.migration.plan.plan_file import write_plan_file
+from bridge.migration.steps.migration_invariant import MigrationInvariant
 from bridge.migration.steps.step import MigrationStep, StepStatus
 from bridge.testing.fake_environment import ADDRESS
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, STORED, CutConnection, Cuts, Lab, judge
@@ -113,6 +114,16 @@ class Met:
     def do(self) -> None:
         self.shell.meet(self.name, "in")
         self.step.do()
+
+
+class MetInvariant(MigrationInvariant):
+    """The invariant for the steps inside of ``Met``."""
+
+    def check_before(self, step: MigrationStep) -> None:
+        super().check_before(step.step if isinstance(step, Met) else step)
+
+    def check_after(self, step: MigrationStep) -> None:
+        super().check_after(step.step if isinstance(step, Met) else step)
 
 
 class FailingCable(CutConnection):
@@ -393,6 +404,7 @@ def shell(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         monkeypatch.setattr(module, "StopSignal", _Signal(made))
     for module in (admin_session, broker_directory):
         monkeypatch.setattr(module, "submit_and_wait", made.call)
+    monkeypatch.setattr(migrate_execution, "MigrationInvariant", MetInvariant)
     for module, name in ((migrate_apply, "copy_steps"), (migrate_rollback, "rollback_steps"),
                          (migrate_complete, "complete_steps")):  # fmt: skip
         monkeypatch.setattr(module, name, _met(made, getattr(module, name)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ from bridge.migration.steps.complete import complete_steps
 from bridge.migration.steps.copy_strategy import CopyOptions, copy_steps
 from bridge.migration.steps.migration_context import read_effective_plan
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
-from bridge.migration.steps.step import StepRunner
+from bridge.migration.steps.step import MigrationStep, StepRunner
 from bridge.migration.steps.step_executors import DryRunExecutor
 from bridge.migration.steps.znode_archive import InvalidArchiveError, read_archive, restore_znodes
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, STORED, Cuts, Lab, judge, lab
@@ -217,15 +219,19 @@ def test_a_placeholder_lost_after_the_last_comparison_stops_the_switch(lab: Lab)
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session, lab.process() as elsewhere:
         moving = lab.moving(session, plan)
-        with pytest.raises(
-            PartiallyDoneError,
-            match=r"the placeholder member of group .* was removed .* the run compares every offset before",
-        ) as it:
+
+        def steps() -> Iterator[MigrationStep]:
             for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
                 if isinstance(step, CheckFences) and moving.phase is Phase.VERIFIED:
                     lab.moving(elsewhere, plan).placeholder.leave()  # as when the session of a placeholder ends
                     assert lab.commit_first(group, 0, 44) == 0
-                lab.carry_out(moving, iter([step]))
+                yield step
+
+        with pytest.raises(
+            PartiallyDoneError,
+            match=r"the placeholder member of group .* was removed .* the run compares every offset before",
+        ) as it:
+            lab.carry_out(moving, steps())
         assert it.value.exit_code == 6
     assert lab.stands(group) == ("verified", "zookeeper")
     with lab.process() as session, pytest.raises(VerificationError, match="Kafka had none and has 44"):
@@ -335,10 +341,8 @@ def test_a_plan_that_was_not_kept_whole_can_be_rolled_back(lab: Lab) -> None:
     plan = lab.plan(group, DECISIONS)
     with lab.process() as session:
         moving = lab.moving(session, plan)
-        for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
-            if step.name == "store the plan":
-                break
-            lab.carry_out(moving, iter([step]))
+        steps = copy_steps(moving, CopyOptions(plan_to_bytes(plan)))
+        lab.carry_out(moving, takewhile(lambda step: step.name != "store the plan", steps))
     with lab.process() as session:
         moving = lab.moving(session, plan)
         lab.carry_out(moving, rollback_steps(moving, RollbackOptions(lambda _: None, 1_000, has_plan=False)))

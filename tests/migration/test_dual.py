@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -29,7 +30,7 @@ from bridge.migration.plan.plan_file import plan_to_bytes
 from bridge.migration.plan.plan_json import digest_of_plan
 from bridge.migration.steps.complete import complete_steps
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
-from bridge.migration.steps.step import StepRunner
+from bridge.migration.steps.step import MigrationStep, StepRunner
 from bridge.migration.steps.step_executors import DryRunExecutor
 from bridge.migration.steps.znode_archive import read_archive
 from tests.broker.raw_client import RawClient
@@ -453,13 +454,18 @@ def test_a_client_that_joins_during_the_comparison_stops_the_switch(dual: DualLa
     plan = dual.dual_plan(crowd)
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
+        scala: list[FakeZkStore] = []
+
+        def steps() -> Iterator[MigrationStep]:
             for step in dual_steps(moving, DualOptions(plan_to_bytes(plan))):
-                dual.carry_out(moving, iter([step]), 60_000)
+                yield step
                 if isinstance(step, CompareStores) and moving.phase is Phase.COPIED:
-                    scala = original(dual, crowd.group)
+                    scala.append(original(dual, crowd.group))
+
+        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
+            dual.carry_out(moving, steps(), 60_000)
     assert dual.stands(crowd.group) == ("copied", "zookeeper")
-    dual.zookeeper.expire(scala, reconnects=False)
+    dual.zookeeper.expire(scala[0], reconnects=False)
     with dual.process() as session:
         dual.move(session, plan)
     assert dual.stands(crowd.group) == ("switched", "kafka")
@@ -472,13 +478,18 @@ def test_a_client_that_joins_during_the_comparison_stops_the_rollback(dual: Dual
         dual.move(session, plan)
     with dual.process() as session:
         moving = dual.moving(session, plan)
-        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
+        scala: list[FakeZkStore] = []
+
+        def steps() -> Iterator[MigrationStep]:
             for step in rollback_steps(moving, RollbackOptions(print, 1_000)):
-                dual.carry_out(moving, iter([step]), 60_000)
+                yield step
                 if isinstance(step, CompareStores):
-                    scala = original(dual, crowd.group)
+                    scala.append(original(dual, crowd.group))
+
+        with pytest.raises(PartiallyDoneError, match="_scala-1 to acknowledge"):
+            dual.carry_out(moving, steps(), 60_000)
     assert dual.stands(crowd.group) == ("returning", "kafka")
-    dual.zookeeper.expire(scala, reconnects=False)
+    dual.zookeeper.expire(scala[0], reconnects=False)
     with dual.process() as session:
         dual.take_back(session, plan)
     assert dual.stands(crowd.group) == ("undone", "zookeeper")

@@ -18,6 +18,7 @@ from bridge.migration.plan.migration_plan import MigrationPlan
 from bridge.migration.plan.plan_file import plan_to_bytes
 from bridge.migration.plan.start_offsets import make_plan
 from bridge.migration.steps.migration_context import open_migration
+from bridge.migration.steps.migration_invariant import MigrationInvariant
 from bridge.migration.steps.rollback import RollbackOptions, rollback_steps
 from bridge.migration.steps.step import StepRunner
 from bridge.migration.steps.step_executors import ApplyExecutor
@@ -117,6 +118,7 @@ def carry_out(dual: Dual, plan: MigrationPlan, what: str) -> None:
             moving.placeholder.heartbeat_if_due,
             lambda ms: StopSignal().wait(min(ms, LOOK_MS)),
             session.clock,
+            MigrationInvariant(moving),
         )
         run = StepRunner(
             real, SystemClock(), TIMEOUT_MS, "again", moving.control_znode.is_abort_requested, moving.phase is not None

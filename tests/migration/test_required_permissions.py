@@ -164,9 +164,9 @@ def test_with_a_fence_the_restored_lists_count(lab: Lab, is_late: bool) -> None:
     lab.zookeeper.set_acl(ids, without)
     with lab.process() as session:
         moving = lab.moving(session, made)
-        for step in copy_steps(moving, CopyOptions(plan_to_bytes(made))):
-            if not isinstance(step, CheckPermissions | CheckLoginOfProtectedGroup):
-                lab.carry_out(moving, iter([step]))
+        steps = copy_steps(moving, CopyOptions(plan_to_bytes(made)))
+        unchecked = (step for step in steps if not isinstance(step, CheckPermissions | CheckLoginOfProtectedGroup))
+        lab.carry_out(moving, unchecked)
     with lab.process() as session, pytest.raises(PreconditionFailed, match=rf"1 node: {ids} \(delete\)\. Log in"):
         lab.rollback(session, made)
     assert lab.stands(group) == ("switched", "kafka")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -135,15 +136,14 @@ def test_an_existing_placeholder_is_waited_for(
         plan = lab.plan(group, DECISIONS)
         with lab.process() as session:
             moving = lab.moving(session, plan)
-            for step in copy_steps(moving, CopyOptions(plan_to_bytes(plan))):
-                if step.name == "remove the placeholder member":
-                    break
-                lab.carry_out(moving, iter([step]))
+            options = CopyOptions(plan_to_bytes(plan))
+            steps = copy_steps(moving, options)
+            lab.carry_out(moving, takewhile(lambda step: step.name != "remove the placeholder member", steps))
             assert lab.stands(group) == ("switched", "kafka")
             query.start()
             query.triggers_until(lambda: "the coordinator group does not accept" in caplog.text, "it is kept out")
             assert query.rows == []
-            lab.carry_out(moving, iter([step]))
+            lab.carry_out(moving, copy_steps(moving, options))
         query.triggers_until(lambda: len(query.rows) == 120, "it is let in")
         assert query.rows == records(lab, EXPECTED)
 

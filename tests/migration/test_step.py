@@ -65,6 +65,19 @@ class Doer:
             raise error
 
 
+class NoInvariant:
+    """For an executor with steps of no migration."""
+
+    def check_before(self, step: MigrationStep) -> None:
+        pass
+
+    def check_after(self, step: MigrationStep) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
+
+
 def run(steps: list[OneStep], *, for_real: bool = True, aborted_at: int = 99) -> tuple[list[str], StepRunner]:
     clock = ManualClock()
     doer = Doer(clock, for_real)
@@ -157,7 +170,7 @@ def test_a_dry_run_shows_every_step_and_changes_nothing() -> None:
 def test_an_unavailable_store_is_reported_every_ten_seconds_and_not_at_each_try() -> None:
     """Each try begins with the first step again: that steps pass is no news of the store."""
     clock, told = ManualClock(), list[str]()
-    real = ApplyExecutor(told.append, lambda: None, clock.move, clock)
+    real = ApplyExecutor(told.append, lambda: None, clock.move, clock, NoInvariant())
     away = ZkConsumerError("no broker answers")
     for left_ms in range(25_000, 0, -1_000):
         real.on_already_done(OneStep("looks", [StepDone()]))

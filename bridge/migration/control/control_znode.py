@@ -105,6 +105,9 @@ class ControlZnode:
         """The access lists of a fence for the nodes of the group."""
         self.had_lock = False
         """Whether this run has ever had the lock: then a request to stop may be for it."""
+        self.last_seen: VersionedControl | None = None
+        """The control znode as this run last read or wrote it, of any migration; None: not read yet, or it did not
+        exist."""
         self._lock_session_id: int | None = None
         """The session that created ``run``, from the moment when ``run`` was read as ours until the steps start again.
         None: this run may write nothing."""
@@ -125,6 +128,7 @@ class ControlZnode:
                 f"{self.group} is unknown. Find the client that wrote it, and correct it manually"
             )
         if control is None or version is None:
+            self.last_seen = None
             return None
         try:
             phase_of(control), strategy_of(control)
@@ -132,7 +136,8 @@ class ControlZnode:
             raise PreconditionFailed(
                 f"{paths.control(self.group)} is of a later release ({error}): continue with that release"
             ) from error
-        return VersionedControl(control, version)
+        self.last_seen = VersionedControl(control, version)
+        return self.last_seen
 
     def require_phase(self, *phases: Phase) -> VersionedControl:
         """The control znode, if it is of our migration and in one of these phases.
@@ -240,7 +245,8 @@ class ControlZnode:
         path = paths.control(self.group)
         [answer] = self.write([SetData(path, format_control(control), held.version)])
         match answer:
-            case Stat():
+            case Stat(version=version):
+                self.last_seen = VersionedControl(control, version)
                 return True
             case ConnectionLost():
                 return False
@@ -274,6 +280,11 @@ class ControlZnode:
         """``run`` was read as created in this session of ours: from now on the run writes in it."""
         self.had_lock = True
         self._lock_session_id = session_id
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether the run acquired the lock and has not started again since; sends no request."""
+        return self._lock_session_id is not None
 
     def reset_lock(self) -> None:
         """The steps start again from the first one, which acquires the lock again if its session has ended."""

@@ -1,14 +1,14 @@
 """Executes the steps of a run, or shows them in a dry run.
 
 ApplyExecutor    executes and reports each step; while a step waits, it reports for what and how long, and sends the
-                 heartbeats of the placeholder member
+                 heartbeats of the placeholder member; the invariant is checked before and after each step
 DryRunExecutor   shows what would be done, what it would wait for, and what blocks it; changes nothing
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,18 +24,32 @@ WAIT_REPORT_INTERVAL_MS = 10_000
 """How often the same wait is reported."""
 
 
+class StepInvariant(Protocol):
+    """What must hold between two steps (``MigrationInvariant``).  The checks send no request."""
+
+    def check_before(self, step: MigrationStep) -> None:
+        """Called for a pending step before its execution; raises when the step must not be executed."""
+
+    def check_after(self, step: MigrationStep) -> None:
+        """Called when the check of a step has found that it is done, executed by this run or not."""
+
+    def restart(self) -> None:
+        """The steps start again from the first one: what the earlier ones have found does not count any more."""
+
+
 @dataclass(slots=True)
 class ApplyExecutor:
     """Executes every step.  ``heartbeat`` is called before each step and while one waits; it raises when another client
     interfered.
 
-    ``executed_steps``: the names of the executed steps, in their order.
+    ``invariant``: checked between the steps.  ``executed_steps``: the names of the executed steps, in their order.
     """
 
     report: Callable[[str], None]
     heartbeat: Callable[[], None]
     pause: Callable[[int], object]
     clock: Clock
+    invariant: StepInvariant
     executed_steps: list[str] = field(default_factory=list)
     _reported: str = ""
     _reported_at_ms: int = 0
@@ -44,6 +58,7 @@ class ApplyExecutor:
 
     def execute(self, step: MigrationStep) -> None:
         """See ``StepExecutor``."""
+        self.invariant.check_before(step)
         self.heartbeat()
         self.report(f"{step.name} …")
         step.do()
@@ -51,6 +66,7 @@ class ApplyExecutor:
 
     def on_already_done(self, step: MigrationStep) -> None:
         """See ``StepExecutor``."""
+        self.invariant.check_after(step)
         if self._reported == step.name:
             self.report(f"{step.name}: already done")
             self._reported = ""
@@ -71,6 +87,7 @@ class ApplyExecutor:
 
     def on_unavailable(self, error: ZkConsumerError, left_ms: int) -> None:
         """See ``StepExecutor``."""
+        self.invariant.restart()
         words = str(error)
         now_ms = self.clock.now_ms()
         if words != self._reported or now_ms - self._reported_at_ms >= WAIT_REPORT_INTERVAL_MS:
