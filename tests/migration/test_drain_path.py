@@ -34,7 +34,7 @@ PATH = [
 ]
 ENDS = (
     "MemberEventLoop.", "MemberStateMachine.", "MemberObserver.", "CoordinatorEventLoop.", "AssignmentExecutor.",
-    "StreamFetcher._", "RunningPartitions.", "SideArbiter.", "PartitionReleaser.",
+    "StreamFetcher._", "MigratingPartitions.", "SideArbiter.", "PartitionReleaser.",
 )  # fmt: skip
 """The two ends, and the rest of the pure state machine."""
 

@@ -61,14 +61,14 @@ class Walk(MemberTalk):
         tp = self.random.choice(PARTITIONS)
         co, zk = self.waits[MembershipSide.COORDINATOR], self.waits[MembershipSide.ZOOKEEPER]
         may = [f"control {self.random.choice(PHASES)}@{self.random.randrange(3)}", "generation 4"]
-        if tp in self.member.assigned and tp not in co:
+        if tp in self.member.partitions.assigned and tp not in co:
             may += [f"co drain {tp}"] * 2
             may += [f"co drop {tp}"]
-        elif tp not in self.member.assigned and tp not in co:
+        elif tp not in self.member.partitions.assigned and tp not in co:
             may += [f"co start {tp}={self.random.choice((-2, -1, 7))}"] * 3
         elif tp in co:
             may += [f"co give-up {tp}"]
-        if tp not in self.member.owned:
+        if tp not in self.member.partitions.owned:
             may += [f"zk start {tp}=5"] * 3
         elif tp in zk:
             may += [f"zk give-up {tp}"]
@@ -111,10 +111,15 @@ class Walk(MemberTalk):
                 self.do(f"written {number} {' '.join(map(str, offsets))}")
             while self.asked_of_holder:
                 self.do("collected t/0=8")
-            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
+            for tp in self._surplus():
                 self.do(f"zk drain {tp}")
-            for tp in sorted(self.member.owned - self.member.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER]):
+            for tp in self._surplus():
                 self.do(f"zk drop {tp}")
+
+    def _surplus(self) -> list[TopicPartition]:
+        """What ZooKeeper's side owns without an assignment, and does not drain."""
+        partitions = self.member.partitions
+        return sorted(partitions.owned - partitions.assigned.keys() - self.waits[MembershipSide.ZOOKEEPER])
 
 
 SEEDS = Seeds("member-walk")

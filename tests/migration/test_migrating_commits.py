@@ -9,8 +9,10 @@ import pytest
 
 from bridge.migration.dual.connector.migrating_commits import MigratingCommits
 from bridge.migration.dual.machine import machine_messages as val
+from bridge.migration.dual.machine.migrating_partitions import MigratingPartitions
 from bridge.migration.dual.machine.phase_rules import PHASE_RULES, MemberPhase, PhaseRules
-from zkconsumer.member.offset_stores import KAFKA_NAME, ZOOKEEPER_NAME, CommitFailure
+from zkconsumer.member.offset_stores import KAFKA_NAME, ZOOKEEPER_NAME, CommitFailure, OffsetSource
+from zkconsumer.member.ownership import StartFetching
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 
@@ -41,9 +43,12 @@ class Machine:
 
     def __init__(self, duty: PhaseRules) -> None:
         self.rules = duty
-        self.partitions = self
-        self.running = dict.fromkeys(POSITIONS, "c-0")
-        self.owned = set(POSITIONS)
+        self.partitions = MigratingPartitions(lambda _: None)
+        sources = dict.fromkeys(POSITIONS, OffsetSource.NEITHER)
+        threads = dict.fromkeys(POSITIONS, "c-0")
+        self.partitions.start(StartFetching(POSITIONS, threads, sources, dict.fromkeys(POSITIONS, 1)))
+        for tp in POSITIONS:
+            self.partitions[tp].is_owned = True
 
 
 class Listener:
@@ -87,7 +92,7 @@ def test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_
 
 def test_partitions_without_our_owner_node_are_committed_to_kafka_only() -> None:
     member = Member(MemberPhase.COPIED, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
-    member.machine.owned.discard(B)
+    member.machine.partitions[B].is_owned = False
     assert commit(member) == {}
     assert member.zookeeper.given == {A: 5, C: 9}
 
@@ -95,7 +100,7 @@ def test_partitions_without_our_owner_node_are_committed_to_kafka_only() -> None
 @pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
 def test_a_lost_partition_is_committed_to_neither_store(stance: MemberPhase) -> None:
     member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
-    del member.machine.running[B]
+    member.machine.partitions.stop([B], "lost")
     assert commit(member).keys() == {B}
     assert B not in member.coordinator.given
     assert B not in member.zookeeper.given

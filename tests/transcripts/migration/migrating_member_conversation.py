@@ -45,9 +45,9 @@ class MemberTalk:
         return [show(command) for command in said] or ["(nothing)"]
 
     def state(self) -> str:
-        member = self.member
-        parts = [f"stance={member.member_phase.value}"]
-        named = {"given": member.assigned, "locked": member.owned, "running": member.partitions.running}
+        partitions = self.member.partitions
+        parts = [f"stance={self.member.member_phase.value}"]
+        named = {"given": partitions.assigned, "locked": partitions.owned, "running": partitions.running}
         parts += [f"{name}={','.join(map(str, sorted(which)))}" for name, which in named.items() if which]
         return " ".join(parts)
 
@@ -75,10 +75,10 @@ class MemberTalk:
         member = self.member
         assert self.told.keys() == member.partitions.running.keys(), "it is known what the holder works on"
         if member.rules.active_side is MembershipSide.ZOOKEEPER:
-            assert self.told.keys() <= member.owned, "nothing is read without our owner node"
+            assert self.told.keys() <= member.partitions.owned, "nothing is read without our owner node"
         else:
             live = {tp for tp, is_live in self.told.items() if is_live}
-            assert live <= member.assigned.keys(), "nothing is read that the generation does not give"
+            assert live <= member.partitions.assigned.keys(), "nothing is read that the generation does not give"
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 

@@ -65,20 +65,30 @@ class CoordinatorSideLifecycle:
         meters: MembershipMeters,
     ) -> None:
         self.side: CoordinatorSide | None = None
+        """At most one; a new one is opened only when the threads of the old one have ended."""
         self.has_assignment = False
-        """Whether the side owns its complete assignment."""
+        """Whether the side has owned its complete assignment once; False without a side."""
         self.subscription: TopicSubscription | None = None
+        """None until the program has joined: no side is opened before."""
         self.is_closing = False
+        """Whether the program leaves or closes: from then on no side is opened, and no error of a side counts."""
         self.leave_thread: WorkerThread | None = None
+        """The thread that closes ``side``; not None only while there is a side."""
         self._member = member
         self._coordinator_settings = coordinator_settings
         self._brokers = brokers
         self._lease = lease
         self._meters = meters
         self._wanted: tuple[str, ...] = ()
+        """The protocols of the present phase; () if the member must not be in the coordinator group."""
         self._offered: tuple[str, ...] = ()
+        """The protocols that the side offers, without meaning if there is no side.  They differ from ``_wanted`` only
+        while the side is being closed."""
         self._rejoin_at_ms = 0
+        """``tick`` opens no side before; new protocols open one earlier."""
         self._open_writes: set[int] = set()
+        """The writes without an answer.  Each number is removed before its one ``KafkaWriteFinished``; those of a side
+        that was closed get it from ``_side_closed``, so the machine never waits for a write of an earlier side."""
 
     def set_protocols(self, protocols: tuple[str, ...]) -> None:
         """Offer these protocols, or leave with none: at once, or when a leave in progress has ended."""
@@ -93,6 +103,7 @@ class CoordinatorSideLifecycle:
     def commit_to_kafka(self, command: val.WriteToKafka) -> None:
         """Commit these with their provenance; ``KafkaWriteFinished`` follows in any case."""
         number, offsets = command.number, command.offsets
+        assert number not in self._open_writes, "a write has a number of its own"
         self._open_writes.add(number)
         if self.side is None:
             self._member.zookeeper.event_loop.call_soon(lambda: self._fail_writes({number}))
@@ -142,6 +153,7 @@ class CoordinatorSideLifecycle:
 
     def _open(self, subscription: TopicSubscription) -> None:
         member = self._member
+        assert self.side is None, "one side at a time"
         self._offered = self._wanted
         is_active = partial(member.is_active, COORDINATOR_SIDE)
         side = CoordinatorSide(
@@ -224,6 +236,7 @@ class CoordinatorSideLifecycle:
 
     def _close_side(self, side: CoordinatorSide, *, leaves: bool) -> None:
         """Leave the group, and close the side."""
+        assert self.leave_thread is None, "a side is closed once"
 
         def go(_: StopSignal) -> None:
             if leaves:
@@ -238,7 +251,7 @@ class CoordinatorSideLifecycle:
         self.side, self.leave_thread = None, None
         member.listener.other_listeners = []
         self.has_assignment = False
-        given = tuple(sorted(member.machine.assigned))
+        given = tuple(sorted(member.machine.partitions.assigned))
         if given:
             member.handle_event(
                 val.SideCommanded(COORDINATOR_SIDE, ownership.DropPartitions(given, "the coordinator's group was left"))

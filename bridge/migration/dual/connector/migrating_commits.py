@@ -50,8 +50,11 @@ class MigratingCommits:
     def __init__(self, member: MigratingMembership) -> None:
         self._member = member
         self._lock = threading.Lock()
+        """Held where a call starts or is cancelled, so that exactly one of both happens."""
         self._last_number = 0
+        """Numbers begin with 1 and are never used twice."""
         self._pending: dict[int, _PendingCommit] = {}
+        """The calls that have not returned: from ``commit`` on, until the call was cancelled or has finished."""
 
     def commit(self, positions: OffsetsByPartition, timeout_ms: int) -> UnwrittenOffsets:
         """Commit these; return the partitions that were not committed, with the reason."""
@@ -94,9 +97,10 @@ class MigratingCommits:
         with self._lock:
             if call.is_cancelled or not self._is_accepted(call):
                 return
+            assert not call.started.is_set(), "a call starts once"
             call.commit_order = machine.rules.commit_order
-            call.running = frozenset(machine.partitions.running)
-            call.owned = frozenset(machine.owned)
+            call.running = frozenset(tp for tp in call.positions if machine.partitions.is_running(tp))
+            call.owned = frozenset(tp for tp in call.positions if machine.partitions.is_owned(tp))
             if machine.rules.active_side is MembershipSide.ZOOKEEPER and call.commit_order is CommitOrder.KAFKA_FIRST:
                 call.metadata = member.metadata(call.positions)
             member.handle_event(val.CommitStarted(call.number, frozenset(call.positions)))

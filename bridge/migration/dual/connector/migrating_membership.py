@@ -259,7 +259,7 @@ class MigratingMembership:
         return self.active_membership.assignment_status()
 
     def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
-        owned = self.machine.owned if self.is_active(ZOOKEEPER) else self.machine.assigned
+        owned = self.machine.partitions.owned if self.is_active(ZOOKEEPER) else self.machine.partitions.assigned
         return replace(
             self.active_membership.health_snapshot(fetching, failures),
             lease_ms_left=self.lease.until_ms - self.clock.now_ms(),
@@ -359,7 +359,7 @@ class MigratingMembership:
         if share is ZooKeeperAssignment.COMPUTED:
             return self._has_zookeeper_assignment
         is_claimed = self._has_zookeeper_assignment or self.is_active(COORDINATOR)
-        is_read = self.machine.assigned.keys() <= self.machine.partitions.running.keys()
+        is_read = self.machine.partitions.assigned.keys() <= self.machine.partitions.running.keys()
         return self._coordinator_side_lifecycle.has_assignment and is_claimed and is_read
 
     # --- the end --------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.acknowledgement import NO_GENERATION, Acknowledgement
+from bridge.migration.dual.machine.migrating_partitions import UNKNOWN_POSITION
 from bridge.migration.dual.machine.phase_rules import MemberPhase, MembershipSide, ZooKeeperAssignment, member_phase_of
-from bridge.migration.dual.machine.side_arbiter import COORDINATOR, UNKNOWN_POSITION, ZOOKEEPER, SideArbiter
+from bridge.migration.dual.machine.side_arbiter import COORDINATOR, ZOOKEEPER, SideArbiter
 from zkconsumer.member import ownership
 from zkconsumer.member.ownership import PartitionEvent
 
@@ -38,8 +39,11 @@ class MigratingMember(SideArbiter):
     def __init__(self, *, auto_commit: bool = True) -> None:
         super().__init__(commits_by_itself=auto_commit)
         self.control: ControlRecord | None = None
+        """The control znode as this member last followed it; None without a migration."""
         self._protocols: tuple[str, ...] = ()
+        """The protocols of the last ``SetCoordinatorProtocols``: those of the present phase."""
         self._acknowledged: Acknowledgement | None = None
+        """The content of the last ``WriteAcknowledgement``."""
 
     def handle(self, event: MigratingMemberEvent) -> list[MigratingMemberCommand]:
         """Handle one event."""
@@ -54,7 +58,7 @@ class MigratingMember(SideArbiter):
             case val.SideCommanded(_, command):
                 self._coordinator_commanded(command)
             case val.ZooKeeperOffsetsRead(stored):
-                self.positions.zookeeper_read({tp: at for tp, at in stored.items() if tp in self.owned})
+                self.positions.zookeeper_read({tp: at for tp, at in stored.items() if self.partitions.is_owned(tp)})
                 self._sync_stores()
             case val.CommitStarted(call, partitions):
                 self._commits[call] = (self.rules.commit_order, partitions)
@@ -77,8 +81,9 @@ class MigratingMember(SideArbiter):
     @property
     def is_caught_up(self) -> bool:
         """Whether the phase is acknowledged, both stores have all offsets, and ZooKeeper needs no further write."""
-        is_on_its_way = self.rules.active_side is COORDINATOR and self.positions.is_zookeeper_behind(self.owned)
-        return self._acknowledged is not None and self._acknowledged.behind == 0 and not is_on_its_way
+        if self._acknowledged is None or self._acknowledged.behind > 0:
+            return False
+        return self.rules.active_side is ZOOKEEPER or not self.positions.is_zookeeper_behind(self.partitions.owned)
 
     # --- the phase ----------------------------------------------------------------------------------------------
 
@@ -93,38 +98,40 @@ class MigratingMember(SideArbiter):
             self._emit(val.SetCoordinatorProtocols(self._protocols))
         if before.active_side is not self.rules.active_side:
             self._activate(self.rules.active_side)
+            assert not self.partitions.awaited_by(self._passive_side), "the passive side waits for no drain"
         if is_anew or before is not self.rules:
-            self._pending_kafka_reads = (
-                set(self.assigned)
-                if self.rules.active_side is COORDINATOR and self._assigns_from_coordinator
-                else set()
-            )
-            if self._pending_kafka_reads:
+            reads = self.rules.active_side is COORDINATOR and self._assigns_from_coordinator
+            for one in self.partitions.values():
+                one.awaits_kafka_offset = reads and one.assigned_thread is not None
+            if reads and self.partitions.assigned:
                 # The mirrored offset of a partition without new records may be missing in ZooKeeper.
-                self._emit(val.ReadFromKafka(frozenset(self._pending_kafka_reads)))
+                self._emit(val.ReadFromKafka(frozenset(self.partitions.assigned)))
         self._send_assignment()
+
+    @property
+    def _passive_side(self) -> MembershipSide:
+        return COORDINATOR if self.rules.active_side is ZOOKEEPER else ZOOKEEPER
 
     def _activate(self, side: MembershipSide) -> None:
         """This side is active from now on; drains for which the other side waits are answered at once."""
-        other = COORDINATOR if side is ZOOKEEPER else ZOOKEEPER
-        self._send_drained(other, dict.fromkeys(self._draining_for[other], UNKNOWN_POSITION))
-        self._drained_behind_own_write.clear()
-        self._drained_behind_other_write.clear()
-        has = self.owned if side is ZOOKEEPER else self.assigned.keys() | self._draining_for[side]
+        other = self._passive_side
+        self._send_drained(other, dict.fromkeys(self.partitions.awaited_by(other), UNKNOWN_POSITION))
+        assigned, awaited = self.partitions.assigned, self.partitions.awaited_by(side)
+        has = self.partitions.owned if side is ZOOKEEPER else assigned.keys() | awaited
         self.partitions.stop(self.partitions.running.keys() - has, NOT_HELD_BY_ACTIVE_SIDE)
         # We own these, and they do not run: no drain is necessary.
-        self._send_drained(
-            side, dict.fromkeys(self._draining_for[side] - self.partitions.running.keys(), UNKNOWN_POSITION)
-        )
-        self.partitions.drain(self._draining_for[side])
+        self._send_drained(side, dict.fromkeys(awaited - self.partitions.running.keys(), UNKNOWN_POSITION))
+        self.partitions.drain(awaited)
         self._partitions_drained(self.partitions.drained)
+        assert self.partitions.running.keys() <= has, "nothing runs that the active side does not have"
         if side is ZOOKEEPER:
-            for tp in sorted(self._deferred_starts.keys() & self.owned):
-                self._start(_for_partition(self._deferred_starts[tp], tp))
-            self._deferred_starts.clear()
-        elif self.assigned.keys() - self.partitions.running.keys():
+            for tp, one in sorted(self.partitions.items()):
+                if one.deferred_start is not None:
+                    self.partitions.start(_for_partition(one.deferred_start, tp))
+                    one.deferred_start = None
+        elif assigned.keys() - self.partitions.running.keys():
             # Their offsets of when they were assigned are old: other members may have owned them since.
-            self._emit(val.ReadFromKafka(frozenset(self.assigned.keys() - self.partitions.running.keys())))
+            self._emit(val.ReadFromKafka(frozenset(assigned.keys() - self.partitions.running.keys())))
 
     # --- the acknowledgement ----------------------------------------------------------------------------------------
 
@@ -147,20 +154,21 @@ class MigratingMember(SideArbiter):
             return False
         if any(order is not self.rules.commit_order for order, _ in self._commits.values()):
             return False
-        return not (self.rules.zookeeper_assignment is ZooKeeperAssignment.EMPTY and self.owned)
+        return not (self.rules.zookeeper_assignment is ZooKeeperAssignment.EMPTY and self.partitions.has_owned)
 
     def _count_behind(self) -> int:
         """How many partitions do not meet the requirements of the phase yet."""
         if not self._assigns_from_coordinator:
             return 0
+        owned = self.partitions.owned
         if self.rules.active_side is COORDINATOR:
-            is_late = self.positions.partitions_behind_in_zookeeper(self.owned)
+            is_late = self.positions.partitions_behind_in_zookeeper(owned)
         elif self.member_phase is MemberPhase.RETURNED:
             is_late = self.positions.not_written_to_kafka()
         else:
             is_late = set(self.positions.missing_in_kafka(self.rules.commit_order))
-        unknown = {tp for tp in self.owned if tp in self._pending_kafka_reads or not self.positions.is_known(tp)}
-        return len((self.assigned.keys() - self.owned) | unknown | is_late)
+        unknown = {tp for tp in owned if self.partitions[tp].awaits_kafka_offset or not self.positions.is_known(tp)}
+        return len((self.partitions.assigned.keys() - owned) | unknown | is_late)
 
 
 def _for_partition(command: ownership.StartFetching, tp: TopicPartition) -> ownership.StartFetching:

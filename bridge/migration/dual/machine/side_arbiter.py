@@ -1,21 +1,47 @@
 """Arbitrates between a migrating member's two memberships.  Pure.
 
-Only the active one (see ``phase_rules``) controls the partitions and receives their events.  The other one is answered
-at once, as if no partition ran; what it owns is remembered:
+Only the active one (see ``phase_rules``) controls the partitions and receives their events.  The passive one is
+answered at once, as if no partition ran; ``migrating_partitions`` has what each side owns, and what the processor does
+with it.
 
-    assigned    partitions of the coordinator side: the assignment of the ZooKeeper side, where that comes from there
-    owned       partitions of the ZooKeeper side: an owner node of ours exists
-    running     partitions of the processor, for either side (``running_partitions``)
+Theory of operation.  While the ZooKeeper side is active:
+
+    Drain of the ZooKeeper side   processor drains -> (automatic commits, Kafka first) the position is written to Kafka,
+                                  or an earlier write of the partition ends -> ``drained`` -> the side commits, and
+                                  deletes the owner node
+    Drain of the coordinator side processor drains at once; ``drained`` only when the ZooKeeper side has deleted the
+                                  owner node, because the next owner in the group needs it
+    automatic commit              processor reports positions -> (Kafka first) one write to Kafka -> the ZooKeeper side
+                                  receives the positions that Kafka accepted
+
+While the coordinator side is active it is answered when the processor is, and nothing is written to Kafka here.
+
+Order: a position is written to Kafka before the ZooKeeper side releases the partition.  Otherwise the write races the
+commit of the next owner (transcript ``a_release_when_kafka_is_first``); and no release passes an earlier write of the
+same partition (transcript ``a_release_waits_for_a_write_under_way``).
+
+Each write to Kafka gets one answer in any case; the connector answers "nothing accepted" when the coordinator side
+has failed.  So no side waits longer than that, or than its own drain timeout (``ForceDrain``).  When the active side
+changes, all waits for the passive side end at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.acknowledgement import NO_GENERATION
+from bridge.migration.dual.machine.migrating_partitions import (
+    UNKNOWN_POSITION,
+    KafkaWaitEnded,
+    KafkaWriteAwaited,
+    MigratingPartitions,
+    ProcessingState,
+)
 from bridge.migration.dual.machine.phase_rules import (
     PHASE_RULES,
     CommitOrder,
@@ -24,7 +50,6 @@ from bridge.migration.dual.machine.phase_rules import (
     PhaseRules,
     ZooKeeperAssignment,
 )
-from bridge.migration.dual.machine.running_partitions import RunningPartitions
 from bridge.migration.dual.machine.store_positions import StorePositions
 from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
@@ -33,8 +58,24 @@ if TYPE_CHECKING:
     from bridge.migration.dual.machine.machine_messages import MigratingMemberCommand
     from zkconsumer.types import TopicPartition
 
-UNKNOWN_POSITION = -1
 ZOOKEEPER, COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
+
+
+class WritePurpose(Enum):
+    """Why the member writes offsets to Kafka while the ZooKeeper side is active."""
+
+    DRAIN = "drain"
+    COLLECTION = "collection"
+    SYNC = "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaWrite:
+    """One write in flight.  ``collected``: the positions that the ZooKeeper side receives when a COLLECTION ends."""
+
+    offsets: Mapping[TopicPartition, int]
+    purpose: WritePurpose
+    collected: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class SideArbiter:
@@ -44,40 +85,27 @@ class SideArbiter:
         self._auto_commit = commits_by_itself
         self.member_phase = MemberPhase.ZOOKEEPER_ONLY
         self.generation = NO_GENERATION
-        self.assigned: dict[TopicPartition, str] = {}
-        self.owned: set[TopicPartition] = set()
-        self.partitions = RunningPartitions(self._emit)
+        self.partitions = MigratingPartitions(self._emit)
         self.positions = StorePositions()
-        self._new: set[TopicPartition] = set()
-        """Assigned partitions that were created while the coordinator side was a member, and did not run yet."""
-        self._announced_new: set[TopicPartition] = set()
-        self._deferred_starts: dict[TopicPartition, ownership.StartFetching] = {}
-        """Starts of the ZooKeeper side while it is the passive side."""
-        self._draining_for: dict[MembershipSide, set[TopicPartition]] = {ZOOKEEPER: set(), COORDINATOR: set()}
-        """The drains for which a side waits.  While the ZooKeeper side is active, the other side is answered when the
-        owner node is deleted."""
+        """What each store has of the partitions, as this member read or wrote it."""
         self._collecting: deque[MembershipSide] = deque()
-        self._writes: dict[int, dict[TopicPartition, int]] = {}
+        """The sides for which the processor was asked for positions, in the order of its answers."""
+        self._writes: dict[int, KafkaWrite] = {}
+        """The writes to Kafka without an answer: number -> write.  At most one COLLECTION and at most one SYNC."""
         self._last_write_number = 0
-        self._sync_write_number = 0
-        self._drained_behind_own_write: dict[int, Mapping[TopicPartition, int]] = {}
-        """Write number -> drained partitions whose positions it commits; reported when it completes."""
-        self._drained_behind_other_write: dict[int, dict[TopicPartition, int]] = {}
-        """Write number -> drained partitions of a write that began before.  The ZooKeeper side receives them only when
-        it completes, or the write would race the next owner's commit."""
-        self._collected: dict[int, Mapping[TopicPartition, int]] = {}
-        """Write number -> collected positions, which the ZooKeeper side receives when it completes; one at a time."""
+        """Numbers begin with 1 and are never used twice, so 0 is no write."""
         self._collects_again = False
-        """Whether positions were collected during such a write: they are collected again after it."""
-        self._pending_kafka_reads: set[TopicPartition] = set()
-        """In phase ``returning``: partitions whose committed offsets Kafka has not returned yet."""
+        """Whether positions were collected during a COLLECTION: they are collected again after it.  False without a
+        COLLECTION in flight."""
         self._commits: dict[int, tuple[CommitOrder, frozenset[TopicPartition]]] = {}
         """The commits of the program that run: call number -> order and partitions."""
         self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = (
             ZooKeeperAssignment.COMPUTED,
             {},
         )
+        """The assignment that the ZooKeeper side received last; the same one is not sent twice."""
         self._emitted: list[MigratingMemberCommand] = []
+        """The commands of the present event; empty at its start."""
 
     @property
     def rules(self) -> PhaseRules:
@@ -86,13 +114,16 @@ class SideArbiter:
 
     def _send_assignment(self) -> None:
         share = self.rules.zookeeper_assignment
-        now = (share, dict(self.assigned) if share is ZooKeeperAssignment.FROM_COORDINATOR else {})
+        now = (share, self.partitions.assigned if share is ZooKeeperAssignment.FROM_COORDINATOR else {})
         if now == self._sent_assignment:
             return
         self._sent_assignment = now
-        new = frozenset((self._new - self._announced_new) & now[1].keys())
-        self._announced_new |= new
-        self._emit(val.SetZooKeeperAssignment(None if share is ZooKeeperAssignment.COMPUTED else now[1], new))
+        new = {tp for tp in now[1] if self.partitions[tp].is_new and not self.partitions[tp].is_announced_new}
+        for tp in new:
+            self.partitions[tp].is_announced_new = True
+        self._emit(
+            val.SetZooKeeperAssignment(None if share is ZooKeeperAssignment.COMPUTED else now[1], frozenset(new))
+        )
 
     @property
     def _assigns_from_coordinator(self) -> bool:
@@ -105,27 +136,33 @@ class SideArbiter:
         is_active = self.rules.active_side is ZOOKEEPER
         match command:
             case ownership.StartFetching(positions):
-                self.owned.update(positions)
+                for tp in positions:
+                    self.partitions[tp].is_owned = True
+                    if not is_active:
+                        self.partitions[tp].deferred_start = command
                 if is_active:
-                    self._start(command)
-                else:
-                    self._deferred_starts.update(dict.fromkeys(positions, command))
+                    self.partitions.start(command)
             case ownership.Drain(partitions) if is_active:
-                self._draining_for[ZOOKEEPER].update(partitions)
-                self.partitions.drain(partitions)
-                at_rest = self.partitions.drained
-                self._partitions_drained({tp: at_rest[tp] for tp in partitions if tp in at_rest})
-                self._send_drained(
-                    ZOOKEEPER, {tp: UNKNOWN_POSITION for tp in partitions if tp not in self.partitions.running}
-                )
+                running = [tp for tp in partitions if self.partitions.is_running(tp)]
+                for tp in running:
+                    self.partitions[tp].waiting_sides.add(ZOOKEEPER)
+                self.partitions.drain(running)
+                drained = self.partitions.drained
+                self._partitions_drained({tp: drained[tp] for tp in running if tp in drained})
+                self._send_drained(ZOOKEEPER, dict.fromkeys(set(partitions) - set(running), UNKNOWN_POSITION))
             case ownership.Drain(partitions):
                 self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
             case ownership.ForceDrain(partitions):
                 # An offset that Kafka has not accepted yet is not committed: the partition is released without it.
-                at_rest = self.partitions.drained
-                late = [tp for tp in partitions if tp in self._draining_for[ZOOKEEPER]]
-                queued = {tp: at for waiting in self._drained_behind_other_write.values() for tp, at in waiting.items()}
-                self._send_drained(ZOOKEEPER, {tp: queued.get(tp, UNKNOWN_POSITION) for tp in late if tp in at_rest})
+                late = [tp for tp in partitions if self.partitions.is_awaited(tp, ZOOKEEPER)]
+                awaiting = [tp for tp in late if self.partitions[tp].state is ProcessingState.AWAITING_KAFKA]
+                self._send_drained(
+                    ZOOKEEPER,
+                    {
+                        tp: UNKNOWN_POSITION if self.partitions[tp].commits_position else self.partitions[tp].position
+                        for tp in awaiting
+                    },
+                )
                 self.partitions.force_drain(late)
             case ownership.DropPartitions(partitions, why):
                 self._zookeeper_dropped(partitions, why, is_active=is_active)
@@ -137,15 +174,18 @@ class SideArbiter:
                 pass
 
     def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
-        gone = set(partitions)
-        self.owned -= gone
-        self._draining_for[ZOOKEEPER] -= gone
+        gone = {tp for tp in partitions if tp in self.partitions}
         for tp in gone:
-            self._deferred_starts.pop(tp, None)
+            self.partitions[tp].is_owned = False
+            self.partitions[tp].deferred_start = None
         if is_active:
             self.partitions.stop(gone, why)
             self.positions.forget(gone)
-            self._send_drained(COORDINATOR, dict.fromkeys(gone & self._draining_for[COORDINATOR], UNKNOWN_POSITION))
+            for tp in gone:
+                self.partitions[tp].waiting_sides.discard(ZOOKEEPER)
+            awaited = [tp for tp in gone if self.partitions.is_awaited(tp, COORDINATOR)]
+            self._send_drained(COORDINATOR, dict.fromkeys(awaited, UNKNOWN_POSITION))
+        self.partitions.discard_unused(gone)
 
     # --- commands of the coordinator side ------------------------------------------------------------------------
 
@@ -153,30 +193,24 @@ class SideArbiter:
         is_active = self.rules.active_side is COORDINATOR
         match command:
             case ownership.StartFetching(positions, threads):
-                self.assigned.update(threads)
-                self._new.update(tp for tp, at in positions.items() if at == ownership.BEGINNING)
+                for tp, at in positions.items():
+                    self.partitions[tp].assigned_thread = threads[tp]
+                    self.partitions[tp].is_new |= at == ownership.BEGINNING
                 if is_active:
-                    self._start(command)
+                    self.partitions.start(command)
                     self.positions.kafka_committed(positions)
             case ownership.Drain(partitions):
                 self._coordinator_drains(partitions, is_active=is_active)
             case ownership.ForceDrain(partitions) if is_active:
                 self.partitions.force_drain(partitions)
             case ownership.ForceDrain(partitions):
-                late = [tp for tp in partitions if tp in self._draining_for[COORDINATOR]]
+                late = [tp for tp in partitions if self.partitions.is_awaited(tp, COORDINATOR)]
                 self._send_drained(COORDINATOR, dict.fromkeys(late, UNKNOWN_POSITION))
             case ownership.DropPartitions(partitions, why):
-                for tp in partitions:
-                    self.assigned.pop(tp, None)
-                self._new.difference_update(partitions)
-                self._announced_new.difference_update(partitions)
-                self._pending_kafka_reads.difference_update(partitions)
-                self._draining_for[COORDINATOR].difference_update(partitions)
-                if is_active:
-                    self.partitions.stop(partitions, why)
-                    self.positions.forget(partitions)
+                self._coordinator_dropped(partitions, why, is_active=is_active)
             case ownership.MoveToThread(threads):
-                self.assigned.update(threads)
+                for tp, thread in threads.items():
+                    self.partitions[tp].assigned_thread = thread
                 if is_active:
                     self.partitions.resume(command)
             case ownership.CollectPositions() if is_active:
@@ -188,14 +222,31 @@ class SideArbiter:
 
     def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, is_active: bool) -> None:
         """Owned partitions stop now; this side is answered when the ZooKeeper side has released them."""
-        leaving = set(partitions)
-        here = self.partitions.running.keys() if is_active else self.owned if self._assigns_from_coordinator else set()
-        if not is_active:
-            for tp in leaving:
-                self.assigned.pop(tp, None)
-        self._draining_for[COORDINATOR] |= leaving & here
-        self.partitions.drain(leaving & here)
-        self._send_drained(COORDINATOR, dict.fromkeys(leaving - here, UNKNOWN_POSITION))
+        waits: list[TopicPartition] = []
+        free: list[TopicPartition] = []
+        for tp in partitions:
+            if is_active:
+                is_here = self.partitions.is_running(tp)
+            else:
+                is_here = self._assigns_from_coordinator and self.partitions.is_owned(tp)
+                self.partitions[tp].assigned_thread = None
+            (waits if is_here else free).append(tp)
+        for tp in waits:
+            self.partitions[tp].waiting_sides.add(COORDINATOR)
+        self.partitions.drain(waits)
+        self._send_drained(COORDINATOR, dict.fromkeys(free, UNKNOWN_POSITION))
+
+    def _coordinator_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
+        gone = {tp for tp in partitions if tp in self.partitions}
+        for tp in gone:
+            one = self.partitions[tp]
+            one.assigned_thread = None
+            one.is_new = one.is_announced_new = one.awaits_kafka_offset = False
+            one.waiting_sides.discard(COORDINATOR)
+        if is_active:
+            self.partitions.stop(gone, why)
+            self.positions.forget(gone)
+        self.partitions.discard_unused(gone)
 
     # --- events of the processor -----------------------------------------------------------------------------------
 
@@ -211,28 +262,30 @@ class SideArbiter:
     def _partitions_drained(self, positions: Mapping[TopicPartition, int]) -> None:
         """Answer the active side where it waits; partitions that no side drains any more continue."""
         side = self.rules.active_side
-        goes_on = {tp: self.partitions.running[tp] for tp in positions if self._resumes(tp)}
-        if goes_on:
-            self.partitions.resume(ownership.MoveToThread(goes_on, dict.fromkeys(goes_on, max(self.generation, 0))))
-        waited = {tp: at for tp, at in positions.items() if tp in self._draining_for[side]}
+        resumed = {tp: self.partitions[tp].thread for tp in positions if self._resumes(tp)}
+        if resumed:
+            self.partitions.resume(ownership.MoveToThread(resumed, dict.fromkeys(resumed, max(self.generation, 0))))
+        waited = {tp: at for tp, at in positions.items() if self.partitions.is_awaited(tp, side)}
         first = {tp: at for tp, at in waited.items() if self._auto_commit and self._needs_kafka_commit(tp, at)}
         if first:
-            self._drained_behind_own_write[self._write(first, is_urgent=True)] = first
+            number = self._write(first, WritePurpose.DRAIN)
+            for tp in first:
+                self.partitions[tp].handle(KafkaWriteAwaited(number, commits_position=True))
         rest = {tp: at for tp, at in waited.items() if tp not in first}
         self._send_drained(side, self._without_open_writes(rest) if side is ZOOKEEPER else rest)
 
     def _without_open_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The positions without those of a running write to Kafka, which could end after the next owner's commit."""
         for tp in list(positions):
-            open_writes = [number for number, offsets in self._writes.items() if tp in offsets]
+            open_writes = [number for number, write in self._writes.items() if tp in write.offsets]
             if open_writes:
-                self._drained_behind_other_write.setdefault(max(open_writes), {})[tp] = positions.pop(tp)
+                self.partitions[tp].handle(KafkaWriteAwaited(max(open_writes), commits_position=False))
+                del positions[tp]
         return positions
 
     def _resumes(self, tp: TopicPartition) -> bool:
-        is_wanted = any(tp in waiting for waiting in self._draining_for.values())
-        return not is_wanted and (
-            tp in self.assigned or self.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
+        return not self.partitions[tp].waiting_sides and (
+            self.partitions.is_assigned(tp) or self.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
         )
 
     def _needs_kafka_commit(self, tp: TopicPartition, position: int) -> bool:
@@ -240,7 +293,10 @@ class SideArbiter:
         return is_first and position >= 0 and position != self.positions.in_kafka.get(tp)
 
     def _send_drained(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
-        self._draining_for[side].difference_update(positions)
+        for tp in positions.keys() & self.partitions.awaited_by(side):
+            self.partitions[tp].waiting_sides.remove(side)
+            if side is ZOOKEEPER and self.partitions[tp].state is ProcessingState.AWAITING_KAFKA:
+                self.partitions[tp].handle(KafkaWaitEnded())
         if positions:
             self._emit(val.SendToSide(side, ownership.PartitionsDrained(dict(sorted(positions.items())))))
 
@@ -253,39 +309,49 @@ class SideArbiter:
         fresh = {tp: at for tp, at in sorted(positions.items()) if self._needs_kafka_commit(tp, at)}
         if not fresh:
             self._send_collected(side, positions)
-        elif self._collected:
+        elif self._has_write(WritePurpose.COLLECTION):
             # If the coordinator is slower than the timer, writes queue up, and a rebalance waits for the last.
             self._collects_again = True
         else:
-            self._collected[self._write(fresh)] = positions
+            self._write(fresh, WritePurpose.COLLECTION, positions)
 
     def _send_collected(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
         self._emit(val.SendToSide(side, ownership.PositionsCollected(dict(positions))))
 
     # --- both stores ----------------------------------------------------------------------------------------------
 
-    def _write(self, offsets: dict[TopicPartition, int], *, is_urgent: bool = False) -> int:
+    def _write(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        purpose: WritePurpose,
+        collected: Mapping[TopicPartition, int] | None = None,
+    ) -> int:
+        assert offsets, "a write has offsets"
+        assert self.rules.active_side is ZOOKEEPER, "the coordinator side writes its own offsets while it is active"
+        assert purpose is WritePurpose.DRAIN or not self._has_write(purpose), "one such write at a time"
         self._last_write_number += 1
-        self._writes[self._last_write_number] = offsets
-        self._emit(val.WriteToKafka(self._last_write_number, offsets, is_urgent))
+        self._writes[self._last_write_number] = KafkaWrite(offsets, purpose, collected or {})
+        self._emit(val.WriteToKafka(self._last_write_number, offsets, purpose is WritePurpose.DRAIN))
         return self._last_write_number
 
+    def _has_write(self, purpose: WritePurpose) -> bool:
+        return any(write.purpose is purpose for write in self._writes.values())
+
     def _kafka_write_finished(self, event: val.KafkaWriteFinished) -> None:
-        number = event.number
-        offsets = self._writes.pop(number)
-        self._sync_write_number = 0 if self._sync_write_number == number else self._sync_write_number
-        refused = {tp for tp in offsets if tp not in event.committed or tp not in self.partitions.running}
-        self.positions.kafka_committed({tp: at for tp, at in offsets.items() if tp not in refused})
+        write = self._writes.pop(event.number)
+        refused = {tp for tp in write.offsets if tp not in event.committed or not self.partitions.is_running(tp)}
+        self.positions.kafka_committed({tp: at for tp, at in write.offsets.items() if tp not in refused})
         # An offset that Kafka rejected is not written to ZooKeeper either, so its records are read again.
-        resting = self._drained_behind_own_write.pop(number, {})
-        waited = {tp: at for tp, at in resting.items() if tp in self._draining_for[ZOOKEEPER]}
-        self._send_drained(ZOOKEEPER, {tp: UNKNOWN_POSITION if tp in refused else at for tp, at in waited.items()})
-        queued = self._drained_behind_other_write.pop(number, {})
-        self._send_drained(ZOOKEEPER, {tp: at for tp, at in queued.items() if tp in self._draining_for[ZOOKEEPER]})
-        collected = {tp: at for tp, at in self._collected.pop(number, {}).items() if tp not in refused}
+        drained = {
+            tp: UNKNOWN_POSITION if one.commits_position and tp in refused else one.position
+            for tp, one in self.partitions.awaiting_write(event.number).items()
+        }
+        self._send_drained(ZOOKEEPER, drained)
+        collected = {tp: at for tp, at in write.collected.items() if tp not in refused}
         if collected and self.rules.active_side is ZOOKEEPER:
             self._send_collected(ZOOKEEPER, collected)
-        if self._collects_again and not self._collected:
+        assert not self.partitions.awaiting_write(event.number), "no partition awaits a write that has ended"
+        if self._collects_again and not self._has_write(WritePurpose.COLLECTION):
             self._collects_again = False
             if self.rules.active_side is ZOOKEEPER:
                 self._collect(ZOOKEEPER)
@@ -299,9 +365,10 @@ class SideArbiter:
         """
         if self.rules.commit_order is CommitOrder.ZOOKEEPER_FIRST:
             return
-        ours = {tp: at for tp, at in offsets.items() if tp in self.partitions.running}
+        ours = {tp: at for tp, at in offsets.items() if self.partitions.is_running(tp)}
         self.positions.kafka_committed(ours)
-        self._pending_kafka_reads.difference_update(ours)
+        for tp in ours:
+            self.partitions[tp].awaits_kafka_offset = False
         if ours and self.rules.mirrors_to_zookeeper:
             self._emit(val.MirrorToZooKeeper(ours))
         elif ours and self.rules.active_side is COORDINATOR:
@@ -311,42 +378,41 @@ class SideArbiter:
         """Write missing offsets to the store that lacks them; to Kafka one write at a time."""
         order = self.rules.commit_order
         if self.rules.active_side is COORDINATOR and order is CommitOrder.KAFKA_FIRST:
-            late = self.positions.missing_in_zookeeper(self.owned)
+            late = self.positions.missing_in_zookeeper(self.partitions.owned)
             if late:
                 self._send_collected(ZOOKEEPER, late)
-        elif self.rules.active_side is ZOOKEEPER and not self._sync_write_number:
-            under_way = self._in_flight_to_kafka
-            late = {tp: at for tp, at in self.positions.missing_in_kafka(order).items() if tp not in under_way}
+        elif self.rules.active_side is ZOOKEEPER and not self._has_write(WritePurpose.SYNC):
+            in_flight = self._in_flight_to_kafka
+            late = {tp: at for tp, at in self.positions.missing_in_kafka(order).items() if tp not in in_flight}
             if late:
-                self._sync_write_number = self._write(late)
+                self._write(late, WritePurpose.SYNC)
 
     @property
     def _in_flight_to_kafka(self) -> set[TopicPartition]:
         """Partitions of running writes to Kafka, with larger offsets than ZooKeeper; they are not overwritten."""
         found: set[TopicPartition] = set()
         if self.rules.commit_order is CommitOrder.KAFKA_FIRST:
-            found.update(*self._writes.values(), *(of for _, of in self._commits.values()))
+            found.update(*(write.offsets for write in self._writes.values()))
+            found.update(*(partitions for _, partitions in self._commits.values()))
         return found
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The committed offsets of assigned partitions: those that do not run start there, and in phase ``returning``
         ZooKeeper receives them."""
-        self._pending_kafka_reads.difference_update(offsets)
-        known = {tp: at for tp, at in sorted(offsets.items()) if tp in self.assigned}
+        known = {tp: at for tp, at in sorted(offsets.items()) if self.partitions.is_assigned(tp)}
+        for tp in known:
+            self.partitions[tp].awaits_kafka_offset = False
         if not known or self.rules.active_side is not COORDINATOR:
             return
-        starts = {tp: ownership.BEGINNING if at < 0 and tp in self._new else at for tp, at in known.items()}
-        threads = {tp: self.assigned[tp] for tp in known}
+        starts = {tp: ownership.BEGINNING if at < 0 and self.partitions[tp].is_new else at for tp, at in known.items()}
+        assigned = self.partitions.assigned
+        threads = {tp: assigned[tp] for tp in known}
         sources = {tp: OffsetSource.KAFKA if at >= 0 else OffsetSource.NEITHER for tp, at in known.items()}
-        self._start(ownership.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
+        self.partitions.start(ownership.StartFetching(starts, threads, sources, dict.fromkeys(known, self.generation)))
         self.positions.kafka_read(known)
         self._sync_stores()
 
     # --- helpers --------------------------------------------------------------------------------------------------
-
-    def _start(self, command: ownership.StartFetching) -> None:
-        self._new.difference_update(command.positions)
-        self.partitions.start(command)
 
     def _collect(self, side: MembershipSide) -> None:
         self._collecting.append(side)

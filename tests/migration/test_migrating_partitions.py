@@ -1,0 +1,129 @@
+"""The state of each partition of a migrating member: its table of transitions, and answers that arrive late."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.migration.dual.machine import migrating_partitions as machine
+from bridge.migration.dual.machine.migrating_partitions import MigratingPartition, MigratingPartitions, ProcessingState
+from bridge.migration.dual.machine.phase_rules import MembershipSide
+from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from zkconsumer.member import ownership
+from zkconsumer.member.offset_stores import OffsetSource
+from zkconsumer.member.state_machine import InvalidTransition
+from zkconsumer.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+PATHS: dict[ProcessingState, tuple[object, ...]] = {
+    ProcessingState.IDLE: (),
+    ProcessingState.RUNNING: (machine.ProcessingStarted("me-0"),),
+    ProcessingState.DRAINING: (machine.ProcessingStarted("me-0"), machine.DrainRequested()),
+    ProcessingState.DRAINED: (
+        machine.ProcessingStarted("me-0"),
+        machine.DrainRequested(),
+        machine.PartitionDrained(7),
+    ),
+    ProcessingState.AWAITING_KAFKA: (
+        machine.ProcessingStarted("me-0"),
+        machine.DrainRequested(),
+        machine.PartitionDrained(7),
+        machine.KafkaWriteAwaited(1, commits_position=True),
+    ),
+}
+"""State -> the events that lead to it."""
+
+EVENTS = (
+    machine.ProcessingStarted("me-1"),
+    machine.DrainRequested(),
+    machine.PartitionDrained(8),
+    machine.KafkaWriteAwaited(2, commits_position=False),
+    machine.KafkaWaitEnded(),
+    machine.ProcessingResumed("me-1"),
+    machine.ProcessingStopped(),
+)
+
+
+def in_state(state: ProcessingState) -> MigratingPartition:
+    one = MigratingPartition()
+    one.waiting_sides.add(MembershipSide.ZOOKEEPER)
+    for event in PATHS[state]:
+        one.handle(event)
+    assert one.state is state
+    return one
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("state", ProcessingState, ids=lambda state: state.name)
+def test_each_state_has_exactly_the_values_that_belong_to_it(state: ProcessingState, event: object) -> None:
+    one = in_state(state)
+    if not one.expects(type(event)):
+        with pytest.raises(InvalidTransition):
+            one.handle(event)
+    else:
+        one.handle(event)
+    assert (one.thread == "") == (one.state is ProcessingState.IDLE)
+    assert (one.position >= 0) == (one.state in (ProcessingState.DRAINED, ProcessingState.AWAITING_KAFKA))
+    assert (one.awaited_write > 0) == (one.state is ProcessingState.AWAITING_KAFKA)
+    assert not one.commits_position or one.state is ProcessingState.AWAITING_KAFKA
+
+
+def test_a_partition_that_is_running_is_not_started_again_and_the_others_of_the_command_are() -> None:
+    told: list[ownership.PartitionCommand] = []
+    partitions = MigratingPartitions(told.append)
+    both = (TP, TopicPartition("t", 1))
+
+    def start(tps: tuple[TopicPartition, ...]) -> ownership.StartFetching:
+        return ownership.StartFetching(
+            dict.fromkeys(tps, 5),
+            dict.fromkeys(tps, "me-0"),
+            dict.fromkeys(tps, OffsetSource.KAFKA),
+            dict.fromkeys(tps, 1),
+        )
+
+    partitions.start(start(both[:1]))
+    partitions.start(start(both))
+    assert told == [start(both[:1]), start(both[1:])]
+    assert partitions.running == dict.fromkeys(both, "me-0")
+
+
+def test_a_partition_that_no_side_has_leaves_the_table() -> None:
+    talk = MemberTalk()
+    for line in (
+        "control locked@3",
+        "generation 4",
+        "co start t/0=-2",
+        "zk start t/0=5",
+        "co drain t/0",
+        "zk drain t/0",
+    ):
+        talk.hear(line)
+    assert TP in talk.member.partitions
+    for line in ("drained t/0=6", "zk drop t/0"):
+        talk.hear(line)
+    assert TP in talk.member.partitions, "it was announced as new, and the coordinator side has not dropped it"
+    talk.hear("co drop t/0")
+    assert TP not in talk.member.partitions
+
+
+@pytest.mark.parametrize(
+    ("phase", "taken"), [("copied", "t/0"), ("copied", ""), ("locked", "t/0")], ids=["own", "rejected", "other"]
+)
+def test_an_answer_of_kafka_about_an_earlier_ownership_does_not_end_a_drain(phase: str, taken: str) -> None:
+    """The partition is acquired again while the write of its last release is in flight.  A release at that moment would
+    commit the old position, while the program still has a record."""
+    talk = MemberTalk()
+    for line in (f"control {phase}@3", "generation 4", "co start t/0=-1", "zk start t/0=5", "looked t/0=5"):
+        talk.hear(line)
+    talk.hear("zk drain t/0")
+    said = talk.hear("drained t/0=9")
+    assert said == (["write 2 to kafka: t/0=9"] if phase == "copied" else ["(nothing)"])
+    assert talk.hear("zk give-up t/0")[0].startswith("say zk drained t/0=")
+    talk.hear("zk drop t/0")
+    talk.hear("zk start t/0=9")
+    talk.hear("zk drain t/0")
+    for number in (1, 2) if phase == "copied" else (1,):
+        heard = talk.hear(f"written {number} {taken}".strip())
+        assert not [line for line in heard if "drained" in line], heard
+    assert talk.member.partitions[TP].state is ProcessingState.DRAINING
+    last = talk.hear("drained t/0=10") + (talk.hear("written 3 t/0") if phase == "copied" else [])
+    assert "say zk drained t/0=10" in last
