@@ -46,7 +46,10 @@ class CommittedOffsetReader:
         self._retry_at_ms: dict[TopicPartition, int] = {}
         """Partition -> when it is requested again, for partitions whose offset is not known yet."""
         self._in_flight: dict[int, frozenset[TopicPartition]] = {}
+        """Request -> the partitions for which its answer counts.  A request without an answer stays in it; its
+        partitions are requested again, and the first answer removes them from ``_retry_at_ms``."""
         self._failures = 0
+        """Errors since the last answer; they set the pause."""
 
     def read(self, partitions: frozenset[TopicPartition]) -> None:
         """Fetch the offsets that are committed now; answers to earlier requests do not count."""
@@ -62,6 +65,7 @@ class CommittedOffsetReader:
             self._send(due)
 
     def _send(self, partitions: frozenset[TopicPartition]) -> None:
+        assert partitions, "a request has partitions"
         self._last_number = number = self._last_number + 1
         self._in_flight[number] = partitions
         self._retry_at_ms |= dict.fromkeys(partitions, self._clock.now_ms() + RESPONSE_TIMEOUT_MS)

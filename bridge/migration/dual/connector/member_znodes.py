@@ -30,10 +30,16 @@ class AcknowledgementWriter:
         self._group = group
         self._acl = acl
         self._wanted: Acknowledgement | None = None
+        """The latest one of the machine; None: the znode must not exist."""
         self._written: tuple[int, Acknowledgement | None] | None = None
+        """Session and content of the last successful write; None before it and after a failure, whose outcome is not
+        known."""
         self._is_writing = False
+        """Whether a write is in progress: another one could overtake it."""
         self._has_written = False
+        """Whether a write was ever started.  Before that this member has nothing to delete."""
         self._last_error = ""
+        """"" after a success; an error is logged once, not at each repetition."""
 
     def set(self, acknowledgement: Acknowledgement | None) -> None:
         """Write this one, or delete it (None)."""
@@ -72,7 +78,10 @@ class OffsetMirror:
         self._group = group
         self._acl = acl
         self._waiting: dict[TopicPartition, int] = {}
+        """The latest offset of each partition that is written next.  Without a session or a control znode they are
+        discarded: the next commit mirrors a newer one."""
         self._is_writing = False
+        """Whether a write is in progress."""
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write these, after the write in progress."""

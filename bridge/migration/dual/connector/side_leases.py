@@ -31,8 +31,11 @@ class ActiveLease:
     def __init__(self, shown: Lease) -> None:
         self._stream_lease = shown
         self._lock = threading.Lock()
+        """Held for each change, because each side has its own thread: the lease of a side that has just become passive
+        must not overwrite that of the active one."""
         self.by_side = {side: SideLease(shown.clock, self) for side in MembershipSide}
         self._active_side = MembershipSide.ZOOKEEPER
+        """As ``MigratingMember`` decided it last.  Under the lock, the streams' lease has the value of this side's."""
 
     def lease_changed(self, lease: SideLease) -> None:
         """The lease of a side has changed; on any thread."""

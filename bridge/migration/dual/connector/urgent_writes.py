@@ -42,10 +42,13 @@ class UrgentWrites:
         self._on_done = done
         self._clock = clock
         self._pending: dict[int, _UrgentWrite] = {}
+        """The commits for which ``done`` was not called."""
         self._to_retry: set[int] = set()
+        """Those of ``_pending`` that have no request in flight: Kafka rejected the last one."""
 
     def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
         """Commit these; with ``patience_ms`` 0 there is one attempt."""
+        assert number not in self._pending, "a commit has a number of its own"
         self._pending[number] = _UrgentWrite(offsets, self._clock.now_ms() + patience_ms)
         self._send(number, offsets)
 
@@ -61,6 +64,7 @@ class UrgentWrites:
 
     def retry(self) -> None:
         """Repeat the rejected commits, and finish those whose time is over."""
+        assert self._to_retry <= self._pending.keys(), "a commit that is finished is not repeated"
         again, self._to_retry = self._to_retry, set()
         for number in sorted(again):
             write = self._pending[number]

@@ -21,10 +21,12 @@ class StorePositions:
 
     def __init__(self) -> None:
         self.in_zookeeper: dict[TopicPartition, int] = {}
-        """-1: no offset."""
+        """-1: no offset.  The partitions that were owned at the last read; one that was not read yet is missing."""
         self.in_kafka: dict[TopicPartition, int] = {}
+        """The offsets that Kafka accepted or returned at this epoch; never -1."""
         self._first_kafka_offset: dict[TopicPartition, int] = {}
-        """The first offset of each partition in Kafka at this epoch; ZooKeeper must have at least this one."""
+        """The smallest offset of each partition in Kafka at this epoch, with the keys of ``in_kafka``; ZooKeeper must
+        have at least this one."""
 
     def zookeeper_read(self, stored: Mapping[TopicPartition, int]) -> None:
         """The offsets in ZooKeeper of all owned partitions."""
@@ -36,6 +38,7 @@ class StorePositions:
             if offset >= 0:
                 self.in_kafka[tp] = offset
                 self._first_kafka_offset[tp] = min(offset, self._first_kafka_offset.get(tp, offset))
+        assert len(self.in_kafka) == len(self._first_kafka_offset), "each offset in Kafka has a first one"
 
     def kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Kafka returned these; an offset that it accepted meanwhile is newer."""
