@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from bridge.broker.topic_store import OFFSETS_TOPIC
 from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CloseConnection, CorruptRecords, Garbage, Hold, NullRecords, PartitionError
@@ -312,6 +313,7 @@ def test_where_the_offsets_are_must_be_said(storage: str | None, version: int | 
 def test_how_long_offsets_are_kept_is_said_in_versions_2_to_4_or_refused(
     cluster: FakeCluster, consumer: SimpleConsumer
 ) -> None:
+    cluster.create_topic(OFFSETS_TOPIC, 1)
     stored = {TP: OffsetAndMetadata(1)}
     assert consumer.commit_offsets(OffsetCommitRequest("g", stored, storage="kafka", retention_ms=9)).version == 3
     assert cluster.requests[-1].body.retention_time_ms == 9
