@@ -127,3 +127,42 @@ def test_an_answer_of_kafka_about_an_earlier_ownership_does_not_end_a_drain(phas
     assert talk.member.partitions[TP].state is ProcessingState.DRAINING
     last = talk.hear("drained t/0=10") + (talk.hear("written 3 t/0") if phase == "copied" else [])
     assert "say zk drained t/0=10" in last
+
+
+def heard_last(*lines: str) -> list[str]:
+    """What the member says to the last of these lines."""
+    talk = MemberTalk()
+    return [talk.hear(line) for line in lines][-1]
+
+
+@pytest.mark.parametrize(
+    ("side", "before"),
+    [
+        ("zk", ("zk start t/0=5",)),
+        ("zk", ("control ready@2", "generation 4", "co start t/0=-1", "zk start t/0=5")),
+        ("co", ("control switched@5", "generation 4", "co start t/0=5")),
+    ],
+    ids=["zookeeper only", "ready", "switched"],
+)
+def test_a_late_acknowledgement_does_not_resume_a_partition_that_is_being_released(
+    side: str, before: tuple[str, ...]
+) -> None:
+    """After ForceDrain the processor reports the partition, and again when the program acknowledges its record."""
+    released = (*before, f"{side} drain t/0", f"{side} give-up t/0", "drained t/0=7")
+    assert f"say {side} drained t/0=7" in heard_last(*released)
+    assert heard_last(*released, "drained t/0=8") == ["(nothing)"]
+    assert "holder: move t/0=me-0" in heard_last(*released, "drained t/0=8", f"{side} move t/0=me-0")
+
+
+def test_a_partition_continues_that_the_coordinator_side_gave_up_and_received_again() -> None:
+    """The ZooKeeper side has not reacted to the first assignment, so it never drains the partition."""
+    lines = ("control locked@2", "generation 4", "co start t/0=-1", "zk start t/0=5", "co drain t/0", "drained t/0=7")
+    given_up = (*lines, "co give-up t/0")
+    assert "say co drained t/0=-1" in heard_last(*given_up)
+    assert "holder: move t/0=me-0" in heard_last(*given_up, "co drop t/0", "co start t/0=-1")
+
+
+def test_a_partition_that_was_drained_for_the_passive_side_is_read_from_kafka_when_it_moves() -> None:
+    """The switch came between the drain and the move of the coordinator side, so the processor has no position."""
+    lines = ("control ready@2", "generation 4", "co start t/0=-1", "co drain t/0", "control switched@5")
+    assert heard_last(*lines, "co move t/0=me-1") == ["read from kafka: t/0"]

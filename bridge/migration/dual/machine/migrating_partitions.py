@@ -112,6 +112,9 @@ class MigratingPartition(StateMachine):
         """The number of the awaited write to Kafka; 0 except in AWAITING_KAFKA."""
         self.commits_position = False
         """Whether the awaited write commits ``position``; False except in AWAITING_KAFKA."""
+        self.is_answered = False
+        """Whether the active side has its answer to ``Drain`` and has neither dropped the partition nor moved it: it
+        may be releasing it.  False in IDLE, RUNNING and DRAINING."""
         self.assigned_thread: str | None = None
         """The thread in the assignment of the coordinator side; None exactly when it is not in that assignment."""
         self.is_owned = False
@@ -151,7 +154,7 @@ class MigratingPartition(StateMachine):
     def _started(self, event: ProcessingStarted | ProcessingResumed) -> tuple[ProcessingState, list[Any]]:
         assert event.thread, "a partition is processed for a thread"
         self.thread = event.thread
-        self.position = UNKNOWN_POSITION
+        self.position, self.is_answered = UNKNOWN_POSITION, False
         return ProcessingState.RUNNING, []
 
     @transitions_to(ProcessingState.DRAINING)
@@ -178,7 +181,7 @@ class MigratingPartition(StateMachine):
 
     @transitions_to(ProcessingState.IDLE)
     def _stopped(self, _: ProcessingStopped) -> tuple[ProcessingState, list[Any]]:
-        self.thread, self.position = "", UNKNOWN_POSITION
+        self.thread, self.position, self.is_answered = "", UNKNOWN_POSITION, False
         self.awaited_write, self.commits_position = 0, False
         return ProcessingState.IDLE, []
 
@@ -307,16 +310,23 @@ class MigratingPartitions:
             self._emit(ownership.ForceDrain(late))
 
     def drain_finished(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The processor drained these; returns those of which that was not known.
+        """The processor drained these; returns those for which the active side has no answer yet.
 
-        The processor reports a partition again when the program acknowledges a record after ForceDrain.
+        The processor reports a partition again when the program acknowledges a record after ForceDrain.  The active
+        side may be deleting the owner node then, so the partition must not continue.
         """
-        ours: dict[TopicPartition, int] = {}
+        unanswered: dict[TopicPartition, int] = {}
         for tp, at in positions.items():
             if tp in self._table and self._table[tp].expects(PartitionDrained):
                 self._table[tp].handle(PartitionDrained(at))
-                ours[tp] = at
-        return ours
+                if not self._table[tp].is_answered:
+                    unanswered[tp] = at
+        return unanswered
+
+    def clear_answers(self, partitions: Iterable[TopicPartition]) -> None:
+        """The active side does not release these any more, or waits for another answer."""
+        for tp in partitions:
+            self._table[tp].is_answered = False
 
     def resume(self, command: ownership.MoveToThread) -> None:
         """Continue these drained partitions."""

@@ -147,8 +147,7 @@ class SideArbiter:
                 for tp in running:
                     self.partitions[tp].waiting_sides.add(ZOOKEEPER)
                 self.partitions.drain(running)
-                drained = self.partitions.drained
-                self._partitions_drained({tp: drained[tp] for tp in running if tp in drained})
+                self._answer_drained(running)
                 self._send_drained(ZOOKEEPER, dict.fromkeys(set(partitions) - set(running), UNKNOWN_POSITION))
             case ownership.Drain(partitions):
                 self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
@@ -199,6 +198,11 @@ class SideArbiter:
                 if is_active:
                     self.partitions.start(command)
                     self.positions.kafka_committed(positions)
+                    self.partitions.clear_answers(positions)
+                # Passive: this side gave up its drain, and the ZooKeeper side has not reacted to it.
+                drained = self.partitions.drained
+                again = [tp for tp in positions if tp in drained and not self.partitions[tp].is_answered]
+                self._partitions_drained({tp: drained[tp] for tp in again})
             case ownership.Drain(partitions):
                 self._coordinator_drains(partitions, is_active=is_active)
             case ownership.ForceDrain(partitions) if is_active:
@@ -212,7 +216,7 @@ class SideArbiter:
                 for tp, thread in threads.items():
                     self.partitions[tp].assigned_thread = thread
                 if is_active:
-                    self.partitions.resume(command)
+                    self._move_or_read(command)
             case ownership.CollectPositions() if is_active:
                 self._collect(COORDINATOR)
             case ownership.CollectPositions():
@@ -234,7 +238,18 @@ class SideArbiter:
         for tp in waits:
             self.partitions[tp].waiting_sides.add(COORDINATOR)
         self.partitions.drain(waits)
+        if is_active:
+            self._answer_drained(waits)
         self._send_drained(COORDINATOR, dict.fromkeys(free, UNKNOWN_POSITION))
+
+    def _move_or_read(self, command: ownership.MoveToThread) -> None:
+        """Move the partitions that the processor has.  The others were drained while this side was passive, so their
+        position is read from Kafka."""
+        has = {tp: thread for tp, thread in command.threads.items() if self.partitions.is_running(tp)}
+        if has:
+            self.partitions.resume(ownership.MoveToThread(has, {tp: command.epochs[tp] for tp in has}))
+        if len(has) < len(command.threads):
+            self._emit(val.ReadFromKafka(frozenset(command.threads.keys() - has)))
 
     def _coordinator_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
         gone = {tp for tp in partitions if tp in self.partitions}
@@ -274,6 +289,13 @@ class SideArbiter:
         rest = {tp: at for tp, at in waited.items() if tp not in first}
         self._send_drained(side, self._without_open_writes(rest) if side is ZOOKEEPER else rest)
 
+    def _answer_drained(self, partitions: Iterable[TopicPartition]) -> None:
+        """Of these partitions, which the active side drains, some are drained already: their answer is new."""
+        drained = self.partitions.drained
+        again = [tp for tp in partitions if tp in drained]
+        self.partitions.clear_answers(again)
+        self._partitions_drained({tp: drained[tp] for tp in again})
+
     def _without_open_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The positions without those of a running write to Kafka, which could end after the next owner's commit."""
         for tp in list(positions):
@@ -294,9 +316,12 @@ class SideArbiter:
 
     def _send_drained(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
         for tp in positions.keys() & self.partitions.awaited_by(side):
-            self.partitions[tp].waiting_sides.remove(side)
-            if side is ZOOKEEPER and self.partitions[tp].state is ProcessingState.AWAITING_KAFKA:
-                self.partitions[tp].handle(KafkaWaitEnded())
+            one = self.partitions[tp]
+            one.waiting_sides.remove(side)
+            if side is ZOOKEEPER and one.state is ProcessingState.AWAITING_KAFKA:
+                one.handle(KafkaWaitEnded())
+            if side is self.rules.active_side and one.state is ProcessingState.DRAINED:
+                one.is_answered = True
         if positions:
             self._emit(val.SendToSide(side, ownership.PartitionsDrained(dict(sorted(positions.items())))))
 
