@@ -122,8 +122,7 @@ class MigratingMember(SideArbiter):
         # We own these, and they do not run: no drain is necessary.
         self._send_drained(side, dict.fromkeys(awaited - self.partitions.running.keys(), UNKNOWN_POSITION))
         self.partitions.drain(awaited)
-        self.partitions.clear_answers(self.partitions.drained)  # they were for the side that was active before
-        self._partitions_drained(self.partitions.drained)
+        self._answer_drained(self.partitions.drained)
         assert self.partitions.running.keys() <= has, "nothing runs that the active side does not have"
         if side is ZOOKEEPER:
             for tp, one in sorted(self.partitions.items()):

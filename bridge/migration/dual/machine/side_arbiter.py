@@ -198,11 +198,10 @@ class SideArbiter:
                 if is_active:
                     self.partitions.start(command)
                     self.positions.kafka_committed(positions)
-                    self.partitions.clear_answers(positions)
-                # Passive: this side gave up its drain, and the ZooKeeper side has not reacted to it.
-                drained = self.partitions.drained
-                again = [tp for tp in positions if tp in drained and not self.partitions[tp].is_answered]
-                self._partitions_drained({tp: drained[tp] for tp in again})
+                    self._answer_drained(positions)
+                else:
+                    # This side gave up its drain, and the ZooKeeper side has not reacted to it.
+                    self._answer_drained(tp for tp in positions if not self.partitions[tp].is_answered)
             case ownership.Drain(partitions):
                 self._coordinator_drains(partitions, is_active=is_active)
             case ownership.ForceDrain(partitions) if is_active:
@@ -290,7 +289,7 @@ class SideArbiter:
         self._send_drained(side, self._without_open_writes(rest) if side is ZOOKEEPER else rest)
 
     def _answer_drained(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of these partitions, which the active side drains, some are drained already: their answer is new."""
+        """Answer for those of these partitions that are drained already, or continue them; earlier answers are void."""
         drained = self.partitions.drained
         again = [tp for tp in partitions if tp in drained]
         self.partitions.clear_answers(again)
