@@ -290,10 +290,13 @@ class SideArbiter:
 
     def _answer_drained(self, partitions: Iterable[TopicPartition]) -> None:
         """Answer for those of these partitions that are drained already, or continue them; earlier answers are void."""
-        drained = self.partitions.drained
-        again = [tp for tp in partitions if tp in drained]
+        again = {
+            tp: self.partitions[tp].position
+            for tp in partitions
+            if self.partitions[tp].state is ProcessingState.DRAINED
+        }
         self.partitions.clear_answers(again)
-        self._partitions_drained({tp: drained[tp] for tp in again})
+        self._partitions_drained(again)
 
     def _without_open_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The positions without those of a running write to Kafka, which could end after the next owner's commit."""
