@@ -1,4 +1,4 @@
-"""The modern side of the same groups: what knows the group coordinator.
+"""Members of coordinator groups, the group coordinator, and the migration of groups between it and ZooKeeper.
 
     from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector, MigratingConsumerConnector
 

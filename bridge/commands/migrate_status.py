@@ -149,11 +149,11 @@ def _facts(context: click.Context, found: MigrationStatus) -> Iterator[tuple[str
 
 def _coordinator_members_text(found: MigrationStatus) -> str:
     """The members at the coordinator.  With ``dual`` the line names only those that are not participants."""
-    modern = None if found.participants is None else found.participants.coordinator_group
-    if modern is None:
+    coordinator_group = None if found.participants is None else found.participants.coordinator_group
+    if coordinator_group is None:
         return found.coordinator_members
     others = f", besides those above: {found.coordinator_members}" if found.coordinator_members else ""
-    return f"{len(modern.members)}, the group is {modern.state}{others}"
+    return f"{len(coordinator_group.members)}, the group is {coordinator_group.state}{others}"
 
 
 def _copied_facts(copied: CopiedOffsetsStatus) -> Iterator[tuple[str, str]]:
@@ -219,8 +219,12 @@ def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
 
 def _coordinator_group_json(found: MigrationStatus) -> dict[str, object] | None:
     """The coordinator group of ``dual``; None where it is not known, and with ``copy``."""
-    modern = None if found.participants is None else found.participants.coordinator_group
-    return None if modern is None else {"state": modern.state, "members": len(modern.members)}
+    coordinator_group = None if found.participants is None else found.participants.coordinator_group
+    return (
+        None
+        if coordinator_group is None
+        else {"state": coordinator_group.state, "members": len(coordinator_group.members)}
+    )
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a migrating group.")

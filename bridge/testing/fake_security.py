@@ -102,9 +102,11 @@ class FakeLogin:
         if header.api_key == API_VERSIONS.key:
             version = min(header.api_version, API_VERSIONS.highest)
             answer = api_versions_response(release_named(NEWEST))
-            modern = self._security.has_authenticate
-            answer.api_keys.append(ApiVersion(api_key=SASL_HANDSHAKE.key, min_version=0, max_version=int(modern)))
-            if modern:
+            has_authenticate = self._security.has_authenticate
+            answer.api_keys.append(
+                ApiVersion(api_key=SASL_HANDSHAKE.key, min_version=0, max_version=int(has_authenticate))
+            )
+            if has_authenticate:
                 answer.api_keys.append(ApiVersion(api_key=SASL_AUTHENTICATE.key, min_version=0, max_version=2))
             return self._sent(encode_response(API_VERSIONS, version, header.correlation_id, answer))
         if header.api_key not in (SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key):

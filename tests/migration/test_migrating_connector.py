@@ -390,7 +390,7 @@ def test_a_copy_migration_ends_a_migrating_member_once_kafka_has_the_authority(d
     dual.say_bytes(format_control(ControlRecord(ID, 2, "copied", "zookeeper", "copy")))
     assert len(read(stream, 6)) == 6
     dual.say_bytes(format_control(ControlRecord(ID, 3, "switched", "kafka", "copy")))
-    with pytest.raises(MigrationError, match="by copying"):
+    with pytest.raises(MigrationError, match="strategy copy"):
         while True:
             with suppress(ConsumerTimeoutException):
                 next(stream.iterator())

@@ -73,7 +73,7 @@ MUTATIONS = [
     Mutation(
         "a copy trusts what was read in an older generation",
         "bridge/migration/offsets/offset_copy_steps.py",
-        "looked is None or looked[:2] != (seat.joined.generation, epoch)",
+        "looked is None or looked[:2] != (placeholder.joined.generation, epoch)",
         "looked is None or looked[1] != epoch",
         "tests/migration/test_offset_copy_steps.py::test_offsets_read_in_an_older_generation_are_read_again_before_the_commit",
     ),

@@ -140,11 +140,11 @@ class GroupOffsetsSnapshot:
         return ""
 
 
-def has_only_placeholder_member(modern: CoordinatorGroup, control: ControlRecord | None) -> bool:
+def has_only_placeholder_member(coordinator_group: CoordinatorGroup, control: ControlRecord | None) -> bool:
     """Whether the only member of the coordinator's group is the placeholder member of a migration."""
-    if control is None or control.is_over or not modern.members:
+    if control is None or control.is_over or not coordinator_group.members:
         return False
-    return all(member.client_id == placeholder_client_id(control.migration_id) for member in modern.members)
+    return all(member.client_id == placeholder_client_id(control.migration_id) for member in coordinator_group.members)
 
 
 class GroupOffsetStores:
@@ -169,7 +169,7 @@ class GroupOffsetStores:
         members = registered_members(self._session, self._group)
         kafka: Mapping[TopicPartition, int] | None = None
         kafka_problem = ""
-        modern = self._coordinator_group() if "kafka" in stores else None
+        coordinator_group = self._coordinator_group() if "kafka" in stores else None
         try:
             if include_kafka or "kafka" in stores:
                 kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
@@ -178,14 +178,16 @@ class GroupOffsetStores:
                 raise
             kafka_problem = str(error)
         return GroupOffsetsSnapshot(
-            self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, modern
+            self._group, members, nodes, odd, kafka, kafka_problem, control, version, problem, coordinator_group
         )
 
     def _read_from_brokers(self, stores: Sequence[OffsetStoreName]) -> GroupOffsetsSnapshot:
         assert "zookeeper" not in stores, "with brokers only the command rejects this store"
         kafka = {tp: stored.offset for tp, stored in self._kafka.read_offsets().items()}
-        modern = self._coordinator_group()
-        return GroupOffsetsSnapshot(self._group, (), {}, (), kafka, "", None, None, "", modern, is_zookeeper_read=False)
+        coordinator_group = self._coordinator_group()
+        return GroupOffsetsSnapshot(
+            self._group, (), {}, (), kafka, "", None, None, "", coordinator_group, is_zookeeper_read=False
+        )
 
     def _coordinator_group(self) -> CoordinatorGroup | None:
         """None if its coordinator does not answer: then the broker itself rejects a write to a group with members."""

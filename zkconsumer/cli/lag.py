@@ -157,19 +157,21 @@ def _with_coordinator_members(
 
     Partitions that exist only in the coordinator's group are added.
     """
-    modern, trouble = read_coordinator_group_snapshot(brokers, group)
-    if modern is None:
+    coordinator_group, trouble = read_coordinator_group_snapshot(brokers, group)
+    if coordinator_group is None:
         unknown = {"consumer_id"} if trouble else set()
         return [replace(row, unknown=row.unknown | unknown) for row in rows], trouble
     now = {
-        (row.topic, row.partition): row for row in coordinator_group_rows(modern, topics) if row.partition is not None
+        (row.topic, row.partition): row
+        for row in coordinator_group_rows(coordinator_group, topics)
+        if row.partition is not None
     }
     known = {(row.topic, row.partition) for row in rows}
     owned = [
         replace(row, consumer_id=now[at].consumer_id) if (at := (row.topic, row.partition)) in now else row
         for row in rows
     ]
-    return [*owned, *(row for at, row in now.items() if at not in known)], modern.not_known
+    return [*owned, *(row for at, row in now.items() if at not in known)], coordinator_group.not_known
 
 
 def _coordinator_group_reader(

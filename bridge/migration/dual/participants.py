@@ -242,18 +242,20 @@ def _conditions_of_participant(one: Participant, control: ControlRecord, *, join
 
 def _conditions_of_group(roster: Participants, *, has_names: bool) -> list[str]:
     """Whether the coordinator group has exactly the members that acknowledged."""
-    modern = roster.coordinator_group
-    if modern is None:
+    coordinator_group = roster.coordinator_group
+    if coordinator_group is None:
         return ["the coordinator to return the members of the group"]
-    if modern.state in STATES_WITHOUT_MEMBERS and not roster.acknowledged:
+    if coordinator_group.state in STATES_WITHOUT_MEMBERS and not roster.acknowledged:
         return []
-    if modern.state != STABLE_GROUP_STATE:
-        return [f"the coordinator group to become stable (it is {modern.state})"]
+    if coordinator_group.state != STABLE_GROUP_STATE:
+        return [f"the coordinator group to become stable (it is {coordinator_group.state})"]
     if not has_names:
         return []
-    if modern.protocol != roster.migration_protocol:
-        names = list_text(format_coordinator_member(one) for one in modern.members)
-        return [f"the coordinator group to use {roster.migration_protocol} (it uses {modern.protocol}: {names})"]
+    if coordinator_group.protocol != roster.migration_protocol:
+        names = list_text(format_coordinator_member(one) for one in coordinator_group.members)
+        return [
+            f"the coordinator group to use {roster.migration_protocol} (it uses {coordinator_group.protocol}: {names})"
+        ]
     missing = sorted(roster.acknowledged - roster.in_coordinator_group)
     guests = () if phase_of(roster.control) in PHASES_ALLOWING_NON_ACKNOWLEDGING else roster.non_acknowledging_members
     return [

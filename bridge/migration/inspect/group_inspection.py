@@ -78,7 +78,7 @@ def inspect_group(
     # Where ZooKeeper has the topics, it shows whether the cluster has an offset store.
     has_store = not silence or not session.has_topics_in_zookeeper or store.exists()
     kafka, kafka_problem = ({}, silence) if silence and has_store else _kafka_values(store, there)
-    modern, modern_problem = (None, silence) if silence and has_store else _coordinator_group(store)
+    coordinator_group, group_problem = (None, silence) if silence and has_store else _coordinator_group(store)
     ended = read_ended_migration(session, group, state.control)
     partitions = {tp: _partition(state, tp, logs[tp], kafka.get(tp), ended) for tp in there}
     acls, no_admin = inspect_acls(session, state) if with_acls else ({}, ())
@@ -98,14 +98,14 @@ def inspect_group(
         control=state.control,
         control_version=state.control_version,
         control_error=state.control_problem,
-        coordinator_group=modern,
-        coordinator_group_error=modern_problem,
+        coordinator_group=coordinator_group,
+        coordinator_group_error=group_problem,
         kafka_error=kafka_problem,
         brokers=brokers,
         retention_ms=retention_ms,
         keeps_by_commit=keeps_by_commit,
         assignment_in_use=_assignment_in_use(state),
-        legacy_kafka_commits=_legacy_kafka_commits(session, state, partitions, modern),
+        legacy_kafka_commits=_legacy_kafka_commits(session, state, partitions, coordinator_group),
         last_offset_clients=_last_offset_clients(session, group),
         clusters=ClusterIds(zookeeper=read_zookeeper_cluster_id(session)) if silence else read_cluster_ids(session),
         topic_filters=_filters(state),
@@ -198,7 +198,7 @@ def _legacy_kafka_commits(
     session: AdminSession,
     state: ZooKeeperGroup,
     partitions: Mapping[TopicPartition, PartitionSnapshot],
-    modern: CoordinatorGroup | None,
+    coordinator_group: CoordinatorGroup | None,
 ) -> str:
     """Evidence that old members commit to Kafka; empty without it.
 
@@ -213,7 +213,7 @@ def _legacy_kafka_commits(
         for one in partitions.values()
         if one.kafka is not None and one.kafka.provenance is None and not one.is_returned
     ]
-    if not foreign or modern is None or modern.protocol_type or not state.members:
+    if not foreign or coordinator_group is None or coordinator_group.protocol_type or not state.members:
         return ""
     ahead = [one for one in foreign if one.stored is None or (one.kafka is not None and one.kafka.offset > one.stored)]
     words = f"Kafka has {count_text(len(foreign), 'offset')} that no member of a coordinator group committed"

@@ -140,7 +140,7 @@ def read_migration_status(
     marks = [parse_fence_record(node.data) for node in nodes.values() if not node.stat.ephemeral_owner]
     entries = read_journal(session, group)
     told = entries.latest(PLACEHOLDER_ENTRY)
-    seat, others, problem = _coordinator_group_members(session, group, migration_id)
+    placeholder, others, problem = _coordinator_group_members(session, group, migration_id)
     abort = session.get(paths.control_child(group, ABORT_CHILD))
     roster = None
     if held.strategy == "dual":
@@ -159,7 +159,7 @@ def read_migration_status(
         registered=tuple(registered_members(session, group)),
         fences=sum(mark is not None and mark.migration_id == migration_id for mark in marks),
         owned_partitions=sum(bool(node.stat.ephemeral_owner) for node in nodes.values()),
-        placeholder=seat,
+        placeholder=placeholder,
         placeholder_until_ms=_placeholder_until_ms(told),
         coordinator_members=others,
         coordinator_error=problem,

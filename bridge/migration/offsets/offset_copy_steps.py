@@ -79,13 +79,13 @@ class OffsetStores:
     def __init__(
         self,
         authority: ControlZnode,
-        seat: PlaceholderMember,
+        placeholder: PlaceholderMember,
         *,
         pause: Callable[[int], object] | None = None,
         patience: CoordinatorRetryPolicy = PLACEHOLDER_RETRY_POLICY,
     ) -> None:
         self.control_znode = authority
-        self.placeholder = seat
+        self.placeholder = placeholder
         self.group = authority.group
         self._kafka = KafkaOffsetAdmin(authority.session, authority.group, pause, patience)
 
@@ -155,13 +155,15 @@ class CopyToKafka:
         """See ``MigrationStep``.  Raises ``PartiallyDoneError`` with the partitions that the brokers reject; the others
         are done.
         """
-        seat, looked = self.stores.placeholder, self._last_check
+        placeholder, looked = self.stores.placeholder, self._last_check
         self._last_check = None
         # Only this generation can commit: a value that was read in it does not change until we write.
-        seat.heartbeat()
-        assert seat.joined is not None, "the coordinator answered the heartbeat, so the placeholder member has joined"
+        placeholder.heartbeat()
+        assert placeholder.joined is not None, (
+            "the coordinator answered the heartbeat, so the placeholder member has joined"
+        )
         epoch = self.stores.control_znode.require_phase(*self.phases).control.epoch
-        if looked is None or looked[:2] != (seat.joined.generation, epoch):
+        if looked is None or looked[:2] != (placeholder.joined.generation, epoch):
             epoch, left = self._pending()
         else:
             left = looked[2]
@@ -252,11 +254,11 @@ class CopyToZooKeeper:
 
     def do(self) -> None:
         """See ``MigrationStep``.  Raises ``PartiallyDoneError`` when a write fails; the fences remain."""
-        authority, seat = self.stores.control_znode, self.stores.placeholder
+        authority, placeholder = self.stores.control_znode, self.stores.placeholder
         held = authority.require_phase(self.phase)
-        seat.heartbeat()
+        placeholder.heartbeat()
         for some in chunks(self._pending(), RETURN_BATCH_SIZE):
-            seat.heartbeat_if_due()
+            placeholder.heartbeat_if_due()
             stopped_by = authority.write_offsets(held, some, self.acl)
             if stopped_by:
                 raise PartiallyDoneError(

@@ -191,10 +191,10 @@ class PlaceholderJoiner:
 
     def _try_leave(self) -> str:
         """Empty when the group has no placeholder member of this migration; else why to try again."""
-        seats = self._group.read_occupants().placeholders
+        placeholders = self._group.read_occupants().placeholders
         # These members were found while this run had the lock, so none belongs to a later run.
         self._check_run()
-        troubles = [self._remove(seat.member_id) for seat in seats]
+        troubles = [self._remove(placeholder.member_id) for placeholder in placeholders]
         return next(filter(None, troubles), "")
 
     def _remove(self, member_id: str) -> str:

@@ -113,12 +113,12 @@ def open_migration(
     """Sends no request yet.  ``pause`` and ``patience``: how to wait for the brokers."""
     authority = ControlZnode(session, plan.group, plan.migration_id)
     authority.fence_migration_ids |= {plan.snapshot.fences_migration_id} - {""}
-    seat = PlaceholderMember(
+    placeholder = PlaceholderMember(
         session, plan.group, plan.migration_id, plan.snapshot.topics,
         pause=pause, patience=patience, check_run=authority.check_lock,
     )  # fmt: skip
-    stores = OffsetStores(authority, seat, pause=pause, patience=patience)
-    return MigrationContext(authority, plan, seat, stores, who)
+    stores = OffsetStores(authority, placeholder, pause=pause, patience=patience)
+    return MigrationContext(authority, plan, placeholder, stores, who)
 
 
 def read_accepted_plan(session: AdminSession, first: MigrationPlan) -> MigrationPlan | None:

@@ -156,6 +156,6 @@ def member_phase_of(control: ControlRecord | None) -> MemberPhase:
     if control.authority == "zookeeper":
         return MemberPhase.ZOOKEEPER_ONLY
     raise MigrationError(
-        f"the offsets of this group are kept by Kafka now (migration {control.migration_id} by copying, phase "
-        f"{control.phase!r}): start members of the modern kind, or take the group's migration back first"
+        f"the offsets of this group are in Kafka now (migration {control.migration_id}, strategy copy, phase "
+        f"{control.phase!r}): start members of the coordinator group, or roll the migration back first"
     )
