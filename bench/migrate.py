@@ -1,6 +1,7 @@
 """Measures the copy of a group's offsets from ZooKeeper to Kafka: time and memory to read, commit and compare.
 
     python bench/migrate.py --partitions 10000 100000 --rounds 3 [--zookeeper 3.8 3.4.6] [--before PATH] [--write]
+    python bench/migrate.py --invariant [--partitions 10000] [--rounds 5] [--in-memory]
     python bench/migrate.py --in-memory
 
 It uses a real ZooKeeper (3.8; 3.4.6 cannot read many nodes at once) and a real broker, fetched by Maven.  The broker is
@@ -17,7 +18,11 @@ each node.  The start of the process and the creation of the znodes do not count
 the process and the number of its requests.
 
 ``--before``: the rounds of another checkout of this project alternate with those of this one, on the same servers; the
-last table has the ratios.
+last table has the ratios.  Each checkout executes its own ``bench/migrate.py``.
+
+``--invariant``: instead, each round is a whole ``migrate apply`` of the strategy ``copy``; the check of the invariant
+between the steps is on and off in turn.  Each round migrates a group of its own.  The partitions exist on the broker,
+and one broker can have 10,000.
 
 ``--in-memory``: ZooKeeper in memory in the measured process, and a development broker, to try the program without Java;
 the times include the fake's part, and the memory is meaningless.
@@ -42,6 +47,7 @@ from pathlib import Path
 from typing import Any
 
 from gates import Gate
+from migrate_apply import ClockWithoutPauses, measure_apply
 from migrate_round import A_TOPIC, CHECK, FENCE, PARTS, Door, fill, measure, topics_of
 
 from bridge.testing.fake_environment import ADDRESS
@@ -67,6 +73,9 @@ SECONDS: dict[tuple[int, str], tuple[float, float | None]] = {
 CHECK_S_MAX = {100_000: 5.0}
 """Partitions -> the gate for the check of rights, on either ZooKeeper."""
 RSS_MB_MAX = 300
+INVARIANT_RATIO_MAX = 1.03
+"""The gate for a whole ``migrate apply`` with the check of the invariant, divided by one without it."""
+WITH, WITHOUT = "with-invariant", "without-invariant"
 TREE = Path(__file__).resolve().parent.parent
 
 OURS = f"""
@@ -86,46 +95,66 @@ def child(arguments: argparse.Namespace) -> None:
         run_round(arguments, Door())
 
 
+def measured(
+    session: AdminSession, clock: ClockWithoutPauses, arguments: argparse.Namespace, door: Door
+) -> dict[str, dict[str, float]]:
+    """The figures of one round."""
+    if arguments.apply is None:
+        return measure(session, arguments.epoch, door)
+    group, partitions = f"apply-{arguments.epoch}", arguments.partitions[0]
+    return {arguments.apply: measure_apply(session, clock, group, partitions, with_invariant=arguments.apply == WITH)}
+
+
 def run_round(arguments: argparse.Namespace, door: Door) -> None:
     """Run one round, and print its figures as JSON."""
+    clock = ClockWithoutPauses()
     if arguments.child == "in-memory":
         zookeeper = FakeZooKeeper(delivery="thread")
         host, _, port = arguments.where.rpartition(":")
         zookeeper.ensure(paths.broker(0), json.dumps({"host": host, "port": int(port), "version": 1}).encode())
         zookeeper.ensure(paths.topic(OFFSETS_TOPIC), b'{"version":1,"partitions":{"0":[0]}}')
+        for topic in topics_of(arguments.partitions[0]):
+            replicas = {str(partition): [0] for partition in range(A_TOPIC)}
+            zookeeper.ensure(paths.topic(topic), json.dumps({"version": 1, "partitions": replicas}).encode())
 
         def fake_store(connect: str, timeout_ms: int) -> FakeZkStore:
             store = FakeZkStore(zookeeper, "", timeout_ms, None)
             door.stores.append(store)
             return store
 
-        with AdminSession.open(ADDRESS, None, AdminDependencies(fake_store, door.connect)) as session:
-            fill(session, arguments.partitions[0])
-            print(json.dumps(measure(session, arguments.epoch, door)))
+        with AdminSession.open(ADDRESS, None, AdminDependencies(fake_store, door.connect, clock)) as session:
+            if arguments.apply is None:
+                fill(session, arguments.partitions[0])
+            print(json.dumps(measured(session, clock, arguments, door)))
         zookeeper.stop()
     else:
-        with AdminSession.open(arguments.where, None, AdminDependencies(door.real_store, door.connect)) as session:
-            print(json.dumps(measure(session, arguments.epoch, door)))
+        with AdminSession.open(
+            arguments.where, None, AdminDependencies(door.real_store, door.connect, clock)
+        ) as session:
+            print(json.dumps(measured(session, clock, arguments, door)))
 
 
-def run_child(kind: str, where: str, partitions: int, epoch: int, tree: Path) -> dict[str, dict[str, float]]:
-    words = [sys.executable, __file__, "--child", kind, "--where", where]
-    words += ["--partitions", str(partitions), "--epoch", str(epoch)]
+def run_child(
+    kind: str, where: str, partitions: int, epoch: int, tree: Path, *more: str
+) -> dict[str, dict[str, float]]:
+    words = [sys.executable, str(tree / "bench" / "migrate.py"), "--child", kind, "--where", where]
+    words += ["--partitions", str(partitions), "--epoch", str(epoch), *more]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=tree).stdout
-    told: dict[str, dict[str, float]] = json.loads(out)
-    return told
+    figures: dict[str, dict[str, float]] = json.loads(out)
+    return figures
 
 
 @contextmanager
-def real_servers(zookeeper: str, partitions: int) -> Iterator[str]:
+def real_servers(zookeeper: str, partitions: int, *, partitions_exist: bool) -> Iterator[str]:
     with Sandbox() as sandbox:
         sandbox.start_zookeeper(zookeeper)
-        sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=512)
+        sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=1_024 if partitions_exist else 512)
         for topic in topics_of(partitions):
-            sandbox.create_topic(topic, 1)
-        with AdminSession.open(sandbox.zookeeper_connect) as session:
-            fill(session, partitions)
+            sandbox.create_topic(topic, min(A_TOPIC, partitions) if partitions_exist else 1)
+        if not partitions_exist:
+            with AdminSession.open(sandbox.zookeeper_connect) as session:
+                fill(session, partitions)
         yield sandbox.zookeeper_connect
 
 
@@ -235,17 +264,47 @@ def page(head: str, cells: list[Cell], rounds: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def compare_invariant(arguments: argparse.Namespace) -> None:
+    """Run and print the rounds of ``--invariant``."""
+    kind, partitions = ("in-memory" if arguments.in_memory else "real"), arguments.partitions[0]
+    servers: Any = development_broker(partitions)
+    if not arguments.in_memory:
+        servers = real_servers(arguments.zookeeper[0], partitions, partitions_exist=True)
+    rounds: dict[str, list[dict[str, float]]] = {WITH: [], WITHOUT: []}
+    with servers as where:
+        for n in range(arguments.rounds * 2):
+            turn, place = divmod(n, 2)
+            how = (WITH, WITHOUT)[(turn + place) % 2]
+            rounds[how].append(run_child(kind, where, partitions, 1 + n, TREE, "--apply", how)[how])
+
+    def median(how: str, what: str) -> float:
+        return statistics.median(each[what] for each in rounds[how])
+
+    for how, found in rounds.items():
+        seconds = [each["s"] for each in found]
+        print(
+            f"{partitions:,} partitions, {how}: {median(how, 's'):.3f} s ({min(seconds):.3f} to {max(seconds):.3f}), "
+            f"{median(how, 'cpu'):.3f} CPU, {median(how, 'steps'):.0f} steps, of it the checks of the invariant "
+            f"{1_000 * median(how, 'invariant'):.2f} ms"
+        )
+    for what in ("s", "cpu"):
+        ratio = median(WITH, what) / median(WITHOUT, what)
+        print(Gate(f"{what} with / without", ratio, INVARIANT_RATIO_MAX, None, at_least=False).row())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--zookeeper", nargs="+", default=[ZOOKEEPERS[0]], choices=ZOOKEEPERS)
     parser.add_argument("--before", type=Path, metavar="PATH", help="another checkout, measured in turn with this one")
+    parser.add_argument("--invariant", action="store_true")
     parser.add_argument("--in-memory", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--where", help=argparse.SUPPRESS)
     parser.add_argument("--epoch", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--apply", choices=(WITH, WITHOUT), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments)
@@ -255,13 +314,16 @@ def main() -> None:
     trees = {"": TREE} if arguments.before is None else {"": TREE, BEFORE: arguments.before.resolve()}
     head = machine()
     print(head)
+    if arguments.invariant:
+        compare_invariant(arguments)
+        return
     kind = "in-memory" if arguments.in_memory else "real"
     cells: list[Cell] = []
     for zookeeper in [IN_MEMORY] if arguments.in_memory else arguments.zookeeper:
         for partitions in arguments.partitions:
             servers: Any = development_broker(partitions)
             if not arguments.in_memory:
-                servers = real_servers(zookeeper, partitions)
+                servers = real_servers(zookeeper, partitions, partitions_exist=False)
             rounds: dict[str, list[dict[str, dict[str, float]]]] = {tree: [] for tree in trees}
             with servers as where:
                 for n in range(arguments.rounds * len(trees)):
