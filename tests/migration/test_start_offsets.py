@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 from bridge.migration.inspect.group_snapshot import CommittedOffset, PartitionSnapshot
 from bridge.migration.offsets.provenance import Provenance, format_provenance
 from bridge.migration.plan.decisions import Decisions, ExistingOffsetPolicy, OffsetConvention, OffsetFallback
-from bridge.migration.plan.start_offsets import plan_partition, plan_with_same_decisions
-from tests.migration.group_snapshots import LOG, at_end, partition, plan, seen, tp
+from bridge.migration.plan.start_offsets import plan_partition
+from tests.migration.group_snapshots import LOG, at_end, partition, plan, tp
 from zkconsumer.admin.log_ranges import LogRange
 
 NEXT, LAST = OffsetConvention.NEXT, OffsetConvention.LAST
@@ -207,19 +206,3 @@ def test_a_target_is_in_the_log_or_refused(
         assert row.why
     everything = Decisions(NEXT, OffsetFallback.EARLIEST, OffsetFallback.EARLIEST, ExistingOffsetPolicy.KEEP_SOURCE)
     assert plan_partition(one, NEXT, everything).target is not None
-
-
-def test_a_plan_made_again_keeps_the_decisions_and_the_convention() -> None:
-    """With a fence no offset at the end of a log is evidence for ``next`` any more; the convention is not judged
-    again.
-    """
-    decisions = Decisions(existing=ExistingOffsetPolicy.KEEP_SOURCE)
-    first = plan(at_end(0), partition(1, 42), decisions=decisions)
-    assert first.convention is NEXT
-    now = seen(partition(0, 60), partition(1, 61, kafka=CommittedOffset(5)))
-    second = plan_with_same_decisions(first, now, 7)
-    assert second.can_be_applied
-    assert second.targets == {tp(0): 60, tp(1): 61}
-    assert (second.migration_id, second.made_at_ms, second.strategy) == ("m1", 7, "copy")
-    assert second.digest != first.digest
-    assert replace(second.decisions, convention=None) == decisions

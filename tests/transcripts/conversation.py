@@ -4,8 +4,8 @@ A transcript is a text file.  Its inputs are lines that begin with ``>``; everyt
 the group answered, one command a line; a line that begins with ``=`` shows the state at that point.  Inputs and
 comments are written by hand, outputs and states are generated: see README.md beside this file for the language.
 
-After every event the safety rules are checked (``core.invariants``), and that every write names the session that
-lives now.
+After every event the safety rules are checked (``tests.property.group_model.member_invariants``), and that every write
+names the session that lives now.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.property.group_model import member_invariants
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
-from zkconsumer.member import invariants, ownership
+from zkconsumer.member import ownership
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.events import (
     AcquireResult,
@@ -197,8 +198,8 @@ class Conversation:
 
     def _handle(self, event: ev.Event) -> list[str]:
         commands = self.group.handle(event, self.now_ms)
-        invariants.check_invariants(self.group)
-        invariants.check_command_order(commands)
+        member_invariants.check_invariants(self.group)
+        member_invariants.check_command_order(commands)
         return [show(command) for command in commands if self._note(command)]
 
     def _note(self, command: do.Command) -> bool:

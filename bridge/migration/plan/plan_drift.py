@@ -5,7 +5,7 @@ an offset that was changed, created or deleted in either store; a partition that
 the log does not contain any more.  A value that this migration itself wrote to Kafka is no drift.  Data that brokers do
 not return now (``unknown_broker_data``) may be drift or not: the migration waits for them.
 
-``--accept-drift`` uses the present group, with the plan's decisions: ``start_offsets.plan_with_same_decisions``.
+``--accept-drift`` uses the present group, with the plan's decisions (``steps.drift_steps.AcceptDrift``).
 """
 
 from __future__ import annotations

@@ -64,15 +64,6 @@ def make_plan(
     return replace(plan, digest=digest_of_plan(plan))
 
 
-def plan_with_same_decisions(plan: MigrationPlan, seen: GroupSnapshot, made_at_ms: int) -> MigrationPlan:
-    """The same decisions for the present group: what ``--accept-drift`` accepts.
-
-    The offset convention is not determined again: a group with fences has no new evidence.
-    """
-    decisions = replace(plan.decisions, convention=plan.convention)
-    return make_plan(seen, decisions, migration_id=plan.migration_id, strategy=plan.strategy, made_at_ms=made_at_ms)
-
-
 def _operator_decision_text(evidence: ConventionEvidence) -> str:
     return f"{DECIDED_BY_OPERATOR} (seen: {evidence.text})"
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.property.group_model import member_invariants
 from tests.property.group_model.model_coordinator import Channel
 from tests.property.group_model.model_listener import ModelListener
 from tests.property.group_model.procedures import Procedure
 from tests.property.group_model.zookeeper import Call, Connection
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
-from zkconsumer.member import invariants, ownership
+from zkconsumer.member import ownership
 from zkconsumer.member.assignment_planner import ZooKeeperAssignmentPlanner
 from zkconsumer.member.events import MemberTimer
 from zkconsumer.member.group_settings import GroupSettings
@@ -106,8 +107,8 @@ class Process:
         commands = self.group.handle(event, world.now_ms)
         self.was_withdrawn |= self.group.membership.state is MembershipState.EXCLUDED
         world.tell(self.name, event, commands)
-        invariants.check_invariants(self.group)
-        invariants.check_command_order(commands)
+        member_invariants.check_invariants(self.group)
+        member_invariants.check_command_order(commands)
         for command in commands:
             self.execute(command)
         world.check_process(self)

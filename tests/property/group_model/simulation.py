@@ -17,7 +17,7 @@ Checked while it runs:
     offsets         no write of ours makes a stored offset smaller
     no repetition   in a world without faults nothing is delivered twice
 
-``zkconsumer.member.invariants`` is checked after every event: its rules concern one member, these the whole group.
+``member_invariants`` is checked after every event: its rules concern one member, these the whole group.
 """
 
 from __future__ import annotations

@@ -8,15 +8,14 @@
 ``registration``            a request about the registration is under way only while the membership expects its answer
 ``order``                   for each partition, the commands are in the order of ``member.commands``
 
-Tests and the simulator of groups (``tests/property``) call both functions after every step.  ``runtime`` does not:
-in a large group they cost more than the decision.
+The transcripts and the simulator of groups call both functions after every step.  The product does not: in a large
+group they cost more than the decision, and the machines assert what is cheap.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zkconsumer.errors import InternalError
 from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
 from zkconsumer.member.membership_state_machine import MembershipState
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 
-class InvariantBroken(InternalError):
+class InvariantBroken(AssertionError):
     """An invariant of a member is violated."""
 
 
