@@ -124,6 +124,17 @@ def test_the_rollback_may_be_interrupted_anywhere(back: tuple[list[Phase], list[
     at_every_cut(lambda: begun(*before), run, writes_min=1 + len(after))
 
 
+def test_a_run_that_gets_the_lock_in_another_phase_than_it_was_started_in_does_nothing() -> None:
+    group = begun(Phase.FENCING, Phase.FENCED)
+    with group.process() as authority:
+        carry_out(authority, [AcquireLock(authority, WHO, expected_phase=Phase.FENCED)])
+    with group.process() as authority:
+        lock = AcquireLock(authority, WHO, expected_phase=Phase.FENCING)
+        with pytest.raises(PartiallyDoneError, match=r"in phase fenced, and this run needs .* in phase fencing"):
+            carry_out(authority, [lock, AdvancePhase(authority, Phase.UNDOING)])
+    assert control_of(group).phase == "fenced"
+
+
 def test_a_later_migration_replaces_an_ended_one_and_deletes_its_pieces() -> None:
     def make() -> Group:
         group = begun(Phase.UNDOING, Phase.UNDONE)

@@ -225,10 +225,15 @@ class AcquireLock:
 
     The step waits for the lock of another run, because the lock of a dead process ends with its session.  A run that
     holds the lock longer is alive, and the step is refused.
+
+    ``expected_phase``: the phase from which the next steps were derived, before this run had the lock.  The step is
+    refused when another run has advanced the phase since: the operator chose this command for the earlier phase.  None:
+    the next steps are derived after this one.
     """
 
     control_znode: ControlZnode
     caller: str
+    expected_phase: Phase | None = None
     _other_lock_seen_at_ms: dict[int, int] = field(default_factory=dict)
 
     name = "acquire the lock"
@@ -251,7 +256,7 @@ class AcquireLock:
             return StepPending()
         if run.session_id == self.control_znode.session.session_id:
             self.control_znode.lock_acquired(run.session_id)
-            return StepDone()
+            return self._phase_status()
         now_ms = self.control_znode.session.clock.now_ms()
         since_ms = self._other_lock_seen_at_ms.setdefault(run.session_id, now_ms)
         if now_ms - since_ms < LOCK_WAIT_MS:
@@ -262,6 +267,17 @@ class AcquireLock:
                 f"stop it: zkconsumer migrate abort {self.control_znode.group}"
             )
         )
+
+    def _phase_status(self) -> StepStatus:
+        """Call it with the lock: no other run changes the phase from then on."""
+        if self.expected_phase is None:
+            return StepDone()
+        held = self.control_znode.read()
+        wanted = f"migration {self.control_znode.migration_id} in phase {self.expected_phase.value}"
+        is_ours = held is not None and held.control.migration_id == self.control_znode.migration_id
+        if held is None or not is_ours or held.phase is not self.expected_phase:
+            return StepRefused(self.control_znode.concurrent_change_error(held, wanted))
+        return StepDone()
 
     def do(self) -> None:
         session = self.control_znode.session

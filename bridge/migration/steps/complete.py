@@ -55,7 +55,7 @@ def complete_steps(moving: MigrationContext, archive: Path, *, remove_fences: bo
     if phase is not Phase.COMPLETED:
         check_can_be_completed(moving.group, authority.migration_id, phase)
         yield CheckControlAcls(authority.session, moving.group)
-        yield AcquireLock(authority, moving.caller)
+        yield AcquireLock(authority, moving.caller, expected_phase=phase)
         yield from confirm_switch_steps(moving)
         yield RemovePlaceholder(moving.placeholder)
         if is_dual:

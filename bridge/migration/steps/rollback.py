@@ -107,7 +107,7 @@ def rollback_steps(moving: MigrationContext, options: RollbackOptions) -> Iterat
             before = acls_before_fence(authority, moving.plan.snapshot.acls)
             yield CheckAclPermissions(authority.session, moving.group, moving.topics)
         yield CheckPermissions(authority.session, moving.znodes, before)
-    yield AcquireLock(authority, moving.caller)
+    yield AcquireLock(authority, moving.caller, expected_phase=phase)
     is_dual = moving.plan.strategy == "dual"
     if phase in _AFTER_SWITCH and has_registered_members(moving):
         yield from dual_return_steps(moving)
