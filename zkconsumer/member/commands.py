@@ -161,7 +161,6 @@ class OffsetToCommit:
 
     offset: int
     stored: StoredOffset
-    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +168,12 @@ class PartitionToRelease:
     """One partition to release: commit ``offset`` unless it is None, then delete the owner node.
 
     With ``next_owner`` the node is created again, for another thread of this member.  ``verify_owner``: first check
-    whether the node belongs to this session, because the outcome of an earlier write is unknown.
+    whether the node belongs to this session.  The answer to an earlier write of the node was lost, so it may be that of
+    another member by now.
     """
 
     offset: int | None
     stored: StoredOffset
-    owner: str
     next_owner: str | None = None
     verify_owner: bool = False
 

@@ -136,7 +136,7 @@ class OffsetCommitter:
                 refused[tp] = NOT_OWNER
                 continue
             if to_znode is not None:
-                offsets[tp] = do.OffsetToCommit(to_znode, held.stored, held.thread)
+                offsets[tp] = do.OffsetToCommit(to_znode, held.stored)
             if to_kafka is not None:
                 for_kafka[tp] = to_kafka
         if not offsets and not for_kafka:

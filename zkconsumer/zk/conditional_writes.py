@@ -16,7 +16,8 @@ separately:
 ``seek`` runs a commit.  Theory of operation:
 
 *States.*  A partition is **left** (no result), or it has its one final result.  Between them it is only changed by
-``_check_partition``: a read may replace the version and the offset to write, and nothing else does.
+``_check_partition``: a read may replace the version and the offset to write, and nothing else does.  One exception: a
+release whose offset an ACL denies goes on without its offset (``_release_without_offset``).
 
     left --multi done, or a larger offset is stored--> DONE        left --owner is another, or missing--> NOT_OWNER
     left --connection lost--> UNKNOWN        left --control znode changed, or denied, or third failure--> FAILED
@@ -28,29 +29,41 @@ node of a later member of this library has the same version 1; the session of th
 sends a request in the session in which it was decided or not at all
 (``test_the_requests_of_an_ended_session_are_not_even_executed``).
 
+*What the check does not see.*  A multi can check the version of a node, and not its session or czxid.  So the check
+passes if our session lives, another client deleted our owner node, and another member of this library acquired the
+partition since.  A Scala consumer that resumes after a pause deletes owner nodes without a condition
+(``deletePartitionOwnershipFromZK``).  The watch on the owners of the topic limits this to the time until the owners are
+listed again: then ``list_owners`` compares sessions, and the partition is dropped.  After the first multi that fails
+the session is compared here, too.
+
 *A lost answer.*  The multi may have been executed or not, so the outcome is UNKNOWN and is not tried again here: the
 session may have ended too.  The member keeps its old ``StoredOffset``.  If the multi was executed, the next commit
 fails with BadVersion, reads the offset of the lost one, and writes at its version
 (``test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_the_next_one_is_right``).  A release has no such second
-chance: its owner node may be gone, and another member may own the partition.  So the next release of that partition
-sets ``verify_owner`` and reads before it writes
-(``test_a_release_of_unknown_outcome_that_was_done_is_seen_to_be_and_nothing_is_written``).
+chance: its owner node may be gone, and another member may own the partition with a node of version 1, which a second
+multi would delete.  So the next release of that partition sets ``verify_owner`` and reads before it writes
+(``test_a_release_of_unknown_outcome_that_was_done_is_seen_to_be_and_nothing_is_written``,
+``test_a_node_that_another_session_made_meanwhile_is_not_released_by_us``).
 
 *Order.*  In a release the offset is set before the owner node is deleted, in one multi: the next owner finds the offset
 of the last commit.  With ``next_owner`` the node is deleted and created in one multi, so that no other member can
 acquire the partition in between (``test_a_release_hands_over_to_another_thread_in_one_multi``).  Parents are created
 before the first multi, and again after a read that finds no offset znode
-(``test_offsets_that_somebody_deleted_are_made_again``).
+(``test_offsets_that_somebody_deleted_are_made_again``).  The control znode is checked first in every multi: after a
+change of the authority nothing is written, and the error of a later operation cannot hide the change
+(``test_nothing_is_written_once_the_control_znode_has_changed``).
 
 *Ends.*  Others may write between any two rounds, so a partition is tried ``ROUNDS_MAX`` times, the last time alone in a
 multi (``test_somebody_who_writes_again_and_again_is_given_up_on_after_three_rounds``).  One more round exists for
 releases whose offset the ACL denied in the last one: to keep the owner node would stop the partition for all members,
-and the next owner reads from the last commit.
+and the next owner reads from the last commit
+(``test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from zkconsumer.member.events import StoredOffset, WriteOutcome, ZooKeeperWriteResult
@@ -103,24 +116,24 @@ if TYPE_CHECKING:
 class _PartitionWrite:
     """The planned write of one partition; ``_check_partition`` changes it after a read."""
 
-    owner: str
     offset: int | None
     """None: no offset is written; never set again once it is None."""
     stored: StoredOffset
     """The offset znode as last read or written; its version is the condition of the write.  -1: create it."""
-    is_release: bool
-    next_owner: str | None
-    """The thread that owns the partition after the release; always None for a commit."""
-    verify_owner: bool
-    stored_before: StoredOffset
-    """``stored`` at the beginning, the result of a write that is not done; constant.  What differs from it was written
-    by another process, or by us with a lost answer."""
+    stored_at_decision: StoredOffset
+    """The content of the offset znode that the member assumed when it decided this write; constant.  A read that finds
+    something else found the write of another client, or one of ours whose answer was lost.  It is also ``stored`` in
+    the result of a write that is not done: the member continues to assume it."""
+    is_release: bool = False
+    """Whether the owner node is deleted in the same multi; False: it is only checked."""
+    next_owner: str | None = None
+    """The thread of this member for which a release creates the owner node again; always None for a commit."""
+    verify_owner: bool = False
+    """Read the owner node before the first multi.  True for a release after a write of the owner node whose answer was
+    lost: the node may not exist, or belong to another member.  The multi would delete that one, as its version is 1,
+    too; only its session shows the difference."""
     rewound_from: int | None = None
-    """The smaller offset that another process stored and that this write replaces."""
-
-    @property
-    def writes_offset(self) -> bool:
-        return self.offset is not None
+    """The smaller offset that another client stored and that this write replaces; -1: text that is no offset."""
 
 
 class ConditionalWrites:
@@ -134,15 +147,18 @@ class ConditionalWrites:
         *,
         control_version: int | None,
         acl: tuple[Acl, ...] | None,
-        denials: DenialCollector,
+        denials: DenialCollector | None,
     ) -> None:
         assert session_id != 0, "0 is the session of persistent nodes, so they would count as ours"
         self.results: dict[TopicPartition, ZooKeeperWriteResult] = {}
         """A result is final, but for its ``why``.  A partition without one is part of the next multi."""
         self._acl = acl
-        self._denials = denials
+        """The ACL of created nodes; None: all users may write them."""
+        self._denials = denials or DenialCollector()
+        """The operations that ACLs denied; the caller reports them after ``run``."""
         self._group = group
         self._session_id = session_id
+        """The session in which the member decided the writes; the executor sends all rounds in it, or none."""
         self._writes = writes
         """All partitions of the batch; the keys are constant."""
         self._control = control_check(group, control_version)
@@ -151,50 +167,65 @@ class ConditionalWrites:
         self._without_offset: set[TopicPartition] = set()
         """Releases whose offset an ACL denied.  Their ``offset`` is None."""
 
-    def run(self) -> Procedure[None]:
-        """Write in at most three rounds, and read again what failed after each; then read the ACLs of denied nodes."""
+    def run(self) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
+        """Write in at most three rounds, and read again what failed after each; then read the ACLs of denied nodes.
+
+        The ACL replaces ``why`` in the results that it explains: failures, and releases without their offset.  An
+        operator must see which node denies the write, and which users it allows.
+        """
         yield from self._write()
         assert len(self.results) == len(self._writes), "every partition has an outcome after the last round"
         yield from self._denials.read_acls()
         if not self._denials.by_path:
-            return
+            return self.results
         for tp, written in self.results.items():
             nodes = paths.offset(self._group, tp), paths.owner(self._group, tp)
             denial = next(filter(None, map(self._denials.nearest_to, nodes)), None)
             if denial is not None and (written.outcome is WriteOutcome.FAILED or tp in self._without_offset):
                 self.results[tp] = replace(written, why=denial.message)
+        return self.results
 
     def _write(self) -> Procedure[None]:
-        unverified = [tp for tp, write in self._writes.items() if write.verify_owner]
-        if unverified:
-            yield from self._reread(unverified)
+        """Give every partition a result.
+
+        The fourth round, and only it, consists of releases to which the third one denied the offset; without the
+        offset no further denial of this kind is possible, so it is the last.
+        """
+        yield from self._reread([tp for tp, write in self._writes.items() if write.verify_owner])
         yield from self._make_parents()
-        for attempt in range(ROUNDS_MAX):
+        for attempt in range(ROUNDS_MAX + 1):
             left = [tp for tp in self._writes if tp not in self.results]
             if not left:
                 return
-            is_last = attempt == ROUNDS_MAX - 1
-            yield from self._try(self._plans(left, singly=is_last), is_last=is_last)
-        left = [tp for tp in self._writes if tp not in self.results]
-        if left:  # the last round had no permission to write their offsets: release them without a commit
-            yield from self._try(self._plans(left, singly=True), is_last=True)
-
-    def _plans(self, partitions: Iterable[TopicPartition], *, singly: bool) -> list[MultiPlan]:
-        return pack_multis([(tp, self._ops(tp)) for tp in partitions], self._control, one_by_one=singly)
+            assert attempt < ROUNDS_MAX or self._without_offset.issuperset(left), "the third try of the others decides"
+            yield from self._try(left, is_last=attempt >= ROUNDS_MAX - 1)
 
     def _make_parents(self) -> Procedure[None]:
-        topics = {tp.topic for tp, w in self._writes.items() if w.writes_offset and w.stored.version < 0}
-        if not topics:
+        """Create the parents of offset znodes that do not exist; a denied one denies the offsets below it.
+
+        Denied offsets are decided before the multi: it would fail with NoNode, which says nothing about the ACL.
+        """
+        created = [
+            tp
+            for tp, write in self._writes.items()
+            if write.offset is not None and write.stored.version < 0 and tp not in self.results
+        ]
+        if not created:
             return
-        topic_nodes = [Create(paths.offsets_of_topic(self._group, topic), acl=self._acl) for topic in sorted(topics)]
-        yield from make_parents([Create(paths.offsets(self._group), acl=self._acl), *topic_nodes], self._denials)
-        for tp, write in self._writes.items():
+        topics = sorted({paths.offsets_of_topic(self._group, tp.topic) for tp in created})
+        nodes = [Create(path, acl=self._acl) for path in (paths.offsets(self._group), *topics)]
+        yield from make_parents(nodes, self._denials)
+        for tp in created:
             denial = self._denials.nearest_to(paths.offsets_of_topic(self._group, tp.topic))
-            if denial is not None and write.writes_offset and write.stored.version < 0 and tp not in self.results:
+            if denial is not None:
                 self._release_without_offset(tp, f"NoAuth {denial.path}")
 
     def _release_without_offset(self, tp: TopicPartition, why: str) -> None:
-        """Release the partition without its offset, so that another member can read it from the last commit."""
+        """The ACL denies the offset: go on without it in a release, and end a commit as failed.
+
+        A release must not fail for it, because the owner node of a partition that this member does not read any more
+        keeps all others from reading it.  The next owner starts from the last commit.
+        """
         assert tp not in self.results, "a denied write has no outcome before this decision"
         if self._writes[tp].is_release:
             self._writes[tp].offset = None
@@ -202,9 +233,14 @@ class ConditionalWrites:
         else:
             self._set_result([tp], WriteOutcome.FAILED, why)
 
-    def _try(self, plans: list[MultiPlan], *, is_last: bool) -> Procedure[None]:
+    def _try(self, left: Sequence[TopicPartition], *, is_last: bool) -> Procedure[None]:
+        """One round: send the multis, decide what their answers show, and read the rest again.
+
+        In the last round each partition has a multi of its own, so that its error is its own.  Before, an error of one
+        partition says nothing about the others of its multi: ZooKeeper names the first operation that failed only.
+        """
+        plans = pack_multis([(tp, self._ops(tp)) for tp in left], self._control, one_by_one=is_last)
         answers = yield [multi_of(plan, self._control) for plan in plans]
-        doubtful: list[TopicPartition] = []
         for plan, answer in zip(plans, answers, strict=True):
             partitions = [tp for tp, _ in plan]
             if isinstance(answer, MultiOk):
@@ -215,27 +251,31 @@ class ConditionalWrites:
                 self._set_result(partitions, WriteOutcome.FAILED, CONTROL_CHANGED)
             else:
                 self._on_multi_failed(plan, answer, is_last=is_last)
-                doubtful += [tp for tp in partitions if tp not in self.results]
-        if doubtful:
-            yield from self._reread(doubtful)
+        yield from self._reread([tp for tp in left if tp not in self.results])
 
     def _on_multi_failed(self, plan: MultiPlan, answer: MultiFailed, *, is_last: bool) -> None:
-        """Set the result of the partition whose operation failed, if reading it again cannot help."""
-        at = answer.failed - len(self._control)
-        for tp, ops in plan:
-            if at < len(ops):
-                if isinstance(answer.error, NoAuth):
-                    self._denials.add(ops[at])
-                if isinstance(answer.error, NoAuth) and ops[at].path == paths.offset(self._group, tp):
-                    self._release_without_offset(tp, describe_result(answer.error))
-                elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
-                    self._set_result([tp], WriteOutcome.FAILED, describe_result(answer.error))
-                return
-            at -= len(ops)
+        """Set the result of the partition whose operation failed, if reading it again cannot help.
+
+        Reading helps after NoNode, BadVersion and NodeExists: another client changed the owner node or the offset
+        znode.  The other partitions of the multi stay left.
+        """
+        tp, op = [(tp, op) for tp, ops in plan for op in ops][answer.failed - len(self._control)]
+        if isinstance(answer.error, NoAuth):
+            self._denials.add(op)
+        if isinstance(answer.error, NoAuth) and op.path == paths.offset(self._group, tp):
+            self._release_without_offset(tp, describe_result(answer.error))
+        elif is_last or not isinstance(answer.error, NoNode | BadVersion | NodeExists):
+            self._set_result([tp], WriteOutcome.FAILED, describe_result(answer.error))
 
     def _ops(self, tp: TopicPartition) -> list[Op]:
+        """The operations of one partition: the offset first, then the owner node.
+
+        A commit checks the owner node; a release deletes it at our version, which is the same check.  A node for the
+        next thread is created *and set*, as in an acquisition, so that its version is 1 again.
+        """
         write, owner = self._writes[tp], paths.owner(self._group, tp)
         assert write.is_release or write.next_owner is None, "a commit does not change the thread of a partition"
+        assert write.is_release or write.offset is not None, "a commit writes an offset"
         ops: list[Op] = []
         if write.offset is not None:
             path, data = paths.offset(self._group, tp), format_offset(write.offset)
@@ -250,29 +290,34 @@ class ConditionalWrites:
         return ops
 
     def _on_multi_done(self, plan: MultiPlan, answer: MultiOk) -> None:
-        at = len(self._control)
+        """Every partition of the multi is done.
+
+        The results have the new version of each offset znode (the condition of the next commit), and the czxid of each
+        owner node that was created again (the epoch of the ownership).
+        """
+        assert len(answer.results) == len(self._control) + sum(len(ops) for _, ops in plan), "one for each operation"
+        results = iter(answer.results[len(self._control) :])
         for tp, ops in plan:
             write = self._writes[tp]
             stored, czxid = write.stored, 0
-            for op, result in zip(ops, answer.results[at : at + len(ops)], strict=True):
+            for op, result in zip(ops, islice(results, len(ops)), strict=True):
                 if op.path == paths.offset(self._group, tp) and write.offset is not None:
                     version = result.version if isinstance(result, Stat) else INITIAL_VERSION
                     stored = StoredOffset(write.offset, version)
                 elif isinstance(op, SetOp) and isinstance(result, Stat):
                     czxid = result.czxid
-            at += len(ops)
             self.results[tp] = ZooKeeperWriteResult(
                 WriteOutcome.DONE,
                 stored,
-                "",
-                write.rewound_from,
+                rewound_from=write.rewound_from,
                 is_thread_changed=write.next_owner is not None,
                 czxid=czxid,
             )
-        assert at == len(answer.results), "a multi that was executed has one result for each operation"
 
     def _reread(self, partitions: Sequence[TopicPartition]) -> Procedure[None]:
         """Read owners and offsets again, and decide for each partition separately."""
+        if not partitions:
+            return
         owners = tuple(paths.owner(self._group, tp) for tp in partitions)
         offsets = tuple(paths.offset(self._group, tp) for tp in partitions)
         [nodes] = yield [GetMany(owners + offsets)]
@@ -280,53 +325,54 @@ class ConditionalWrites:
         assert len(nodes) == 2 * len(partitions), "the owners come first, then the offsets of the same partitions"
         for index, tp in enumerate(partitions):
             self._check_partition(tp, nodes[index], nodes[index + len(partitions)])
-        if any(self._writes[tp].stored.version < 0 for tp in partitions):
-            yield from self._make_parents()
+        yield from self._make_parents()
 
     def _check_partition(
         self, tp: TopicPartition, owner: ZnodeData | StoreError, offset: ZnodeData | StoreError
     ) -> None:
-        write = self._writes[tp]
+        """Decide one partition by its nodes: a result, or what its next multi writes and checks.
+
+        The owner node decides first: the offset of a partition that is not ours is not ours to compare.  The version
+        shows a node that our session did not make by an acquisition, for example one of a Scala consumer.  An offset
+        znode whose text is no offset is written over: no client can start from it, and ours is the position of the
+        owner (``test_an_offset_that_nobody_can_read_is_written_over``).
+        """
+        assert tp not in self.results, "what is decided is not read again"
+        write, found = self._writes[tp], stored_offset(offset)
         if isinstance(owner, NoNode):
             self._set_result([tp], WriteOutcome.NOT_OWNER, "the owner node does not exist")
-            return
-        if isinstance(owner, StoreError):
+        elif isinstance(owner, StoreError):
             self._set_result([tp], outcome_of(owner), describe_result(owner))
-            return
-        if owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
+        elif owner.stat.ephemeral_owner != self._session_id or owner.stat.version != OUR_OWNER_VERSION:
             self._set_result([tp], WriteOutcome.NOT_OWNER, f"another member has the owner node: {owner.data[:200]!r}")
-            return
-        if write.offset is None:
-            return
-        found = stored_offset(offset)
-        if isinstance(found, str) and isinstance(offset, ZnodeData):
-            write.stored = StoredOffset(-1, offset.stat.version)
-            write.rewound_from = -1
-        elif isinstance(found, str):
-            assert isinstance(offset, StoreError), "a node that was read has data"
-            self._set_result([tp], outcome_of(offset), found)
-        else:
-            self._reconcile(tp, write, found)
+        elif write.offset is not None and isinstance(found, StoredOffset):
+            self._reconcile(tp, write, write.offset, found)
+        elif write.offset is not None and isinstance(offset, ZnodeData):
+            write.stored, write.rewound_from = StoredOffset(-1, offset.stat.version), -1
+        elif write.offset is not None:
+            self._set_result([tp], outcome_of(offset), str(found))
 
-    def _reconcile(self, tp: TopicPartition, write: _PartitionWrite, found: StoredOffset) -> None:
-        assert write.offset is not None, "only a write of an offset is reconciled"
-        # A changed znode with an offset between the two is an earlier commit of ours whose answer was lost, or one of a
-        # Scala consumer that read on; both are written over without a report, because the offset only grows.
-        changed = found != write.stored_before
-        if changed and found.offset >= write.offset:
+    def _reconcile(self, tp: TopicPartition, write: _PartitionWrite, offset: int, found: StoredOffset) -> None:
+        """Compare the offset that was found with the one to write; the stored offset must not decrease.
+
+        A changed znode with an offset between the two is an earlier commit of ours whose answer was lost, or one of a
+        Scala consumer that read on; both are written over without a report, because the offset only grows.  An
+        unchanged znode may contain a larger offset: the reset policy moved the position back, and that is committed
+        (``test_a_commit_after_a_reset_may_go_back``).
+        """
+        has_changed = found != write.stored_at_decision
+        if has_changed and found.offset >= offset:
             write.offset = None
-            write.stored = found
-            if not write.is_release:
-                self.results[tp] = ZooKeeperWriteResult(WriteOutcome.DONE, found)
-            return
-        if changed and found.offset < write.stored_before.offset:
+        elif has_changed and found.offset < write.stored_at_decision.offset:
             write.rewound_from = found.offset
         write.stored = found
+        if write.offset is None and not write.is_release:
+            self.results[tp] = ZooKeeperWriteResult(WriteOutcome.DONE, found)
 
     def _set_result(self, partitions: Iterable[TopicPartition], outcome: WriteOutcome, why: str) -> None:
         for tp in partitions:
             assert tp not in self.results, "an outcome is final"
-            self.results[tp] = ZooKeeperWriteResult(outcome, self._writes[tp].stored_before, why)
+            self.results[tp] = ZooKeeperWriteResult(outcome, self._writes[tp].stored_at_decision, why)
 
 
 def commit_partitions(
@@ -340,25 +386,11 @@ def commit_partitions(
 ) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
     """Write offsets of partitions that this member keeps: one packet if nothing fails.
 
+    ``control_version``: of the control znode in the view by which the member decided; None: without that znode.
     ``acl``: the ACL of created nodes; ``denials`` collects the operations that ACLs of existing nodes deny.
     """
-    planned = {
-        tp: _PartitionWrite(
-            of.owner,
-            of.offset,
-            of.stored,
-            is_release=False,
-            next_owner=None,
-            verify_owner=False,
-            stored_before=of.stored,
-        )
-        for tp, of in offsets.items()
-    }
-    writes = ConditionalWrites(
-        group, session_id, planned, control_version=control_version, acl=acl, denials=denials or DenialCollector()
-    )
-    yield from writes.run()
-    return writes.results
+    writes = {tp: _PartitionWrite(of.offset, of.stored, of.stored) for tp, of in offsets.items()}
+    return ConditionalWrites(group, session_id, writes, control_version=control_version, acl=acl, denials=denials).run()
 
 
 def release_partitions(
@@ -371,20 +403,15 @@ def release_partitions(
     denials: DenialCollector | None = None,
 ) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
     """Commit and release, or move to another thread of this member: one packet if nothing fails."""
-    planned = {
+    writes = {
         tp: _PartitionWrite(
-            of.owner,
             of.offset,
+            of.stored,
             of.stored,
             is_release=True,
             next_owner=of.next_owner,
             verify_owner=of.verify_owner,
-            stored_before=of.stored,
         )
         for tp, of in parts.items()
     }
-    writes = ConditionalWrites(
-        group, session_id, planned, control_version=control_version, acl=acl, denials=denials or DenialCollector()
-    )
-    yield from writes.run()
-    return writes.results
+    return ConditionalWrites(group, session_id, writes, control_version=control_version, acl=acl, denials=denials).run()

@@ -17,14 +17,13 @@ def seek(
     session_id: int,
     wanted: Mapping[TopicPartition, int],
     *,
-    owners: Mapping[TopicPartition, str],
     control_version: int | None,
     acl: tuple[Acl, ...] | None,
 ) -> Procedure[tuple[dict[TopicPartition, StoredOffset], dict[TopicPartition, str]]]:
     """Overwrite the offsets that are read now with ``wanted``; returns the stored offsets, and why others failed."""
     stored, refused = yield from read_positions(group, list(wanted))
     refused |= {tp: "ZooKeeper did not answer" for tp in wanted if tp not in stored and tp not in refused}
-    offsets = {tp: OffsetToCommit(wanted[tp], found, owners[tp]) for tp, found in stored.items()}
+    offsets = {tp: OffsetToCommit(wanted[tp], found) for tp, found in stored.items()}
     results = yield from commit_partitions(group, session_id, offsets, control_version=control_version, acl=acl)
     written: dict[TopicPartition, StoredOffset] = {}
     for tp, result in results.items():

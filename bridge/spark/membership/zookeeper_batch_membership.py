@@ -172,14 +172,13 @@ class ZooKeeperBatchMembership(BatchMembership):
 
         def made() -> Procedure[dict[TopicPartition, str]]:
             session_id, held = self._calls.session_id(), self._leases.begin_claim(offsets)
-            threads, version = self._leases.threads, self._membership.control_version
-            wanted = {tp: offsets[tp] for tp in held}
+            version, wanted = self._membership.control_version, {tp: offsets[tp] for tp in held}
             refused = dict.fromkeys(offsets.keys() - held.keys(), NOT_OWNED_MESSAGE)
             if not wanted:
                 return refused
             try:
                 stored, why = yield from seek(
-                    opened.group, session_id, wanted, owners=threads, control_version=version, acl=opened.security.acl
+                    opened.group, session_id, wanted, control_version=version, acl=opened.security.acl
                 )
                 self._offsets_written(stored, held)
             finally:

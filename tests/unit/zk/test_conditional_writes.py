@@ -16,7 +16,6 @@ from zkconsumer.zk.group_procedures import OUR_OWNER_VERSION, ROUNDS_MAX, Proced
 from zkconsumer.zk.requests import Create, GetMany, Multi, SessionEnded, SetData, Stat, paths_of
 
 TOPIC = "clicks"
-THREAD = "g1_a-0"
 FOUR = [TopicPartition(TOPIC, number) for number in range(4)]
 NONE_YET = StoredOffset()
 
@@ -31,7 +30,7 @@ def commit_of(
 ) -> Procedure[dict[TopicPartition, ZooKeeperWriteResult]]:
     """A commit at the versions that the results of an earlier one have left."""
     stored = {tp: known[tp].stored if known is not None else NONE_YET for tp in offsets}
-    wanted = {tp: OffsetToCommit(offset, stored[tp], THREAD) for tp, offset in offsets.items()}
+    wanted = {tp: OffsetToCommit(offset, stored[tp]) for tp, offset in offsets.items()}
     return conditional_writes.commit_partitions(GROUP, party.session_id, wanted, control_version=control_version)
 
 
@@ -385,7 +384,7 @@ def test_every_write_checks_the_control_znode_that_was_read(server: FakeZooKeepe
     known = commit(party, dict.fromkeys(FOUR, 60), known, control_version=0)
     assert len(party.multis) == 2
     assert all(multi.ops[0].path == paths.control(GROUP) for multi in party.multis)
-    results = release(party, {tp: PartitionToRelease(70, known[tp].stored, THREAD) for tp in FOUR}, control_version=0)
+    results = release(party, {tp: PartitionToRelease(70, known[tp].stored) for tp in FOUR}, control_version=0)
     assert outcomes(results) == [WriteOutcome.DONE] * 4
     assert all(multi.ops[0].path == paths.control(GROUP) for multi in party.multis)
 
@@ -408,7 +407,7 @@ def test_a_release_commits_and_gives_back_in_one_packet(server: FakeZooKeeper, p
     party.claim(*FOUR)
     known = commit(party, dict.fromkeys(FOUR, 50))
     sent = party.store.packets_sent
-    results = release(party, {tp: PartitionToRelease(60, known[tp].stored, THREAD) for tp in FOUR})
+    results = release(party, {tp: PartitionToRelease(60, known[tp].stored) for tp in FOUR})
     assert party.store.packets_sent - sent == 1
     assert outcomes(results) == [WriteOutcome.DONE] * 4
     assert stored(server, *FOUR) == [b"60"] * 4
@@ -417,7 +416,7 @@ def test_a_release_commits_and_gives_back_in_one_packet(server: FakeZooKeeper, p
 
 def test_a_release_with_nothing_to_commit_writes_no_offset(server: FakeZooKeeper, party: ProcedureSession) -> None:
     party.claim(FOUR[0])
-    assert outcomes(release(party, {FOUR[0]: PartitionToRelease(None, NONE_YET, THREAD)})) == [WriteOutcome.DONE]
+    assert outcomes(release(party, {FOUR[0]: PartitionToRelease(None, NONE_YET)})) == [WriteOutcome.DONE]
     assert stored(server, FOUR[0]) == [None]
     assert server.data(paths.owner(GROUP, FOUR[0])) is None
 
@@ -426,8 +425,8 @@ def test_a_release_hands_over_to_another_thread_in_one_multi(server: FakeZooKeep
     """No moment at which the node is missing for others to claim."""
     party.claim(*FOUR)
     known = commit(party, dict.fromkeys(FOUR, 50))
-    parts = {tp: PartitionToRelease(60, known[tp].stored, THREAD) for tp in FOUR[:2]}
-    parts |= {tp: PartitionToRelease(60, known[tp].stored, THREAD, next_owner="g1_a-1") for tp in FOUR[2:]}
+    parts = {tp: PartitionToRelease(60, known[tp].stored) for tp in FOUR[:2]}
+    parts |= {tp: PartitionToRelease(60, known[tp].stored, next_owner="g1_a-1") for tp in FOUR[2:]}
     sent = party.store.packets_sent
     results = release(party, parts)
     assert party.store.packets_sent - sent == 1
@@ -447,7 +446,7 @@ def test_a_release_of_what_somebody_set_back_writes_again_and_reports(
     known = commit(party, dict.fromkeys(FOUR, 50))
     set_offset(other, FOUR[0], b"1")
     set_offset(other, FOUR[1], b"1000")
-    results = release(party, {tp: PartitionToRelease(60, known[tp].stored, THREAD) for tp in FOUR})
+    results = release(party, {tp: PartitionToRelease(60, known[tp].stored) for tp in FOUR})
     assert outcomes(results) == [WriteOutcome.DONE] * 4
     assert stored(server, *FOUR) == [b"60", b"1000", b"60", b"60"]
     assert [results[tp].rewound_from for tp in FOUR] == [1, None, None, None]
@@ -460,12 +459,12 @@ def test_one_partition_that_cannot_be_given_back_does_not_stop_the_others(
     bad = TopicPartition("forbidden", 0)
     party.claim(bad, *FOUR)
     server.set_acl(paths.owners_of_topic(GROUP, "forbidden"), ())
-    results = release(party, {tp: PartitionToRelease(None, NONE_YET, THREAD) for tp in [bad, *FOUR]})
+    results = release(party, {tp: PartitionToRelease(None, NONE_YET) for tp in [bad, *FOUR]})
     assert outcomes(results) == [*[WriteOutcome.DONE] * 4, WriteOutcome.FAILED]
 
 
 def verified(offset: int | None = None, known: StoredOffset = NONE_YET) -> PartitionToRelease:
-    return PartitionToRelease(offset, known, THREAD, verify_owner=True)
+    return PartitionToRelease(offset, known, verify_owner=True)
 
 
 def test_a_release_of_unknown_outcome_that_was_not_done_is_done_after_a_look(
@@ -474,7 +473,7 @@ def test_a_release_of_unknown_outcome_that_was_not_done_is_done_after_a_look(
     party.claim(FOUR[0])
     known = commit(party, {FOUR[0]: 50})
     server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=False)
-    unknown = release(party, {FOUR[0]: PartitionToRelease(60, known[FOUR[0]].stored, THREAD)})
+    unknown = release(party, {FOUR[0]: PartitionToRelease(60, known[FOUR[0]].stored)})
     assert outcomes(unknown) == [WriteOutcome.UNKNOWN]
     again = release(party, {FOUR[0]: verified(60, unknown[FOUR[0]].stored)})
     assert [type(request) for requests in party.rounds for request in requests] == [GetMany, Multi]
@@ -489,7 +488,7 @@ def test_a_release_of_unknown_outcome_that_was_done_is_seen_to_be_and_nothing_is
     party.claim(FOUR[0])
     known = commit(party, {FOUR[0]: 50})
     server.lose_connection_on_next(lambda request: isinstance(request, Multi), is_done=True)
-    unknown = release(party, {FOUR[0]: PartitionToRelease(60, known[FOUR[0]].stored, THREAD)})
+    unknown = release(party, {FOUR[0]: PartitionToRelease(60, known[FOUR[0]].stored)})
     assert outcomes(unknown) == [WriteOutcome.UNKNOWN]
     again = release(party, {FOUR[0]: verified(60, unknown[FOUR[0]].stored)})
     assert outcomes(again) == [WriteOutcome.NOT_OWNER]
@@ -514,7 +513,7 @@ def test_a_release_looks_at_sessions_when_its_multi_fails(
     known = commit(party, dict.fromkeys(FOUR[:2], 50))
     server.remove(paths.owner(GROUP, FOUR[0]))
     other.ask([Create(paths.owner(GROUP, FOUR[0]), b"g1_scala-0", ephemeral=True)], None)
-    results = release(party, {tp: PartitionToRelease(60, known[tp].stored, THREAD) for tp in FOUR[:2]})
+    results = release(party, {tp: PartitionToRelease(60, known[tp].stored) for tp in FOUR[:2]})
     assert outcomes(results) == [WriteOutcome.NOT_OWNER, WriteOutcome.DONE]
     assert stored(server, *FOUR[:2]) == [b"50", b"60"]
     assert server.data(paths.owner(GROUP, FOUR[0])) == b"g1_scala-0"

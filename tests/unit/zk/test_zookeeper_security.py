@@ -432,10 +432,10 @@ def test_owners_and_offsets_and_their_parents_get_the_list_and_cost_no_packet_mo
         sent = []
         assert all(each.outcome is WriteOutcome.DONE for each in party.claims(*FOUR, acl=acl).results.values())
         sent += party.rounds
-        wanted = {tp: OffsetToCommit(5, StoredOffset(), THREAD) for tp in FOUR}
+        wanted = {tp: OffsetToCommit(5, StoredOffset()) for tp in FOUR}
         party.run(conditional_writes.commit_partitions(GROUP, party.session_id, wanted, control_version=None, acl=acl))
         sent += party.rounds
-        handed = {FOUR[0]: PartitionToRelease(None, StoredOffset(5, 0), THREAD, f"{GROUP}_a-1")}
+        handed = {FOUR[0]: PartitionToRelease(None, StoredOffset(5, 0), f"{GROUP}_a-1")}
         party.run(conditional_writes.release_partitions(GROUP, party.session_id, handed, control_version=None, acl=acl))
         sent += party.rounds
         rounds.append(sent)
@@ -490,7 +490,7 @@ def test_a_partition_whose_offset_may_not_be_written_is_given_back_all_the_same(
         alice.ask([Create(paths.offsets_of_topic(GROUP, TOPIC), acl=SECURE_ACL)], None)
     plain.claims(*FOUR, acl=None)
     denials = DenialCollector()
-    parts = {tp: PartitionToRelease(5, StoredOffset(), THREAD) for tp in FOUR}
+    parts = {tp: PartitionToRelease(5, StoredOffset()) for tp in FOUR}
     results = plain.run(
         conditional_writes.release_partitions(
             GROUP, plain.session_id, parts, control_version=None, acl=None, denials=denials
@@ -507,11 +507,11 @@ def test_many_offsets_that_may_not_be_written_are_given_back_in_one_round_more(s
     plain.claims(*FOUR, acl=None)
     alice.ask([Create(paths.offsets(GROUP)), Create(paths.offsets_of_topic(GROUP, TOPIC))], None)
     alice.ask([Create(paths.offset(GROUP, tp), b"1", acl=SECURE_ACL) for tp in FOUR], None)
-    parts = {tp: PartitionToRelease(5, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    parts = {tp: PartitionToRelease(5, StoredOffset(1, 0)) for tp in FOUR}
     results = plain.run(conditional_writes.release_partitions(GROUP, plain.session_id, parts, control_version=None))
     assert {each.outcome for each in results.values()} == {WriteOutcome.DONE}
     assert len([requests for requests in plain.rounds if isinstance(requests[0], Multi)]) <= ROUNDS_MAX + 1
-    commits = {tp: OffsetToCommit(9, StoredOffset(1, 0), THREAD) for tp in FOUR}
+    commits = {tp: OffsetToCommit(9, StoredOffset(1, 0)) for tp in FOUR}
     plain.claims(*FOUR, acl=None)
     refused = plain.run(conditional_writes.commit_partitions(GROUP, plain.session_id, commits, control_version=None))
     assert {each.outcome for each in refused.values()} == {WriteOutcome.FAILED}
