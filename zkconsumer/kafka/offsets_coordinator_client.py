@@ -21,6 +21,7 @@ from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import find_coordinator
 from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, describe_error
 from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.member.log_rate_limiter import LoggedReason
 from zkconsumer.types import BrokerAddress
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class OffsetsCoordinatorClient:
         self._coordinator: CoordinatorConnection | None = None
         self._unresponsive: set[BrokerAddress] = set()
         self._logged_coordinator: BrokerAddress | None = None
-        self._logged_failure = ""
+        self._logged_failure = LoggedReason()
 
     def interrupt(self) -> None:
         """End the thread's blocked call; from any thread."""
@@ -206,7 +207,7 @@ class OffsetsCoordinatorClient:
             except BROKER_ERRORS as error:
                 self.disconnect()
                 return f"{asked} named {found} as the coordinator: {error}"
-        self._logged_failure = ""
+        self._logged_failure.clear()
         if found != self._logged_coordinator:
             self._logged_coordinator = found
             log.info("coordinator-found group=%s broker=%s", self._settings.group, found)
@@ -232,9 +233,7 @@ class OffsetsCoordinatorClient:
             connection.close()
 
     def _log_failure(self, why: str) -> None:
-        shape = "".join(char for char in why if not char.isdigit())
-        if shape != self._logged_failure:
-            self._logged_failure = shape
+        if self._logged_failure.is_new(why):
             log.warning("coordinator-lookup-failed group=%s reason=%r", self._settings.group, why)
 
 

@@ -3,30 +3,59 @@ r"""The commits of one member: which offsets are written to which store and when
     send --> CommitToZooKeeper (one conditional multi) --> CommitToKafka (what ZooKeeper accepted) --> done
       \----- only Kafka -------------------------------------^
 
-A commit is decided from consumed positions and from the known content of the stores.  While one is under way, its
-partitions (``in_flight``) are not released, because a release writes the same znodes, and because the next owner must
-find the last commit in its store.  The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable
-coordinator must not block the release of partitions permanently.
+Theory of operation
+-------------------
 
-ZooKeeper is written first, because its write has conditions (our owner node, the version of the offset znode, the
-version of the control znode); what it rejects is not sent to Kafka, whose commit has none
+*What starts a commit.*  The interval and a change of the group (``MemberStateMachine._auto_commit``), a call of the
+program (``pending_calls``), and a release, if its commit is a write of its own (``PartitionReleaser._settle``).  None
+of them starts while another commit is under way.  The interval skips its turn then; the others wait.
+
+*What a commit is decided from.*  From consumed positions and from the known content of the stores
+(``PartitionStateMachine.offset_for_zookeeper``).  So an offset that is stored already is not written again, and no
+offset is replaced by a smaller one unless the reset policy moved the position back
+(``defect_28_a_stored_offset_never_goes_back.txt``).
+
+*One at a time.*  The condition of a write is the znode version that the write before it left.  Two commits at once
+would send the same version, and the second one would fail.  (The Scala consumer's commits race its rebalances: its
+commit thread may write after the partition has moved to another member.)
+
+*Who waits for a commit.*  Its partitions (``in_flight``) are not released, because a release writes the same znodes,
+and because the next owner must find the last commit in its store
+(``kafka_commit_before_release_also_after_the_commit_under_way.txt``).  The next call of the program waits for it.
+The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable coordinator must not block the release of
+partitions permanently (``kafka_a_release_does_not_wait_for_a_commit_of_before_either.txt``).
+
+*Order of the stores.*  ZooKeeper is written first, because its write has conditions (our owner node, the version of the
+offset znode, the version of the control znode); what it rejects is not sent to Kafka, whose commit has none
+(``kafka_a_dual_commit_writes_zookeeper_first.txt``).  In the other order only the read of the owner nodes immediately
+before the request would protect Kafka's offset, and it misses a change during the request
 (``kafka_the_owner_node_is_looked_at_before_each_request.txt``).
 
-If the answer of ZooKeeper is lost, its partitions have the outcome ``UNKNOWN``.  The next commit has the known
-version as its condition again, and reads the znode when that version is outdated.  If the answer of Kafka is lost,
-the offset is remembered as possible (``record_unknown_kafka_write``), and no smaller one is committed after it.  An
-abandoned request is cancelled, but may have been executed; so it counts as an answer that was lost.
+*A lost answer.*  If the answer of ZooKeeper is lost, its partitions have the outcome ``UNKNOWN``.  The next commit has
+the known version as its condition again, and reads the znode when that version is outdated.  If the answer of Kafka is
+lost, the offset is remembered as possible (``record_unknown_kafka_write``), and no smaller one is committed after it
+(``kafka_a_lost_answer_is_never_followed_by_a_smaller_offset.txt``).  An abandoned request is cancelled, but may have
+been executed; so it counts as an answer that was lost.
 
-Every call of the program is completed exactly once: by its commit, by its timeout while it waits, or by ``reset``.
+*A pause, and the end of the session.*  ``reset`` ends the commit: no part of it is sent in the next session
+(``the_session_expires_in_the_middle_of_committing.txt``).  Answers that arrive later have an old ticket.  A partition
+can also be lost and acquired again within one session while its commit is under way.  The answer then belongs to the
+ownership before, and changes neither the state nor the offsets of the new one
+(``a_commit_ends_after_its_partition_was_lost_and_acquired_again.txt``).
+
+*Calls of the program.*  Every call is completed exactly once: by its commit, by its timeout while it waits, or by
+``reset``.  A call that has timed out is never executed later: the caller was answered that nothing was written
+(``a_commit_that_nobody_waits_for_any_more_is_not_made.txt``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
 from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
+from zkconsumer.member.log_rate_limiter import LoggedReason
 from zkconsumer.member.offset_stores import KAFKA_NAME, ZOOKEEPER_NAME, CommitFailure, OffsetStoreSelection
 from zkconsumer.member.partition_state_machine import PartitionState
 
@@ -45,30 +74,35 @@ if TYPE_CHECKING:
 
 NOT_OWNER = CommitFailure("this member does not own the partition (any more)")
 CONTROL_CHANGED = "the control znode of the group changed"
-"""Why nothing was written: the group is migrating, and the commit was decided with an old control znode version."""
+"""Why nothing was written: the group is migrating, and the commit was decided with an old control znode version.  It is
+no error: the next view has the new version, and ``commit_offsets()`` is repeated after 20 ms."""
 
 COMMIT_CALL_EXPIRED = CommitFailure("the commit did not start within the timeout, because others were under way")
+
 COMMITTABLE = (PartitionState.FETCHING, PartitionState.DRAINING, PartitionState.DRAINED)
+"""The states with a position.  Before them nothing was consumed, and the stored offset is not known.  After them
+(``RELEASING``) the owner node may be deleted already."""
 
 
 @dataclass(slots=True)
 class _CommitInProgress:
-    """One commit under way.
-
-    ``kafka_offsets``: to commit to Kafka; only shrinks.  ``is_sent_to_kafka``: that request was sent; before, the
-    commit waits for ZooKeeper.  ``failures``: the partitions that were not committed, as far as the answers have
-    arrived; the answer to ``call``.
-    """
+    """One commit under way."""
 
     ticket: int
+    """That of both requests.  An answer with another ticket belongs to a commit before."""
     session_id: int
     control_version: int | None
+    """The version of the control znode when the commit was decided; checked again before the request to Kafka."""
     attempts: int
+    """How many attempts Kafka's channel may make."""
     call: CommitRequested | None
+    """The call of the program that this commit completes; None for an automatic one."""
     failures: dict[TopicPartition, CommitFailure]
+    """The partitions that were not committed, as far as the answers have arrived; the answer to ``call``."""
     kafka_offsets: dict[TopicPartition, int]
+    """To commit to Kafka; only shrinks.  After ``is_sent_to_kafka`` exactly the partitions ``in_flight``."""
     is_sent_to_kafka: bool = False
-    reset_counts: dict[TopicPartition, int] = field(default_factory=dict)
+    """Never False again.  Before, the commit waits for ZooKeeper; after, only for Kafka."""
 
 
 class OffsetCommitter:
@@ -80,24 +114,26 @@ class OffsetCommitter:
         new_ticket: Callable[[], int],
         stores: OffsetStoreSelection = OffsetStoreSelection.ZOOKEEPER,
     ) -> None:
-        self.in_flight: dict[TopicPartition, int] = {}
-        """Partition that is being committed -> its reset count when that was decided."""
+        self.in_flight: dict[TopicPartition, tuple[PartitionStateMachine, int]] = {}
+        """Partition that is being committed -> its ownership, and the reset count when that was decided.  The ownership
+        may have ended since; the answer is recorded there nevertheless, and never in the one that followed."""
         self.pending_calls: list[CommitRequested] = []
         """The calls whose commit has not started, in their order; a call that has started is in ``_round``."""
         self._partitions = partitions
+        """The member's table; read only."""
         self._new_ticket = new_ticket
         self._stores = stores
         self._round: _CommitInProgress | None = None
         """The commit under way; None exactly when ``in_flight`` is empty."""
         self._is_rewound_logged = False
         """Logged once for a process; the counter shows the others."""
-        self._logged_kafka_failure = ""
-        """The reason, without digits, that was logged last; "" since the last commit that succeeded completely."""
+        self._logged_kafka_failure = LoggedReason()
+        """Cleared by a commit that succeeds completely."""
 
     @property
     def is_in_progress(self) -> bool:
         """Whether a commit is under way."""
-        assert self._round is not None or not self.in_flight, "a partition in flight belongs to a commit"
+        assert (self._round is None) == (not self.in_flight), "a partition in flight belongs to a commit"
         return self._round is not None
 
     @property
@@ -117,7 +153,9 @@ class OffsetCommitter:
     ) -> list[Command]:
         """Commit the changed positions among these; with ``repeats`` also the unchanged ones to Kafka.
 
-        ``attempts``: the total number of attempts for Kafka.
+        ``attempts``: the total number of attempts for Kafka.  Precondition: no commit is under way.  Without anything
+        to write the call is completed at once.  A partition whose position is stored already is neither written nor
+        refused, also in the middle of its release: the program's offset is safe.
         """
         assert self._round is None, "one commit at a time: the next one needs the znode versions of this one"
         refused: dict[TopicPartition, CommitFailure] = {}
@@ -130,9 +168,7 @@ class OffsetCommitter:
                 continue
             to_znode = held.offset_for_zookeeper(position) if self._stores.uses_zookeeper else None
             to_kafka = held.offset_for_kafka(position, repeats=repeats) if self._stores.uses_kafka else None
-            if to_znode is None and to_kafka is None:
-                continue
-            if held.state not in COMMITTABLE:
+            if (to_znode, to_kafka) != (None, None) and held.state not in COMMITTABLE:
                 refused[tp] = NOT_OWNER
                 continue
             if to_znode is not None:
@@ -141,13 +177,15 @@ class OffsetCommitter:
                 for_kafka[tp] = to_kafka
         if not offsets and not for_kafka:
             return [] if call is None else [do.CompleteCommit(call.call_id, refused)]
-        self._round = _CommitInProgress(
+        now = self._round = _CommitInProgress(
             self._new_ticket(), session_id, control_version, attempts, call, refused, for_kafka
         )
-        self.in_flight = {tp: self._partitions[tp].reset_count for tp in (*offsets, *for_kafka)}
+        committed = {tp: self._partitions[tp] for tp in (*offsets, *for_kafka)}
+        assert not committed.keys() & refused.keys(), "a refused partition is not written"
+        self.in_flight = {tp: (held, held.reset_count) for tp, held in committed.items()}
         if offsets:
-            return [do.CommitToZooKeeper(self._round.ticket, session_id, offsets, control_version)]
-        return self._send_to_kafka(self._round)
+            return [do.CommitToZooKeeper(now.ticket, session_id, offsets, control_version)]
+        return self._send_to_kafka(now)
 
     def expire_calls(self, now_ms: int) -> list[Command]:
         """Complete the calls whose timeout has expired; nothing is written for them."""
@@ -156,7 +194,11 @@ class OffsetCommitter:
         return [do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, COMMIT_CALL_EXPIRED)) for call in late]
 
     def on_zookeeper_result(self, event: CommitToZooKeeperCompleted) -> tuple[list[Command], list[TopicPartition]]:
-        """Process ZooKeeper's answer; return the commands, and the partitions that this member does not own."""
+        """Process ZooKeeper's answer; return the commands, and the partitions that this member does not own.
+
+        The caller drops these partitions.  Without Kafka, or when ZooKeeper accepted none for it, the commit is done.
+        A larger offset that ZooKeeper kept counts as done: Kafka gets ours, and the larger one of both is read.
+        """
         now = self._round
         if now is None or now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
@@ -166,17 +208,17 @@ class OffsetCommitter:
         put_off: list[TopicPartition] = []
         done = 0
         for tp, written in sorted(event.results.items()):
+            held, resets = self.in_flight[tp]
             out += self.report_rewound(tp, written)
-            held = self._partitions.get(tp)
             if written.outcome is WriteOutcome.DONE:
                 done += 1
-                if held is not None:
-                    held.record_zookeeper_write(written.stored, self.in_flight[tp])
+                held.record_zookeeper_write(written.stored, resets)
                 continue
             now.kafka_offsets.pop(tp, None)
-            now.failures[tp] = self._zookeeper_failure(written.why)
+            store = ZOOKEEPER_NAME if self._stores.uses_kafka else ""
+            now.failures[tp] = CommitFailure(written.why, store, is_transient=written.why == CONTROL_CHANGED)
             if written.outcome is WriteOutcome.NOT_OWNER:
-                lost.append(tp)
+                lost += [tp] if self._partitions.get(tp) is held else []
             elif written.why == CONTROL_CHANGED:
                 put_off.append(tp)
             elif written.outcome is WriteOutcome.FAILED:
@@ -189,7 +231,12 @@ class OffsetCommitter:
         return [*out, *(self._send_to_kafka(now) if now.kafka_offsets else self._finish(now))], lost
 
     def on_kafka_result(self, event: CommitToKafkaCompleted) -> tuple[list[Command], list[TopicPartition]]:
-        """Process Kafka's answer; return the same as ``on_zookeeper_result``."""
+        """Process Kafka's answer; return the same as ``on_zookeeper_result``.
+
+        A partition that the answer lacks counts as unknown: the coordinator may have stored its offset.  So does one
+        with REQUEST_TIMED_OUT or COORDINATOR_NOT_AVAILABLE: a coordinator returns them also when the commit is in its
+        log and the other replicas did not follow in time.
+        """
         now = self._round
         if now is None or not now.is_sent_to_kafka or event.ticket != now.ticket:
             return [], []
@@ -197,17 +244,14 @@ class OffsetCommitter:
         out: list[Command] = []
         lost: list[TopicPartition] = []
         failed: dict[TopicPartition, KafkaCommitResult] = {}
+        silent = KafkaCommitResult(WriteOutcome.UNKNOWN, "the coordinator did not answer for it")
         for tp, offset in now.kafka_offsets.items():
-            written = event.results.get(
-                tp, KafkaCommitResult(WriteOutcome.UNKNOWN, "the coordinator did not answer for it")
-            )
-            held = self._partitions.get(tp)
+            (held, resets), written = self.in_flight[tp], event.results.get(tp, silent)
             if written.outcome is WriteOutcome.DONE:
-                if held is not None:
-                    held.record_kafka_write(offset, self.in_flight[tp])
+                held.record_kafka_write(offset, resets)
                 continue
             if written.outcome is WriteOutcome.UNKNOWN:
-                self._record_unknown_kafka_write(tp, offset)
+                held.record_unknown_kafka_write(offset, resets)
             now.failures[tp] = CommitFailure(
                 written.why, KAFKA_NAME, written.is_permanent, written.why == CONTROL_CHANGED
             )
@@ -222,24 +266,30 @@ class OffsetCommitter:
         return [*out, *self._finish(now)], lost
 
     def abandon_kafka_commit(self, why: str) -> list[Command]:
-        """Stop waiting for Kafka; if the request was not sent yet, do not send it."""
+        """Stop waiting for Kafka; if the request was not sent yet, do not send it.
+
+        Before the request the commit stays under way, because ZooKeeper's answer is still expected.
+        """
         now = self._round
         if now is None:
             return []
-        now.failures |= {tp: CommitFailure(why, KAFKA_NAME) for tp in now.kafka_offsets}
-        out: list[Command] = (
-            [do.IncrementCounter("kafka_commits_failed", len(now.kafka_offsets))] if now.kafka_offsets else []
-        )
-        if now.is_sent_to_kafka:
-            for tp, offset in now.kafka_offsets.items():
-                self._record_unknown_kafka_write(tp, offset)
+        out: list[Command] = []
+        if now.kafka_offsets:
+            out.append(do.IncrementCounter("kafka_commits_failed", len(now.kafka_offsets)))
+        for tp, offset in now.kafka_offsets.items():
+            now.failures[tp] = CommitFailure(why, KAFKA_NAME)
+            if now.is_sent_to_kafka:
+                held, resets = self.in_flight[tp]
+                held.record_unknown_kafka_write(offset, resets)
         now.kafka_offsets.clear()
         return [*out, do.CancelKafkaRequest(now.ticket), *self._finish(now)] if now.is_sent_to_kafka else out
 
     def on_ownership_lost(self, partitions: Collection[TopicPartition]) -> list[Command]:
         """These partitions were lost: their offsets must not be committed to Kafka any more.
 
-        Other offsets of an abandoned request are committed with the next commit.
+        A request that was sent is abandoned as a whole: the channel may still retry it, after the next owner has
+        committed.  Other offsets of it are committed with the next commit.  ZooKeeper needs no such step, as its write
+        checks the owner node.
         """
         now = self._round
         mine = [] if now is None else [tp for tp in partitions if tp in now.kafka_offsets]
@@ -262,7 +312,10 @@ class OffsetCommitter:
         return [*out, *(do.CompleteCommit(call.call_id, dict.fromkeys(call.positions, refused)) for call in calls)]
 
     def report_rewound(self, tp: TopicPartition, written: ZooKeeperWriteResult) -> list[Command]:
-        """Count, and log once, that a client which does not own the partition had written a smaller offset."""
+        """Count, and log once, that a client which does not own the partition had written a smaller offset.
+
+        Used for commits and releases.  The program's hook gets the partition and both offsets.
+        """
         if written.rewound_from is None:
             return []
         out: list[Command] = [do.IncrementCounter("offsets_rewritten")]
@@ -276,12 +329,8 @@ class OffsetCommitter:
             out.append(do.LogEvent("WARNING", "offset-rewound", words, about))
         return out
 
-    def _zookeeper_failure(self, why: str) -> CommitFailure:
-        return CommitFailure(
-            why, ZOOKEEPER_NAME if self._stores.uses_kafka else "", is_transient=why == CONTROL_CHANGED
-        )
-
     def _send_to_kafka(self, now: _CommitInProgress) -> list[Command]:
+        """Send what ZooKeeper accepted; partitions without an offset for Kafka can be released from now on."""
         assert now.kafka_offsets, "a request without offsets would be waited for"
         assert not now.is_sent_to_kafka, "one request for each commit"
         now.is_sent_to_kafka = True
@@ -290,28 +339,25 @@ class OffsetCommitter:
             do.CommitToKafka(now.ticket, now.session_id, dict(now.kafka_offsets), now.attempts, now.control_version)
         ]
 
-    def _record_unknown_kafka_write(self, tp: TopicPartition, offset: int) -> None:
-        held = self._partitions.get(tp)
-        if held is not None:
-            held.record_unknown_kafka_write(offset, self.in_flight[tp])
-
     def _finish(self, now: _CommitInProgress) -> list[Command]:
         assert self._round is now, "a commit finishes once, so its call is completed once"
         self._round, self.in_flight = None, {}
         return [] if now.call is None else [do.CompleteCommit(now.call.call_id, now.failures)]
 
     def _log_kafka_failures(self, failed: Mapping[TopicPartition, KafkaCommitResult]) -> list[Command]:
-        """Log why Kafka rejected offsets: once for each reason, until a commit succeeds completely."""
+        """Log why Kafka rejected offsets: once for each reason, until a commit succeeds completely.
+
+        An unavailable coordinator rejects the commit of each interval, and every rejection has other numbers in its
+        text.
+        """
         if not failed:
-            self._logged_kafka_failure = ""
+            self._logged_kafka_failure.clear()
             return []
         first, written = next(iter(failed.items()))
         # While a coordinator group has members, the code is REBALANCE_IN_PROGRESS or, after SyncGroup, another one.
-        text = "a coordinator group with members" if written.is_coordinator_group_active else written.why
-        reason = "".join(char for char in text if not char.isdigit())
-        if reason == self._logged_kafka_failure:
+        reason = "a coordinator group with members" if written.is_coordinator_group_active else written.why
+        if not self._logged_kafka_failure.is_new(reason):
             return []
-        self._logged_kafka_failure = reason
         words = f"partitions={len(failed)} first={first} reason={written.why!r}"
         if self._stores.uses_zookeeper:
             words += ": ZooKeeper has the offsets"
