@@ -1,19 +1,49 @@
 """Releases partitions: drain, settle, and one write that commits the offset and deletes the owner node.
 
-The order is fixed: *stop and drain before commit, commit before release*.  With ``release.settle.ms`` the commit is a
-separate write, and the owner nodes remain for that time after it.  The reason: a Scala consumer reads the offset
-*before* it creates the owner node; when that fails once after our commit, it reads the offset again.
+    revoke --> DRAINING --> DRAINED --[listener, commits, settle time]--> RELEASING --> not owned any more
+                                ^--------- rejected, or the answer was lost ----'   '-> FETCHING, in another thread
 
-With offsets in Kafka the commit is separate, too, because a multi cannot contain a commit to Kafka.  The release waits
-for it at most ``rebalance.offsets.timeout.ms``; then the partitions are released without it.
+Theory of operation
+-------------------
 
-A release waits for the program (drain timeout), the listener, a commit of the partition under way, the separate commit,
-the settle time, and then for ZooKeeper.  All partitions that are ready go in one write; one that is not ready does not
-delay the others.
+*Who calls.*  ``MemberStateMachine`` revokes what the view assigns to others, or everything when the member leaves.  It
+calls ``send`` after every event while partitions are being released, and ``send`` finds out which are ready.  So the
+answers, the timers and the end of a commit only change a state, and the same call continues.
 
-A release whose answer is lost leaves its partitions ``DRAINED`` with unknown ownership, and ``send`` repeats it with a
-verification of the owner.  A release that ZooKeeper rejects makes the partition unreleasable for this attempt, so that
-it does not block the rebalance (``a_partition_that_cannot_be_given_back_does_not_stop_the_others.txt``).
+*Order.*  It is fixed: *stop and drain before commit, commit before release*.  A commit before the drain would lack the
+record that the program still processes; a release before the commit would let the next owner start from the offset
+before.  ``check_command_order`` checks it in every transcript and every simulated group.
+
+*The commit.*  With offsets in ZooKeeper alone and without a settle time the release contains the commit, in one multi.
+In two cases it is a write of its own, before the release (``_commits_before_release``):
+
+- With ``release.settle.ms`` the owner nodes remain for that time after the commit.  A Scala consumer reads the offset
+  *before* it creates the owner node; when that fails once after our commit, it reads the offset again
+  (``a_node_is_held_for_the_settling_time.txt``).
+- With offsets in Kafka, because a multi cannot contain a commit to Kafka
+  (``kafka_commit_before_release_also_after_the_commit_under_way.txt``).
+
+*What a release waits for.*  For the program, at most the drain timeout; for the listener; for a commit of the partition
+under way, because both write the same znode; for the separate commit; for the settle time; and then for ZooKeeper.
+The wait for Kafka ends after ``rebalance.offsets.timeout.ms``, and the partitions are released without that commit:
+other members wait for them, and a Scala consumer gives up after 8 s with its defaults
+(``kafka_a_release_waits_for_kafka_but_not_for_ever.txt``).  All partitions that are ready go in one write; one that is
+not ready does not delay the others.
+
+*What waits for a release.*  The acquisitions of the attempt (``is_pending``), as in the Scala consumer: two members
+that exchange partitions must not wait for each other's owner nodes.  The deletion of the registration waits, too.
+
+*A lost answer.*  The partitions are ``DRAINED`` again, with unknown ownership, and ``send`` repeats the release with a
+check of the owner before the write: the node may be deleted already, and another member may own the partition
+(``a_release_whose_outcome_is_unknown_is_looked_at_first.txt``).
+
+*A rejection.*  The partition becomes unreleasable for this attempt, so that it does not block the rebalance
+(``a_partition_that_cannot_be_given_back_does_not_stop_the_others.txt``).  The next attempt tries again
+(``what_could_not_be_given_back_on_the_way_out_is_tried_again.txt``).
+
+*A pause, and the end of the session.*  Owner nodes end with the session, so ``reset`` forgets everything.  The release
+is not executed in a later session (``the_session_expires_in_the_middle_of_releasing.txt``), and its answer has a ticket
+that is no longer in ``_tickets``.
 """
 
 from __future__ import annotations
@@ -67,23 +97,29 @@ class PartitionReleaser:
         """Partition whose release was rejected in this attempt -> why; it is ``DRAINED``, and nothing waits for it.  An
         entry may outlive its partition, until the next view, retry or end of the session clears all of them."""
         self.kafka_timeout_ms = settings.kafka_timeout_ms
-        """How long drained partitions wait for a commit to Kafka."""
+        """How long drained partitions wait for a commit to Kafka.  Longer when the member leaves: the program waits for
+        the close, and this commit is the last one."""
         self.kafka_attempts = 1
-        """How many attempts that commit may make in this time."""
+        """How many attempts that commit may make in this time; more when the member leaves."""
         self._partitions = partitions
+        """The member's table; released partitions are removed here."""
         self._commits = commits
         self._new_ticket = new_ticket
         self._listener = listener
+        """Decides when a partition may be released: not before the release call for it has returned."""
         self._settings = settings
         self._stores = settings.offset_stores
         self._settle_ms = settings.release_settle_ms
         self._commits_before_release = self._settle_ms > 0 or self._stores.uses_kafka
+        """Whether the last commit of a partition is a write of its own before the release; False: the release contains
+        it.  Constant.  Only where it is True does a partition pass through the values of ``SettleState``."""
         self._is_kafka_timer_running = False
         """A drained partition waits for a commit to Kafka, and the wait has not timed out."""
         self._logged_failures: dict[TopicPartition, str] = {}
         """Partition -> the reason that was logged last; removed when it is released."""
         self._tickets: dict[int, Mapping[TopicPartition, do.PartitionToRelease]] = {}
-        """Ticket of each release without an answer -> its partitions, which are ``RELEASING``, or were lost since."""
+        """Ticket of each release without an answer -> its partitions.  They are ``RELEASING``, and no others are: in
+        this state a partition is dropped only with all others, and ``reset`` clears the tickets then."""
 
     @property
     def is_pending(self) -> bool:
@@ -93,7 +129,11 @@ class PartitionReleaser:
         )
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> list[Command]:
-        """Stop these at once; those that are fetched are drained first."""
+        """Stop these at once; those that are fetched are drained first.
+
+        Partitions that are leaving already, or that are being acquired, are skipped: the answer of the acquisition
+        comes first.  The drain timer starts anew with each call, also for partitions that were draining before.
+        """
         leaving = sorted(tp for tp in partitions if self._partitions[tp].expects(PartitionRevoked))
         draining = tuple(tp for tp in leaving if self._partitions[tp].state is PartitionState.FETCHING)
         for tp in leaving:
@@ -103,7 +143,10 @@ class PartitionReleaser:
         return [ownership.Drain(draining), do.StartTimer(MemberTimer.DRAIN, self._settings.drain_timeout_ms)]
 
     def on_drained(self, positions: Mapping[TopicPartition, int]) -> list[Command]:
-        """The program acknowledged the delivered records, or the drain timed out."""
+        """The program acknowledged the delivered records, or the drain timed out.
+
+        A partition in another state was lost meanwhile, perhaps acquired again; its position is no longer valid.
+        """
         for tp, position in positions.items():
             held = self._partitions.get(tp)
             if held is not None and held.state is PartitionState.DRAINING:
@@ -111,7 +154,10 @@ class PartitionReleaser:
         return [] if self._draining() else [do.StopTimer(MemberTimer.DRAIN)]
 
     def on_drain_timeout(self) -> list[Command]:
-        """Stop waiting for the program; the delivered record counts as not consumed."""
+        """Stop waiting for the program; the delivered record counts as not consumed.
+
+        The partitions stay ``DRAINING`` until the processor answers ``ForceDrain`` with their positions.
+        """
         late = self._draining()
         if not late:
             return []
@@ -122,12 +168,27 @@ class PartitionReleaser:
             ownership.ForceDrain(late),
         ]
 
-    def send(self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None) -> list[Command]:
-        """Release, in one write, the partitions that are drained, settled and in no commit under way."""
+    def send(
+        self, own_threads: Mapping[TopicPartition, str], session_id: int, control_version: int | None
+    ) -> list[Command]:
+        """Release, in one write, the partitions that are drained, settled and in no commit under way.
+
+        ``own_threads``: our assignment in the present view, partition -> thread of this member.  A drained partition in
+        it only changes its thread (or was assigned to us again by a later view): its owner node is replaced in one
+        multi, and its undelivered records move to the new thread.  It waits for no separate commit, as no other member
+        reads its offset.  Empty when all partitions leave this member, or when the listener must see each of them.
+
+        A partition without a position is deleted and acquired again instead: a moved one is fetched without a read of
+        its position.
+        """
         out: list[Command] = []
         if self._commits_before_release:
-            out += self._settle(moves, session_id, control_version)
-        ready = [tp for tp in self._ready() if not self._commits_before_release or tp in moves or self._is_settled(tp)]
+            out += self._settle(own_threads, session_id, control_version)
+        ready = [
+            tp
+            for tp in self._ready()
+            if not self._commits_before_release or tp in own_threads or self._settling(tp) is SettleState.DONE
+        ]
         out += self._update_kafka_timer(ready)
         if not ready:
             return out
@@ -136,7 +197,7 @@ class PartitionReleaser:
         for tp in ready:
             held = self._partitions[tp]
             offset = held.offset_for_zookeeper(held.position) if writes else None
-            next_owner = moves.get(tp) if held.position >= 0 else None
+            next_owner = own_threads.get(tp) if held.position >= 0 else None
             parts[tp] = do.PartitionToRelease(offset, held.stored, next_owner, verify_owner=held.is_ownership_unknown)
             held.handle(ReleaseSent())
         ticket = self._new_ticket()
@@ -144,31 +205,35 @@ class PartitionReleaser:
         return [*out, do.ReleaseOwnership(ticket, session_id, parts, control_version)]
 
     def on_release_result(self, event: ReleaseOwnershipCompleted) -> list[Command]:
-        """Process the result of a release."""
+        """Process the result of a release; each partition ends the state ``RELEASING`` here.
+
+        "Not the owner" after a check of the owner is what a release that was executed looks like: it is no loss, and
+        nothing is logged.  A rejection because of the control znode is none either: the next view has its new version.
+        """
         parts = self._tickets.pop(event.ticket, None)
         if parts is None:
             return []
-        assert event.results.keys() <= parts.keys(), "an answer names what was requested"
+        assert event.results.keys() == parts.keys(), "every partition of a release has an outcome"
         out: list[Command] = []
         gone: list[TopicPartition] = []
         moved: dict[TopicPartition, str] = {}
         for tp, written in sorted(event.results.items()):
-            held = self._partitions[tp]
+            held, part = self._partitions[tp], parts[tp]
             out += self._commits.report_rewound(tp, written)
-            if written.outcome is WriteOutcome.DONE and written.is_thread_changed:
-                if parts[tp].offset is None:
+            if written.outcome is WriteOutcome.DONE and part.next_owner is not None:
+                assert written.is_thread_changed, "the node of the next thread is created in the same multi"
+                # Without an offset nothing was written, so a reset of the position is still to be committed.
+                if part.offset is None:
                     held.stored = written.stored
                 else:
                     held.record_zookeeper_write(written.stored, held.reset_count)
-                moved[tp] = parts[tp].next_owner or held.thread
-                held.handle(OwnerThreadChanged(moved[tp], written.czxid))
-            elif written.outcome is WriteOutcome.DONE:
-                held.handle(OwnershipReleased())
-                gone.append(tp)
-            elif written.outcome is WriteOutcome.NOT_OWNER:
-                if not parts[tp].verify_owner:
+                moved[tp] = part.next_owner
+                held.handle(OwnerThreadChanged(part.next_owner, written.czxid))
+            elif written.outcome in (WriteOutcome.DONE, WriteOutcome.NOT_OWNER):
+                is_lost = written.outcome is WriteOutcome.NOT_OWNER
+                if is_lost and not part.verify_owner:
                     out.append(do.LogEvent("WARNING", "ownership-lost", f"partition={tp} reason={written.why!r}"))
-                held.handle(OwnershipLost())
+                held.handle(OwnershipLost() if is_lost else OwnershipReleased())
                 gone.append(tp)
             else:
                 held.handle(ReleaseFailed(is_outcome_unknown=written.outcome is WriteOutcome.UNKNOWN))
@@ -188,13 +253,22 @@ class PartitionReleaser:
         return out
 
     def on_settle_timeout(self) -> None:
-        """The settle time is over."""
+        """The settle time is over.
+
+        One timer serves all partitions: one that began to wait later restarts it, so an earlier one waits longer.
+        """
         for held in self._partitions.values():
             if held.settle_state is SettleState.WAITING:
+                assert held.is_leaving, "only a drained partition settles"
                 held.settle_state = SettleState.DONE
 
     def on_kafka_timeout(self) -> list[Command]:
-        """Stop waiting for Kafka: other members wait for these partitions."""
+        """Stop waiting for Kafka: other members wait for these partitions.
+
+        They count as committed from now on, also those whose own commit has not started, because it would wait for the
+        same coordinator.  The commit under way is abandoned as a whole; offsets of partitions that this member keeps
+        are committed with the next one (``kafka_a_release_does_not_wait_for_a_commit_of_before_either.txt``).
+        """
         assert self._stores.uses_kafka, "only a commit to Kafka delays a release so long"
         self._is_kafka_timer_running = False
         late = [tp for tp in self._drained() if self._settling(tp) in (SettleState.NOT_STARTED, SettleState.COMMITTING)]
@@ -219,7 +293,7 @@ class PartitionReleaser:
         ]
 
     def reset(self) -> None:
-        """The session ended."""
+        """The session ended: no owner node is left to release."""
         self._is_kafka_timer_running = False
         self._tickets.clear()
         self.unreleasable.clear()
@@ -229,6 +303,7 @@ class PartitionReleaser:
         return tuple(tp for tp, p in sorted(self._partitions.items()) if p.state is PartitionState.DRAINING)
 
     def _drained(self) -> list[TopicPartition]:
+        """The partitions that are to be released, for which the listener was called."""
         return [
             tp
             for tp, p in sorted(self._partitions.items())
@@ -236,13 +311,18 @@ class PartitionReleaser:
         ]
 
     def _ready(self) -> list[TopicPartition]:
-        return [
-            tp for tp in self._drained() if tp not in self._commits.in_flight and not self._has_pending_commit_call(tp)
-        ]
+        """Those of them that no commit under way and no queued call of the program delays.
 
-    def _has_pending_commit_call(self, tp: TopicPartition) -> bool:
-        """Whether a commit call of the program for it is queued, and the release would not write its offset."""
-        return not self._settings.auto_commit and any(tp in call.positions for call in self._commits.pending_calls)
+        Without auto commit the release writes no offset.  A call that is queued when its partition is drained must be
+        executed first, or the next owner reads again what the program has asked to commit
+        (``a_commit_of_the_program_that_waits_comes_before_a_release_that_writes_nothing.txt``).
+        """
+        calls = [] if self._settings.auto_commit else self._commits.pending_calls
+        return [
+            tp
+            for tp in self._drained()
+            if tp not in self._commits.in_flight and not any(tp in call.positions for call in calls)
+        ]
 
     def _update_kafka_timer(self, ready: Collection[TopicPartition]) -> list[Command]:
         """Start the timer when a drained partition begins to wait for a commit to Kafka; stop it when none waits.
@@ -262,21 +342,25 @@ class PartitionReleaser:
             else do.StopTimer(MemberTimer.RELEASE_WAITS_FOR_KAFKA)
         ]
 
-    def _is_settled(self, tp: TopicPartition) -> bool:
-        return self._settling(tp) is SettleState.DONE
-
     def _settle(
-        self, moves: Mapping[TopicPartition, str], session_id: int, control_version: int | None
+        self, own_threads: Mapping[TopicPartition, str], session_id: int, control_version: int | None
     ) -> list[Command]:
         """Commit the drained partitions, and keep their owner nodes for the settle time after the commit.
 
-        A partition that only changes its thread does not wait: the next owner is this member.  Without a settle time
-        no partition waits.
+            NOT_STARTED --commit sent--> COMMITTING --no commit under way--> WAITING --timer--> DONE
+                                                     '-- without a settle time -----------------^
+
+        A partition that only changes its thread does not take part: the next owner is this member.  Without auto commit
+        nothing is written, and the settle time counts nevertheless: the program commits when its listener is called
+        (``a_node_is_held_even_when_there_is_nothing_to_commit.txt``).  A failed commit does not hold the partition
+        either; the release contains the offset for ZooKeeper once more.
         """
         assert self._commits_before_release, "otherwise the release itself contains the commit"
         out: list[Command] = []
         if not self._commits.is_in_progress:
-            fresh = [tp for tp in self._ready() if tp not in moves and self._settling(tp) is SettleState.NOT_STARTED]
+            fresh = [
+                tp for tp in self._ready() if tp not in own_threads and self._settling(tp) is SettleState.NOT_STARTED
+            ]
             if fresh and self._settings.auto_commit:
                 positions = {tp: self._partitions[tp].position for tp in fresh}
                 out += self._commits.send(

@@ -3,23 +3,48 @@ r"""Reads the committed offsets of owned partitions from every offset store of t
     read --> ReadPositions (ZooKeeper) --+
          \-> FetchOffsets  (Kafka) ------+--> both answered: each partition starts from the larger offset
 
-The read follows the acquisition, so that it sees the last commit of the former owner.  An offset that could not be read
-never counts as "no offset": the member keeps the partition without fetching it, and reads the offset again at the next
-attempt.
+Theory of operation
+-------------------
 
-Partitions start together, when every store has answered.  A connection that breaks leaves partitions without an answer
-(in neither map of ``PositionsRead``): they stay ``ACQUIRED`` and are read by the next attempt
-(``positions_that_the_connection_did_not_bring.txt``).  A partition that was lost during the read is ignored when the
-answer arrives.  Kafka's answer has a timeout, ZooKeeper's ends with the session, which cancels the read.
+*Order.*  The read follows the acquisition, so that it sees the last commit of the former owner.  (The Scala consumer
+reads before it creates the owner node, so it may start from an offset before that commit.)  The fetch follows the read
+(``defect_28_a_stored_offset_never_goes_back.txt``).
+
+*States.*  No read is under way; or one or both stores have not answered (``is_reading``).  Partitions start together,
+when every store has answered, since the larger offset is not known before.  The answer decides each partition:
+
+    every store knows the offset, or that there is none    it is fetched from the larger one
+    a store cannot read it                                 ``POSITION_UNREADABLE``: the member keeps it without fetching
+    the connection broke before the answer                 it stays ``ACQUIRED``
+
+The next attempt reads the last two again.  An offset that could not be read never counts as "no offset": the reset
+policy would skip records or repeat all of them.  With two stores the offset of the other one is not enough, as it may
+be the smaller one (``kafka_an_offset_znode_that_nobody_can_read_stops_only_its_partition.txt``).
+
+*Who waits.*  The attempt: it is complete when all partitions are fetched.  Kafka's answer has a timeout
+(``rebalance.offsets.timeout.ms``); the Scala consumer asks again without a limit and blocks every rebalance meanwhile.
+ZooKeeper's answer ends with the session, which cancels the read.
+
+*A lost answer.*  It costs an attempt.  A connection to ZooKeeper that breaks leaves partitions without an answer (in
+neither map of ``PositionsRead``, ``positions_that_the_connection_did_not_bring.txt``).  What Kafka does not answer is
+in ``failed`` (``defect_32_what_kafka_does_not_tell_is_no_offset.txt``).
+
+*A loss, a leave, the end of the session.*  A partition that was lost during the read is ignored when the answer
+arrives (``a_claimed_partition_whose_node_vanishes.txt``).  It cannot be acquired again before that: the attempt ends
+with the answers, and only the next one acquires.  A member that leaves, or whose session ended, cancels the read; late
+answers have an old ticket (``leaving_while_positions_are_read.txt``).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
 from zkconsumer.member import ownership
+from zkconsumer.member.log_rate_limiter import LoggedReason
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.partition_state_machine import NO_POSITION, PositionKnown, PositionUnreadable
 
@@ -45,10 +70,12 @@ class PositionReader:
         settings: GroupSettings,
     ) -> None:
         self.is_kafka_unavailable = False
-        """Whether the last read got no answer from Kafka for some partition."""
+        """Whether Kafka failed for some partition of the last read.  Then the pauses between attempts stay short: the
+        partitions are ours, and nothing but the coordinator is missing."""
         self.unsupported = ""
-        """Why no broker of the cluster stores offsets; "" if brokers do."""
+        """Why no broker of the cluster stores offsets (they are older than 0.8.2); "" if brokers do."""
         self._partitions = partitions
+        """The member's table; read only, but for the events to its machines."""
         self._new_ticket = new_ticket
         self._new_partitions = new_partitions
         self._stores = settings.offset_stores
@@ -61,8 +88,8 @@ class PositionReader:
         """The same for Kafka; at least one of the two is a ticket while a read is under way."""
         self._logged_unreadable: dict[TopicPartition, str] = {}
         """Owned partition -> why its offset is unreadable, as it was logged last."""
-        self._logged_kafka_failure = ""
-        """The reason, without digits, that was logged last; "" since a read in which Kafka answered for all."""
+        self._logged_kafka_failure = LoggedReason()
+        """Cleared by a read in which Kafka answered for all."""
 
     @property
     def is_reading(self) -> bool:
@@ -72,6 +99,7 @@ class PositionReader:
     def read(self, partitions: Sequence[TopicPartition], session_id: int) -> list[Command]:
         """Read these; cancels an earlier read."""
         assert partitions, "a read of nothing would wait for an answer"
+        assert all(self._partitions[tp].is_owned for tp in partitions), "acquire before reading the position"
         out = self.cancel()
         assert not self.is_reading, "one read at a time"
         self._requested = tuple(partitions)
@@ -84,7 +112,10 @@ class PositionReader:
         return out
 
     def on_result(self, event: ev.PositionsRead | ev.OffsetsFetched) -> list[Command] | None:
-        """Process an answer; return the commands, or None if it is outdated or the other store has not answered."""
+        """Process an answer; return the commands, or None if it is outdated or the other store has not answered.
+
+        A store that is not used counts as one that knows of no offset.
+        """
         match event:
             case ev.PositionsRead() if event.ticket == self._from_zookeeper:
                 self._from_zookeeper = event
@@ -96,10 +127,17 @@ class PositionReader:
         if isinstance(stored, int) or isinstance(fetched, int):  # the other store has not answered yet
             return None
         self._from_zookeeper = self._from_kafka = None
-        self.unsupported = "" if fetched is None else fetched.unsupported
+        stored = stored or ev.PositionsRead(0, dict.fromkeys(self._requested, ev.StoredOffset()), {})
+        fetched = fetched or ev.OffsetsFetched(0, dict.fromkeys(self._requested, NO_POSITION), {})
+        self.unsupported = fetched.unsupported
         return self._merged(stored, fetched)
 
-    def _merged(self, stored: ev.PositionsRead | None, fetched: ev.OffsetsFetched | None) -> list[Command]:
+    def _merged(self, stored: ev.PositionsRead, fetched: ev.OffsetsFetched) -> list[Command]:
+        """Start the partitions that both answers know, and mark those that one of them cannot read.
+
+        An unreadable znode has a log line for each partition, because each must be repaired; a failure of Kafka has one
+        for all of them.
+        """
         assert not self.is_reading, "every store has answered"
         out: list[Command] = []
         known: dict[TopicPartition, PartitionStateMachine] = {}
@@ -108,31 +146,29 @@ class PositionReader:
             held = self._partitions.get(tp)  # None when its owner node was deleted meanwhile
             if held is None:
                 continue
-            if stored is not None and tp in stored.failed:
+            if tp in stored.failed:
                 held.handle(PositionUnreadable(stored.failed[tp]))
                 out += self._log_unreadable(tp, stored.failed[tp])
-            elif fetched is not None and tp in fetched.failed:
+            elif tp in fetched.failed:
                 held.handle(PositionUnreadable(fetched.failed[tp]))
                 silent[tp] = fetched.failed[tp]
-            elif (stored is None or tp in stored.stored) and (fetched is None or tp in fetched.offsets):
-                in_zookeeper = ev.StoredOffset() if stored is None else stored.stored[tp]
-                held.handle(PositionKnown(in_zookeeper, NO_POSITION if fetched is None else fetched.offsets[tp]))
+            elif tp in stored.stored and tp in fetched.offsets:
+                held.handle(PositionKnown(stored.stored[tp], fetched.offsets[tp]))
                 known[tp] = held
                 self._logged_unreadable.pop(tp, None)
         out += self._log_kafka_failures(silent)
-        if known and self._stores.uses_kafka:
+        if not known:
+            return out
+        if self._stores.uses_kafka:
             out.append(_starts_log_event(known, self._stores))
-        if known:
-            positions, words = self._new_partitions.start_positions(known)
-            out += words
-            threads = {tp: held.thread for tp, held in known.items()}
-            sources = {tp: held.source for tp, held in known.items()}
-            epochs = {tp: held.czxid for tp, held in known.items()}
-            out.append(ownership.StartFetching(positions, threads, sources, epochs))
-        return out
+        positions, log_commands = self._new_partitions.start_positions(known)
+        threads = {tp: held.thread for tp, held in known.items()}
+        sources = {tp: held.source for tp, held in known.items()}
+        epochs = {tp: held.czxid for tp, held in known.items()}
+        return [*out, *log_commands, ownership.StartFetching(positions, threads, sources, epochs)]
 
     def cancel(self) -> list[Command]:
-        """Ignore the answers of the read under way."""
+        """Ignore the answers of the read under way; ZooKeeper's request cannot be recalled, Kafka's job can."""
         fetching, self._from_zookeeper, self._from_kafka = self._from_kafka, None, None
         return [do.CancelKafkaRequest(fetching)] if isinstance(fetching, int) else []
 
@@ -148,33 +184,31 @@ class PositionReader:
         return [do.LogEvent("ERROR", "offset-unreadable", words)]
 
     def _log_kafka_failures(self, silent: Mapping[TopicPartition, str]) -> list[Command]:
-        """Log failed offset fetches once for each reason; reasons that differ only in digits are the same."""
+        """Log failed offset fetches once for each reason; reasons that differ only in digits are the same.
+
+        Nothing is logged when no broker stores offsets: the member ends with that error.
+        """
         self.is_kafka_unavailable = bool(silent)
         if not silent:
-            self._logged_kafka_failure = ""
-        if not silent or self.unsupported:
+            self._logged_kafka_failure.clear()
             return []
         first, why = next(iter(silent.items()))
-        shape = "".join(char for char in why if not char.isdigit())
-        if shape == self._logged_kafka_failure:
+        if self.unsupported or not self._logged_kafka_failure.is_new(why):
             return []
-        self._logged_kafka_failure = shape
         words = f"partitions={len(silent)} first={first} reason={why!r}: not read until Kafka answers"
         return [do.LogEvent("ERROR", "offset-fetch-failed", words)]
 
 
 def _starts_log_event(known: Mapping[TopicPartition, PartitionStateMachine], stores: OffsetStoreSelection) -> Command:
-    """The log command that counts the partitions by the store that their start offset is from."""
-    count = dict.fromkeys(OffsetSource, 0)
-    for held in known.values():
-        count[held.source] += 1
+    """The log command that counts the partitions by the store that their start offset is from.
+
+    ``first_apart`` names one whose stores differ: a commit to one store failed, or a member writes to one store only.
+    """
+    count = Counter(held.source for held in known.values())
     words = f"partitions={len(known)} kafka={count[OffsetSource.KAFKA]} neither={count[OffsetSource.NEITHER]}"
     if stores.uses_zookeeper:
         words += f" zookeeper={count[OffsetSource.ZOOKEEPER]} both={count[OffsetSource.BOTH]}"
-        apart = [
-            (tp, held) for tp, held in known.items() if held.source in (OffsetSource.KAFKA, OffsetSource.ZOOKEEPER)
-        ]
-        if apart:
-            tp, held = apart[0]
-            words += f" first_apart={tp} in_zookeeper={held.stored.offset} in_kafka={held.kafka_offset}"
+        apart = (tp for tp, held in known.items() if held.source in (OffsetSource.KAFKA, OffsetSource.ZOOKEEPER))
+        for tp in islice(apart, 1):
+            words += f" first_apart={tp} in_zookeeper={known[tp].stored.offset} in_kafka={known[tp].kafka_offset}"
     return do.LogEvent("INFO", "positions-read", words)
