@@ -1,24 +1,50 @@
 """Computes this member's assignment from a view of the group, and detects the assignment settings of other members.
 
-ZooKeeper does not contain the assignment strategy.  So before this member joins, it compares the owners of the stable
-group with its own computation: after it has joined a group with another strategy, the other members keep no partition
-for longer than a moment.  When owners and assignment differ for long, ``diagnose`` logs which setting the others seem
-to use.
+    preflight --> registered --> plan, plan, ... --owners differ for long--> diagnose --> plan, ...
 
-With ``roundrobin.compatibility=auto`` the variant is detected from the owners.  While they match several variants
-(those of a group with one thread always do), this member acquires only the partitions that all these variants assign
-to it: a Scala consumer that finds our owner node on a partition of its own assignment releases everything, and then
-its owners show nothing.  When the owners do not show a variant for long, the variant of 0.10.2 is used.
+Theory of operation
+-------------------
 
-The variant is undecided until ``_compatibility`` is set; it is decided by the owners (``_detect_variant``), by two
-reads in which all others wait like this member, or by the diagnosis.  A decided variant is never changed by a single
-view, because in the middle of a rebalance a few owners match many variants; only the diagnosis changes it, which runs
-after the owners and the assignment have differed for ``diagnose_after_ms``.  Nothing here is reset with the session:
-the group is the same, and another variant would move all partitions.
+*Why the owners are compared.*  ZooKeeper does not contain the assignment strategy, and members with different settings
+compute different assignments.  Then two members try to acquire the same partition, and another one has no owner.  The
+owner nodes of a stable group show what its members compute.  So this member compares them with its own computation
+before it joins (``preflight``): after it has joined a group with another strategy, the other members keep no partition
+for longer than a moment, because a Scala consumer that finds one partition of its assignment owned by us releases all
+of its own (``defect_21_a_group_that_is_set_otherwise_is_named_before_we_join.txt``).  When owners and assignment differ
+for long, ``diagnose`` logs which setting the others seem to use.
+
+*What is computed.*  Each member computes the assignment of the whole group and takes its own part.  Registrations that
+Java cannot evaluate are left out, as no Scala consumer can use them
+(``defect_06_a_bad_registration_stops_nobody.txt``).  A topic filter that Java may evaluate and this library cannot is
+different: to leave its member out could give a partition two owners, so this member leaves the group
+(``a_pattern_that_we_cannot_evaluate_makes_us_withdraw_and_return.txt``).
+
+*The variant of roundrobin* (``roundrobin.compatibility=auto``).  Kafka 1.0 changed the text of a partition and with it
+the order in which partitions are assigned (KAFKA-5822), so one strategy has variants.  The variant is detected from the
+owners.  It is *undecided* until ``_compatibility`` is set:
+
+    undecided --owners match one order only (preflight, plan)-----------------> decided: that variant
+    undecided --two reads in which all others wait as this member does (plan)-> decided: 0.10.2
+    undecided --the assignment is incomplete for long (diagnose)--------------> decided: one that matches, else 0.10.2
+    decided   --owners match only other variants for long (diagnose)----------> decided: one of these
+
+The owners often match several variants; those of a group with one thread always do.  While the variant is undecided,
+this member acquires only the partitions that every variant assigns to it.  If it acquired a partition that the variant
+of a Scala consumer assigns to that consumer, the consumer would release everything.  Then there are no owner nodes of
+others any more, and the variant cannot be detected
+(``roundrobin_waits_until_an_original_member_shows_its_share.txt``).
+
+A decided variant is never changed by a single view, because in the middle of a rebalance a few owners match many
+variants (``roundrobin_keeps_its_form_while_the_owners_allow_it.txt``).  ``diagnose`` runs after the owners and the
+assignment have differed for ``diagnose_after_ms``.
+
+*Sessions and lost answers.*  The end of the session resets nothing here: the group is the same, and another variant
+would move all partitions.  The planner sees complete views only; a read whose answer is lost is repeated before.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.errors import InvalidTopicFilter, MalformedZnode
@@ -55,6 +81,9 @@ PREFERRED_VARIANTS = (
 for topics whose names have equal hashes; so it is chosen only if no other variant explains the owners.
 """
 OWNERS_COMPARED_MAX = 16
+"""How many owner nodes a preflight reads, spread evenly over the partitions, to see whether the group uses another
+strategy.  A server without multiRead needs one packet for each, and a join must not cost a packet for each partition.
+With ``auto`` all owners are read: a variant must explain each of them."""
 DISTINCT_VARIANTS = (AssignorVariant.ROUNDROBIN_0_10_2, AssignorVariant.ROUNDROBIN_1_0)
 """The two orders in which partitions are assigned; while the owners match both, the variant is unknown."""
 
@@ -66,15 +95,18 @@ class ZooKeeperAssignmentPlanner:
         self._member = member
         self._strategy = strategy
         self._exclude_internal = exclude_internal_topics
+        """Our own setting, applied to the filters of all members, as in the Scala consumer: theirs is not stored."""
         self._is_auto = strategy == ROUNDROBIN and compatibility == AUTO
         self._compatibility = "" if self._is_auto else compatibility
-        """The variant of roundrobin in use; "" while it is undecided.  Only ``diagnose`` changes a decided one."""
+        """The variant of roundrobin in use; "" while it is undecided.  With ``auto`` ``diagnose`` may change a decided
+        one, else it is constant."""
         self._logged: set[str] = set()
         """The messages that are logged once for a process."""
         self._ignored: set[str] = set()
         """The members of the last view whose registration is invalid; each was logged and counted when it appeared."""
         self._has_preflighted = False
-        """Until then views contain owners, to compare the strategy before this member joins."""
+        """Until then views contain owners, to compare the strategy before this member joins.  Never False again: the
+        owners cost packets, and the group is the same."""
         self._last_owners: Mapping[TopicPartition, str] | None = None
         """The owners in the last view while the variant is undecided; two reads with the same owners may decide it."""
 
@@ -91,7 +123,13 @@ class ZooKeeperAssignmentPlanner:
         return self._strategy == ROUNDROBIN
 
     def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
-        """Check whether this subscription can join the group; detect the variant while we own nothing."""
+        """Check whether this subscription can join the group; detect the variant while we own nothing.
+
+        Returns no partitions.  ``error`` only if the group is assigned without this member and would not be with it:
+        the variant 0.8.2 refuses groups with unequal subscriptions, and this member would stop all others
+        (``defect_17_nothing_is_registered_when_the_group_cannot_be_joined.txt``).  A group that is refused already does
+        not become worse by this member.  A registration of ours in the view is of another session; it does not count.
+        """
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
@@ -100,28 +138,30 @@ class ZooKeeperAssignmentPlanner:
         before = self._context(view, counts)
         notes += self._detect_variant(view, before) if self._is_auto else self._log_mismatch(view, before)
         self._has_preflighted = True
-        refused = self._assignment_error(before)
-        if not refused:
+        why = ""
+        if isinstance(self._assign(before), GroupAssignment):
             counts[self._member] = construct_topic_count(self._member, subscription.pattern, subscription.topics)
-            refused = self._assignment_error(self._context(view, counts))
-            if refused:
-                return MemberAssignment(
-                    {}, f"this member's subscription cannot join the group: {refused}", log_commands=tuple(notes)
-                )
-        return MemberAssignment({}, log_commands=tuple(notes))
+            assignment = self._assign(self._context(view, counts))
+            if isinstance(assignment, str):
+                why = f"this member's subscription cannot join the group: {assignment}"
+        return MemberAssignment({}, why, log_commands=tuple(notes))
 
     def plan(self, view: GroupView) -> MemberAssignment:
-        """Our assignment in a view in which this member is registered."""
+        """Our assignment in a view in which this member is registered.
+
+        ``error`` when the variant 0.8.2 refuses the group.  Then no member has an assignment until all subscriptions
+        are equal (``roundrobin_of_0_8_2_waits_for_equal_subscriptions.txt``).
+        """
+        assert self._member in view.members, "without a registration this member must register, not plan"
         try:
             counts, notes = self._topic_counts(view)
         except PatternNotEvaluable as error:
             return MemberAssignment({}, unevaluable_filter=str(error))
         context = self._context(view, counts)
         notes += self._detect_variant(view, context)
-        try:
-            assignment = self._assign(context)
-        except AssignmentError as error:
-            return MemberAssignment({}, str(error), log_commands=tuple(notes))
+        assignment = self._assign(context)
+        if isinstance(assignment, str):
+            return MemberAssignment({}, assignment, log_commands=tuple(notes))
         if assignment.topics_with_hash_collision:
             notes += self._log_once(
                 "WARNING",
@@ -134,15 +174,15 @@ class ZooKeeperAssignmentPlanner:
         if self._strategy != ROUNDROBIN:
             # The view may lack topics that only others subscribe to; the Scala consumer's assignment omits them, too.
             owners = {tp: thread for tp, thread in owners.items() if tp.topic in topics}
-        if not self._is_undecided:
-            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
-        return self._undecided_assignment(mine, owners, view, context, notes)
+        whole = MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+        return self._undecided_assignment(whole, owners, view, context) if self._is_undecided else whole
 
     def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
         """The assignment from outside, limited to topics that our registration matches in this view.
 
-        It is partial until the view has all of them.  The assignments of other members are unknown, so
-        ``group_assignment`` contains only ours.
+        It is partial until the view has all of them (``a_share_that_is_given_waits_for_its_topics.txt``).  The
+        assignments of other members are unknown, so ``group_assignment`` contains only ours.  Filters of other members
+        do not matter: no other assignment is computed.
         """
         wanted = view.members[self._member]
         count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
@@ -159,47 +199,68 @@ class ZooKeeperAssignmentPlanner:
         )
 
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
-        """Compare the owners with the assignment; with ``auto``, change to a variant that explains them."""
+        """Compare the owners with the assignment; with ``auto``, change to a variant that explains them.
+
+        The caller has waited ``diagnose_after_ms`` (12 s by default; a Scala consumer ends its attempts after 8 s), and
+        computes the assignment from the same view afterwards.  So an unevaluable filter is reported there, and a
+        registration that is invalid is reported here, as ``plan`` counts it as reported
+        (``a_registration_that_is_first_seen_in_a_diagnosis_is_named.txt``).
+        """
         if view.owners is None:
             return ()
         try:
-            counts, _ = self._topic_counts(view)
+            counts, notes = self._topic_counts(view)
         except PatternNotEvaluable:
             return ()
         context = self._context(view, counts)
-        if self._is_auto:
-            fitting = self._matching_variants(view, context)
-            if fitting and self._compatibility not in {form.compatibility for form in fitting}:
-                self._compatibility = fitting[0].compatibility
-                words = f"form={fitting[0].value}: the existing owners match this variant"
-                return (LogEvent("WARNING", "roundrobin-variant", words),)
-            if self._is_undecided:
-                self._compatibility = PREFERRED_VARIANTS[0].compatibility
-                words = f"form={PREFERRED_VARIANTS[0].value}: the existing owners do not show the variant"
-                return (LogEvent("WARNING", "roundrobin-variant", words),)
-        try:
-            assignment = self._assign(context)
-        except AssignmentError:
-            return ()
-        why = explain_mismatch(view.owners, assignment, context)
+        return (*notes, *(self._reconsider_variant(view, context) or self._explain_owners(view, view.owners, context)))
+
+    # --- helpers ------------------------------------------------------------------------------------------------
+
+    def _reconsider_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
+        """With ``auto``: change to a variant that the owners match, or decide an undecided one by default."""
+        fitting = self._matching_variants(view, context) if self._is_auto else []
+        if fitting and self._compatibility not in {form.compatibility for form in fitting}:
+            words = self._choose(fitting[0], "the existing owners match this variant")
+            return [LogEvent("WARNING", "roundrobin-variant", words)]
+        if self._is_undecided:
+            words = self._choose(PREFERRED_VARIANTS[0], "the existing owners do not show the variant")
+            return [LogEvent("WARNING", "roundrobin-variant", words)]
+        return []
+
+    def _explain_owners(
+        self, view: GroupView, owners: Mapping[TopicPartition, str], context: AssignmentContext
+    ) -> list[Command]:
+        """Why owners and assignment differ: another setting, or partitions that their member does not acquire."""
+        assignment = self._assign(context)
+        if isinstance(assignment, str):
+            return []
+        why = explain_mismatch(owners, assignment, context)
         if why:
-            return tuple(self._log_once("WARNING", "assignment-mismatch", why))
-        untaken = [
-            tp for tp, of in assignment.owners.items() if tp not in view.owners and of.consumer_id != self._member
-        ]
+            return self._log_once("WARNING", "assignment-mismatch", why)
+        untaken = [tp for tp, of in assignment.owners.items() if tp not in owners and of.consumer_id != self._member]
         if not untaken:
-            return ()
+            return []
         words = (
             f"partitions={len(untaken)} first={untaken[0]}: it is assigned to {assignment.owners[untaken[0]]}, which "
             "does not acquire it. That member has other settings, or has given up (a Scala consumer does so after "
             "rebalance.max.retries): compare the settings, and restart it"
         )
-        return tuple(self._log_once("WARNING", "partitions-orphaned", words))
+        return self._log_once("WARNING", "partitions-orphaned", words)
 
-    # --- helpers ------------------------------------------------------------------------------------------------
+    def _choose(self, variant: AssignorVariant, why: str) -> str:
+        """Use this variant from now on; returns the text of the log line."""
+        assert self._is_auto, "a variant that is configured is never replaced"
+        assert variant.compatibility != self._compatibility, "a choice is a change"
+        self._compatibility = variant.compatibility
+        return f"form={variant.value}: {why}"
 
     def _topic_counts(self, view: GroupView) -> tuple[dict[str, TopicCount], list[Command]]:
-        """Every member's subscription; one that is invalid in Java is ignored, logged once and counted."""
+        """Every member's subscription; one that is invalid in Java is ignored, logged once and counted.
+
+        The log commands must be emitted: the next call for a view with the same registration returns none.  Raises
+        ``PatternNotEvaluable`` with the name of the member; ``_ignored`` is then unchanged.
+        """
         counts: dict[str, TopicCount] = {}
         notes: list[Command] = []
         left_out: set[str] = set()
@@ -217,11 +278,13 @@ class ZooKeeperAssignmentPlanner:
             except (InvalidTopicFilter, MalformedZnode) as error:
                 left_out.add(member)
                 if member not in self._ignored:
-                    notes.append(IncrementCounter("registrations_ignored"))
-                    notes.append(
-                        LogEvent("WARNING", "registration-ignored", f"registration={member} reason={str(error)!r}")
-                    )
+                    words = f"registration={member} reason={str(error)!r}"
+                    notes += [
+                        IncrementCounter("registrations_ignored"),
+                        LogEvent("WARNING", "registration-ignored", words),
+                    ]
         self._ignored = left_out
+        assert len(counts) + len(left_out) == len(view.members), "each registration counts, or is ignored"
         return counts, notes
 
     def _context(self, view: GroupView, counts: Mapping[str, TopicCount]) -> AssignmentContext:
@@ -233,16 +296,13 @@ class ZooKeeperAssignmentPlanner:
             topics=view.all_topics,
         )
 
-    def _assign(self, context: AssignmentContext) -> GroupAssignment:
+    def _assign(self, context: AssignmentContext) -> GroupAssignment | str:
+        """The assignment of the group by the variant in use; or why that variant refuses the group (only 0.8.2)."""
         form = self._compatibility or PREFERRED_VARIANTS[0].compatibility
-        return create_instance(self._strategy, form).assign(context)
-
-    def _assignment_error(self, context: AssignmentContext) -> str:
         try:
-            self._assign(context)
+            return create_instance(self._strategy, form).assign(context)
         except AssignmentError as error:
             return str(error)
-        return ""
 
     @property
     def _is_undecided(self) -> bool:
@@ -250,19 +310,22 @@ class ZooKeeperAssignmentPlanner:
 
     def _undecided_assignment(
         self,
-        mine: Mapping[TopicPartition, str],
+        whole: MemberAssignment,
         owners: Mapping[TopicPartition, ConsumerThreadId],
         view: GroupView,
         context: AssignmentContext,
-        notes: list[Command],
     ) -> MemberAssignment:
-        """The partitions that every variant assigns to this member.
+        """The partitions that every variant assigns to this member; ``whole`` and ``owners``: what the default assigns.
 
         If in two reads in a row all other members own exactly these partitions of theirs, they are members of this
         project and undecided, too; then this member chooses the default variant.  (A Scala consumer owns its whole
-        assignment, or nothing for longer than a moment.)
+        assignment, or nothing for longer than a moment.)  One read is not enough: a Scala consumer in the middle of its
+        acquisitions may own the same partitions (``roundrobin_among_members_of_ours_that_all_wait.txt``).
+
+        The variants may agree about this member and differ about others.  Then the assignment is complete, and the
+        variant stays undecided.
         """
-        topics = frozenset(context.my_topic_thread_ids)
+        assert self._is_undecided, "a decided variant assigns everything"
         forms = [
             _assigned_by_member(create_instance(form.strategy, form.compatibility).assign(context))
             for form in DISTINCT_VARIANTS
@@ -273,31 +336,27 @@ class ZooKeeperAssignmentPlanner:
         }
         agreed = {tp: thread for tp, thread in owners.items() if tp in certain.get(thread.consumer_id, ())}
         own = certain.pop(self._member, {})
+        assert own.keys() <= whole.own_partitions.keys(), "what every variant assigns, the default one assigns, too"
         if all(len(own) == len(form.get(self._member, ())) for form in forms):
-            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=agreed)
+            return replace(whole, group_assignment=agreed)
         held = _owned_by_member(view, context)
-        is_same_look, self._last_owners = self._last_owners == view.owners, view.owners
-        if is_same_look and all(part and held.get(name) == part for name, part in certain.items()):
-            self._compatibility = PREFERRED_VARIANTS[0].compatibility
-            words = f"form={PREFERRED_VARIANTS[0].value}: no owner shows another (roundrobin.compatibility=auto)"
-            notes = [*notes, LogEvent("INFO", "roundrobin-variant", words)]
-            return MemberAssignment(mine, log_commands=tuple(notes), subscribed_topics=topics, group_assignment=owners)
+        is_same_read, self._last_owners = self._last_owners == view.owners, view.owners
+        if is_same_read and all(part and held.get(name) == part for name, part in certain.items()):
+            words = self._choose(PREFERRED_VARIANTS[0], "no owner shows another (roundrobin.compatibility=auto)")
+            return replace(whole, log_commands=(*whole.log_commands, LogEvent("INFO", "roundrobin-variant", words)))
         words = (
             "form=unknown: the existing owners match several variants; acquiring only the partitions that all of them "
             "assign to this member"
         )
-        notes = [*notes, *self._log_once("INFO", "roundrobin-variant", words)]
-        return MemberAssignment(
-            own, log_commands=tuple(notes), is_partial=True, subscribed_topics=topics, group_assignment=agreed
-        )
+        log_commands = (*whole.log_commands, *self._log_once("INFO", "roundrobin-variant", words))
+        return replace(whole, own_partitions=own, log_commands=log_commands, is_partial=True, group_assignment=agreed)
 
     def _detect_variant(self, view: GroupView, context: AssignmentContext) -> list[Command]:
         """Choose a variant when the owners match it and do not match the other order, too."""
         fitting = self._matching_variants(view, context) if self._is_undecided else []
         if not fitting or all(form in fitting for form in DISTINCT_VARIANTS):
             return []
-        self._compatibility = fitting[0].compatibility
-        words = f"form={fitting[0].value}: the existing owners match this variant (roundrobin.compatibility=auto)"
+        words = self._choose(fitting[0], "the existing owners match this variant (roundrobin.compatibility=auto)")
         return [LogEvent("INFO", "roundrobin-variant", words)]
 
     def _matching_variants(self, view: GroupView, context: AssignmentContext) -> list[AssignorVariant]:
@@ -315,16 +374,17 @@ class ZooKeeperAssignmentPlanner:
         return fitting
 
     def _log_mismatch(self, view: GroupView, context: AssignmentContext) -> list[Command]:
-        """Log if all owners, before we join, match another setting and not ours."""
+        """Log if all owners, before we join, match another setting and not ours.
+
+        A mismatch that no setting explains is not logged: the group may be in a rebalance.  If it lasts after the join,
+        ``diagnose`` logs it.
+        """
         owners = view.owners or {}
-        fitting = detect_variants(owners, context)
-        try:
-            computed = self._assign(context)
-        except AssignmentError:
+        fitting, computed = detect_variants(owners, context), self._assign(context)
+        if isinstance(computed, str) or not fitting or computed.variant in fitting:
             return []
         # In the middle of a rebalance fewer partitions are owned, and a few owners match many variants.
-        is_at_rest = 2 * len(owners) > min(OWNERS_COMPARED_MAX, len(computed.owners))
-        if not fitting or computed.variant in fitting or not is_at_rest:
+        if 2 * len(owners) <= min(OWNERS_COMPARED_MAX, len(computed.owners)):
             return []
         return self._log_once("WARNING", "assignment-mismatch", explain_mismatch(owners, computed, context))
 
@@ -348,7 +408,10 @@ def _assigned_by_member(assignment: GroupAssignment) -> OwnersByMember:
 
 
 def _owned_by_member(view: GroupView, context: AssignmentContext) -> OwnersByMember:
-    """What each member of the group owns."""
+    """What each member of the group owns; an owner that is no thread of a registered member does not count.
+
+    It may belong to a member that has ended: both nodes are ephemeral, but they are read one after the other.
+    """
     consumers = {str(thread): thread.consumer_id for thread in context.ordered_threads}
     found: OwnersByMember = {}
     for tp, thread in (view.owners or {}).items():

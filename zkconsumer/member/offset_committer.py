@@ -120,8 +120,9 @@ class OffsetCommitter:
         self.pending_calls: list[CommitRequested] = []
         """The calls whose commit has not started, in their order; a call that has started is in ``_round``."""
         self._partitions = partitions
-        """The member's table; read only."""
+        """The member's table; read only, but for what the machines record of answers."""
         self._new_ticket = new_ticket
+        """Tickets grow over all requests of the member, so a late answer never has the ticket of a later request."""
         self._stores = stores
         self._round: _CommitInProgress | None = None
         """The commit under way; None exactly when ``in_flight`` is empty."""
