@@ -201,9 +201,9 @@ class ZooKeeperAssignmentPlanner:
     def diagnose(self, view: GroupView) -> tuple[Command, ...]:
         """Compare the owners with the assignment; with ``auto``, change to a variant that explains them.
 
-        The caller has waited ``diagnose_after_ms`` (12 s by default; a Scala consumer ends its attempts after 8 s), and
-        computes the assignment from the same view afterwards.  So an unevaluable filter is reported there, and a
-        registration that is invalid is reported here, as ``plan`` counts it as reported
+        The caller has waited ``diagnose_after_ms``, until the attempts of a Scala consumer with our settings are over.
+        It computes the assignment from the same view afterwards.  So an unevaluable filter is reported there; an
+        invalid registration is reported here, because ``plan`` counts it as reported
         (``a_registration_that_is_first_seen_in_a_diagnosis_is_named.txt``).
         """
         if view.owners is None:

@@ -13,7 +13,7 @@ reads before it creates the owner node, so it may start from an offset before th
 *States.*  No read is under way; or one or both stores have not answered (``is_reading``).  Partitions start together,
 when every store has answered, since the larger offset is not known before.  The answer decides each partition:
 
-    every store knows the offset, or that there is none    it is fetched from the larger one
+    every store answers with an offset, or none            it is fetched from the larger one
     a store cannot read it                                 ``POSITION_UNREADABLE``: the member keeps it without fetching
     the connection broke before the answer                 it stays ``ACQUIRED``
 
@@ -114,7 +114,7 @@ class PositionReader:
     def on_result(self, event: ev.PositionsRead | ev.OffsetsFetched) -> list[Command] | None:
         """Process an answer; return the commands, or None if it is outdated or the other store has not answered.
 
-        A store that is not used counts as one that knows of no offset.
+        A store that is not used counts as one without offsets.
         """
         match event:
             case ev.PositionsRead() if event.ticket == self._from_zookeeper:
@@ -133,7 +133,7 @@ class PositionReader:
         return self._merged(stored, fetched)
 
     def _merged(self, stored: ev.PositionsRead, fetched: ev.OffsetsFetched) -> list[Command]:
-        """Start the partitions that both answers know, and mark those that one of them cannot read.
+        """Start the partitions that are in both answers, and mark those that one store cannot read.
 
         An unreadable znode has a log line for each partition, because each must be repaired; a failure of Kafka has one
         for all of them.

@@ -113,7 +113,17 @@ class OwnershipCheck:
     def restart(
         self, member: TrackedMember, partition: TrackedPartition, t: int, late_ms: int, expected: int | None = None
     ) -> None:
-        """A new ownership of the member begins; a jump up to ``late_ms`` ago was this start, observed late."""
+        """The next ownership of the member begins; ``expected``: the start offset in its ``claimed`` line.
+
+        ``late_ms``: by how much the line about it may follow its start.  0: the line is the member's own and exact, and
+        every jump of the old ownership is a finding.  Otherwise the observer wrote the line, and records of the new
+        ownership may be before it.  The first of them is where the offsets of the old ownership jumped, at most
+        ``late_ms`` ago.  So the oldest such jump is no finding: the new ownership began there, and the records and
+        jumps after it belong to the new one.  Older jumps are findings.
+
+        Late lines may still concern the old ownership.  ``before`` leads to it, unless the member released it;
+        ``restarted`` leads from it to the new one, for records that were counted to the old one at first.
+        """
         old = partition.ownerships.get(member)
         if old is None:
             partition.ownerships[member] = OwnershipPeriod(t, expected)
