@@ -1,5 +1,11 @@
 """The fixtures of every test: one file a concern."""
 
+from hypothesis import settings
+
+settings.register_profile("any-machine", deadline=None)
+settings.load_profile("any-machine")
+# Hypothesis' own deadline of 200 ms for an example fails on a machine that runs something else.
+
 pytest_plugins = [
     "tests.in_memory_fixtures",
     "tests.zk_procedure_fixtures",
