@@ -166,3 +166,28 @@ def test_a_partition_that_was_drained_for_the_passive_side_is_read_from_kafka_wh
     """The switch came between the drain and the move of the coordinator side, so the processor has no position."""
     lines = ("control ready@2", "generation 4", "co start t/0=-1", "co drain t/0", "control switched@5")
     assert heard_last(*lines, "co move t/0=me-1") == ["read from kafka: t/0"]
+
+
+def test_an_answer_of_kafka_about_an_earlier_ownership_is_not_kafkas_offset() -> None:
+    """The session ends while an automatic commit is on its way to Kafka.  Another member owns the partition meanwhile,
+    and brings Kafka to ZooKeeper's offset, 10.  Kafka is first: ZooKeeper must not get the 16 that Kafka lacks."""
+    talk = MemberTalk()
+    for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "looked t/0=10"):
+        talk.hear(line)
+    assert talk.hear("written 1 t/0") == ["acknowledge m1 copied@3 generation=4 behind=0"]
+    talk.hear("zk collect")
+    assert talk.hear("collected t/0=16") == ["write 2 to kafka: t/0=16"]
+    talk.hear("zk drop t/0: the ZooKeeper session expired")
+    talk.hear("zk start t/0=10")
+    assert "say zk collected t/0=16" not in talk.hear("written 2 t/0")
+    assert talk.hear("looked t/0=10") == ["write 3 to kafka: t/0=10"]
+    talk.hear("written 3 t/0")
+    talk.hear("zk collect")
+    assert talk.hear("collected t/0=16") == ["write 4 to kafka: t/0=16"]
+
+
+def test_the_position_of_a_partition_that_was_dropped_since_the_question_is_not_written_to_kafka() -> None:
+    """The session ends between the question of an automatic commit and its answer: another member may own it now."""
+    lines = ("control copied@3", "generation 4", "co start t/0=-1 t/1=-1", "zk start t/0=5 t/1=5", "zk collect")
+    asked = (*lines, "zk drop t/0: the ZooKeeper session expired")
+    assert heard_last(*asked, "collected t/0=8 t/1=8") == ["write 1 to kafka: t/1=8"]

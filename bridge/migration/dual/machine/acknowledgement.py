@@ -4,6 +4,17 @@
 
 A member writes it once it has done what the phase requires, and again when its numbers change.  It is deleted with the
 member's session.
+
+Who waits: the tool that moves the group writes the next phase only when each registered member has an acknowledgement
+of the present phase and epoch, and ``behind`` is 0 (``participants.pending_conditions``).  It compares names, never
+counts: a member that died and one that was started meanwhile are two members.  So three rules make a phase safe:
+
+    written late, deleted early   a member takes an acknowledgement back as soon as it is not true any more.  The tool
+                                  may wait too long, but it never continues too early.
+    the epoch is part of it       after a rollback a group has the same phase again.  An acknowledgement that a paused
+                                  member wrote before does not match the new epoch.
+    ephemeral                     a dead member is not waited for; a paused one loses its acknowledgement with its
+                                  session
 """
 
 from __future__ import annotations
@@ -17,8 +28,11 @@ from zkconsumer.zk import paths
 from zkconsumer.zk.znode_formats import ControlRecord
 
 BYTES_MAX = 1024
+"""The longest acknowledgement that is parsed: any client may write the node, and the tool reads all of them at once."""
+
 INT64_MAX = 2**63 - 1
 NO_GENERATION = -1
+"""The member is not in the coordinator group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,9 @@ def acknowledgement_path(group: str, consumer: str) -> str:
 
 
 def format_acknowledgement(acknowledgement: Acknowledgement) -> bytes:
-    """The bytes for ZooKeeper: JSON in one line."""
+    """The bytes for ZooKeeper: JSON in one line.  They are stored, so a test compares them."""
+    assert acknowledgement.generation >= NO_GENERATION, "a generation is a number of the coordinator, or -1"
+    assert acknowledgement.behind >= 0, "a number of partitions"
     members = {
         "id": acknowledgement.migration_id,
         "epoch": acknowledgement.epoch,
@@ -62,7 +78,8 @@ def format_acknowledgement(acknowledgement: Acknowledgement) -> bytes:
 def parse_acknowledgement(data: bytes) -> Acknowledgement:
     """Parse it strictly: a malformed node acknowledges nothing.  Raises ``MalformedZnode``.
 
-    Unknown keys are ignored, because a later release may have written them.
+    Unknown keys are ignored, because a later release may have written them.  ``phase`` is not compared with the phases
+    of this release, for the same reason; ``matches_control`` compares it with the control znode.
     """
     if len(data) > BYTES_MAX:
         raise MalformedZnode(f"{len(data)} bytes are no acknowledgement")

@@ -3,6 +3,11 @@
 The values of ``zkconsumer.member.ownership`` pass through it as they are: a ``PartitionEvent`` of the processor is one
 of its events, a ``PartitionCommand`` for the processor is one of its commands.  ``SideCommanded`` and ``SendToSide``
 add only the membership that commands, or receives the event.
+
+Each request has one answer, whatever becomes of the coordinator side: ``WriteToKafka`` gets ``KafkaWriteFinished``,
+``CollectPositions`` gets ``PositionsCollected``, ``CommitStarted`` is followed by ``CommitFinished``.  Only
+``ReadFromKafka`` may get none: a read ends with the assignment of the partition, and with the coordinator side.  Answers
+to different requests may arrive in any order.
 """
 
 from __future__ import annotations
@@ -22,14 +27,20 @@ from zkconsumer.zk.znode_formats import ControlRecord
 
 @dataclass(frozen=True, slots=True)
 class ControlChanged:
-    """The control znode as the ZooKeeper side has read it; None: it does not exist."""
+    """The control znode as the ZooKeeper side has read it; None: it does not exist.
+
+    Sent at each change that the side sees.  It may have missed any number of changes before.
+    """
 
     control: ControlRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationChanged:
-    """The generation of the coordinator group in which this member is; -1: none."""
+    """The generation of the coordinator group in which this member is; -1: none.
+
+    The partitions of the generation come separately, as commands of the side.
+    """
 
     generation: int
 
@@ -54,7 +65,7 @@ class ZooKeeperOffsetsRead:
 
 @dataclass(frozen=True, slots=True)
 class CommitStarted:
-    """The program commits these; until ``CommitFinished`` with this number the present commit order applies."""
+    """The program commits these; until ``CommitFinished`` with this number the present commit order applies to it."""
 
     call: int
     partitions: frozenset[TopicPartition] = frozenset()
@@ -78,7 +89,8 @@ class KafkaWriteFinished:
 
 @dataclass(frozen=True, slots=True)
 class KafkaCommitted:
-    """The coordinator side committed these, and Kafka accepted them."""
+    """The coordinator side committed these, and Kafka accepted them: a commit of the program or an automatic one, but
+    not a ``WriteToKafka``."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -117,7 +129,10 @@ class SendToSide:
 
 @dataclass(frozen=True, slots=True)
 class SetZooKeeperAssignment:
-    """The assignment of the ZooKeeper side from now on; None: it computes it."""
+    """The assignment of the ZooKeeper side from now on; None: it computes it.
+
+    ``new_partitions``: those of ``threads`` that are read from their beginning if they have no committed offset.
+    """
 
     threads: Mapping[TopicPartition, str] | None
     new_partitions: frozenset[TopicPartition] = frozenset()
@@ -125,7 +140,10 @@ class SetZooKeeperAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetCoordinatorProtocols:
-    """Be a member of the coordinator group with these protocols; without protocols: leave it."""
+    """Be a member of the coordinator group with these protocols, the preferred one first; without protocols: leave it.
+
+    The connector tries until it succeeds; ``GenerationChanged`` shows that it did.
+    """
 
     protocols: tuple[str, ...]
 
@@ -152,14 +170,17 @@ class ReadFromKafka:
 
 @dataclass(frozen=True, slots=True)
 class MirrorToZooKeeper:
-    """Write these to ZooKeeper, conditional on the version of the control znode; failures are ignored."""
+    """Write these to ZooKeeper, conditional on the version of the control znode; failures are ignored.
+
+    Nothing reads them while Kafka has the authority; a rollback compares each of them with Kafka.
+    """
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAcknowledgement:
-    """Write this acknowledgement in place of the previous one; None: delete it."""
+    """Write this acknowledgement in place of the previous one; None: delete it.  Repeated until it succeeds."""
 
     acknowledgement: Acknowledgement | None
 

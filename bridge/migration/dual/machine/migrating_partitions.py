@@ -23,6 +23,17 @@ Order: a wait of a stopped partition ends with the ownership.  An answer of Kafk
 the next drain of the same partition
 (``test_an_answer_of_kafka_about_an_earlier_ownership_does_not_end_a_drain``).  A process that was paused changes
 nothing here: all state is in memory, and the answers arrive later.
+
+One partition, from the first assignment to the release, while the ZooKeeper side is active:
+
+    coordinator side: StartFetching   assigned_thread is set; the ZooKeeper side gets the assignment
+    ZooKeeper side: StartFetching     is_owned; RUNNING
+    coordinator side: Drain           assigned_thread is None; DRAINING; the coordinator side waits
+    ZooKeeper side: Drain             it got the smaller assignment, and waits too
+    processor: PartitionsDrained      DRAINED; the ZooKeeper side has its answer, and commits: is_answered
+    ZooKeeper side: DropPartitions    the owner node is deleted; IDLE; now the coordinator side has its answer
+
+After the last step no side has the partition, and it leaves the table (``is_unused``).
 """
 
 from __future__ import annotations
@@ -38,16 +49,22 @@ from zkconsumer.member.state_machine import StateMachine, TransitionTable, trans
 from zkconsumer.types import TopicPartition
 
 UNKNOWN_POSITION = -1
+"""The processor has delivered no record of the partition, or the position must not be committed."""
 
 
 class ProcessingState(Enum):
     """What the processor does with one partition."""
 
     IDLE = "idle"
+    """The processor does not have it; a side may own it, or be assigned to it."""
     RUNNING = "running"
+    """Its records are delivered."""
     DRAINING = "draining"
+    """No further record is delivered; the program has one that it has not acknowledged."""
     AWAITING_KAFKA = "awaiting kafka"
+    """Drained; the answer to the ZooKeeper side waits for a write to Kafka."""
     DRAINED = "drained"
+    """All delivered records are acknowledged, or the drain timed out.  The processor keeps the queued records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +124,47 @@ class MigratingPartition(StateMachine):
         self.thread = ""
         """The thread that processes it, in every state except IDLE, in which it is ""."""
         self.position = UNKNOWN_POSITION
-        """The next offset to consume, as the processor reported it; -1 except in DRAINED and AWAITING_KAFKA."""
+        """The next offset to consume, as the processor reported it; -1 except in DRAINED and AWAITING_KAFKA.  It is -1
+        there too if the processor never fetched the partition."""
         self.awaited_write = 0
         """The number of the awaited write to Kafka; 0 except in AWAITING_KAFKA."""
         self.commits_position = False
         """Whether the awaited write commits ``position``; False except in AWAITING_KAFKA."""
         self.is_answered = False
         """Whether the active side has its answer to ``Drain`` and has neither dropped the partition nor moved it: it
-        may be releasing it.  False in IDLE, RUNNING and DRAINING."""
+        may be releasing it, so the partition must not continue
+        (``test_a_late_acknowledgement_does_not_resume_a_partition_that_is_being_released``).  True only in DRAINED."""
         self.assigned_thread: str | None = None
         """The thread in the assignment of the coordinator side; None exactly when it is not in that assignment."""
         self.is_owned = False
-        """Whether the ZooKeeper side has an owner node of ours, as far as it has reported."""
+        """Whether the ZooKeeper side has an owner node of ours, as far as it has reported: from its StartFetching to
+        its DropPartitions, also while it is passive."""
         self.waiting_sides: set[MembershipSide] = set()
         """The sides that sent ``Drain`` and have no answer.  The ZooKeeper side waits only while it is active; the
         coordinator side also while it is passive, until the ZooKeeper side has deleted the owner node."""
         self.is_new = False
-        """Whether the topic got it while the coordinator side was a member, and it has not run since."""
+        """Whether the topic got it while the coordinator side was a member, and it has not run since.  It is read from
+        its beginning, regardless of the reset policy (``new.partitions.from.beginning``)."""
         self.is_announced_new = False
         """Whether the ZooKeeper side knows that it is new: it must learn that once for each assignment."""
         self.deferred_start: ownership.StartFetching | None = None
-        """The start that the ZooKeeper side sent while it was passive; it is executed when that side becomes active.
-        Only of an owned partition."""
+        """The start that the ZooKeeper side sent while it was passive; it is executed when that side becomes active,
+        unless the partition runs then.  Only of an owned partition.  One command may be that of many partitions."""
         self.awaits_kafka_offset = False
         """Whether Kafka has not returned its committed offset yet; in phase ``returning`` only, and only of an assigned
-        partition."""
+        partition.  It counts as behind: nothing else shows whether ZooKeeper has the last mirrored offset."""
+
+    def handle(self, event: object) -> list[Any]:
+        """See ``StateMachine``; checks after each transition that the values belong to the state."""
+        commands = super().handle(event)
+        is_drained = self.state in (ProcessingState.DRAINED, ProcessingState.AWAITING_KAFKA)
+        is_awaiting = self.state is ProcessingState.AWAITING_KAFKA
+        assert (self.thread == "") == (self.state is ProcessingState.IDLE), "a thread processes it unless it is idle"
+        assert is_drained or self.position == UNKNOWN_POSITION, "only a drained partition has a final position"
+        assert is_drained or not self.is_answered, "an answer is given for a drained partition"
+        assert (self.awaited_write > 0) == is_awaiting, "a write is awaited exactly in AWAITING_KAFKA"
+        assert is_awaiting or not self.commits_position, "without an awaited write no position depends on one"
+        return commands
 
     @property
     def is_running(self) -> bool:
@@ -140,7 +173,11 @@ class MigratingPartition(StateMachine):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing has to be remembered of it."""
+        """Whether nothing has to be remembered of it.
+
+        ``deferred_start`` belongs to an owned partition, and ``awaits_kafka_offset`` to an assigned one.
+        """
+        assert self.deferred_start is None or self.is_owned, "a start is deferred of an owned partition only"
         return not (
             self.is_running
             or self.is_owned
@@ -153,6 +190,7 @@ class MigratingPartition(StateMachine):
     @transitions_to(ProcessingState.RUNNING)
     def _started(self, event: ProcessingStarted | ProcessingResumed) -> tuple[ProcessingState, list[Any]]:
         assert event.thread, "a partition is processed for a thread"
+        assert self.awaited_write == 0, "a partition whose release awaits Kafka does not continue"
         self.thread = event.thread
         self.position, self.is_answered = UNKNOWN_POSITION, False
         return ProcessingState.RUNNING, []
@@ -164,6 +202,8 @@ class MigratingPartition(StateMachine):
 
     @transitions_to(ProcessingState.DRAINED)
     def _drained(self, event: PartitionDrained) -> tuple[ProcessingState, list[Any]]:
+        # Also in DRAINED: after ForceDrain the program may still acknowledge its record, which is a new position.
+        assert event.position >= UNKNOWN_POSITION, "a position is an offset, or not known"
         self.position = event.position
         return ProcessingState.DRAINED, []
 
@@ -181,10 +221,13 @@ class MigratingPartition(StateMachine):
 
     @transitions_to(ProcessingState.IDLE)
     def _stopped(self, _: ProcessingStopped) -> tuple[ProcessingState, list[Any]]:
+        # Every value of the processing ends here, also the awaited write: its answer must not end a later drain.
         self.thread, self.position, self.is_answered = "", UNKNOWN_POSITION, False
         self.awaited_write, self.commits_position = 0, False
         return ProcessingState.IDLE, []
 
+    # No PartitionDrained in AWAITING_KAFKA: the position that is being written must be the one of the answer, and a
+    # second report would start a second write.
     TRANSITIONS: ClassVar[TransitionTable] = {
         (ProcessingState.IDLE, ProcessingStarted): _started,
         (ProcessingState.RUNNING, DrainRequested): _drain_requested,
@@ -202,7 +245,11 @@ class MigratingPartition(StateMachine):
 
 
 class MigratingPartitions:
-    """All partitions of one member; ``emit`` receives the commands for the partition processor."""
+    """All partitions of one member; ``emit`` receives the commands for the partition processor.
+
+    Every change of a state that concerns the processor is made here, together with its command: so the table and the
+    processor never differ (``MemberTalk`` compares them after each event of a test).
+    """
 
     def __init__(self, emit: Callable[[ownership.PartitionCommand], None]) -> None:
         self._emit = emit
@@ -210,7 +257,10 @@ class MigratingPartitions:
         """Every partition that a side has, or that the processor has.  An unused one may remain until it is dropped."""
 
     def __getitem__(self, tp: TopicPartition) -> MigratingPartition:
-        """The state of a partition; it is added to the table if it is not in it."""
+        """The state of a partition; it is added to the table if it is not in it.
+
+        A method that only asks uses ``is_running``, ``is_owned`` and so on: they add nothing.
+        """
         found = self._table.get(tp)
         if found is None:
             found = self._table[tp] = MigratingPartition()
@@ -231,7 +281,10 @@ class MigratingPartitions:
 
     @property
     def running(self) -> dict[TopicPartition, str]:
-        """Partition -> thread, of all partitions that the processor has; also of drained ones."""
+        """Partition -> thread, of all partitions that the processor has; also of drained ones.
+
+        A view, as those below: it costs one pass over the table, so an event about few partitions must not use it.
+        """
         return {tp: one.thread for tp, one in self._table.items() if one.is_running}
 
     @property
@@ -281,7 +334,11 @@ class MigratingPartitions:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def start(self, command: ownership.StartFetching) -> None:
-        """Start those that do not run; each of them is new no longer."""
+        """Start those that do not run; each of them is new no longer.
+
+        One that runs, or drains, is left alone: its position is further than that of the command (after a change of
+        the active side, or when the coordinator side assigns again what it gave up).
+        """
         fresh: dict[TopicPartition, int] = {}
         for tp, at in command.positions.items():
             one = self[tp]
@@ -296,7 +353,7 @@ class MigratingPartitions:
             self._emit(ownership.StartFetching(fresh, threads, sources, epochs))
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drain those that run and neither drain nor are drained."""
+        """Drain those that run and neither drain nor are drained: the processor refuses a second Drain."""
         fresh = self._in_state(partitions, ProcessingState.RUNNING)
         for tp in fresh:
             self._table[tp].handle(DrainRequested())
@@ -304,7 +361,7 @@ class MigratingPartitions:
             self._emit(ownership.Drain(fresh))
 
     def force_drain(self, partitions: Iterable[TopicPartition]) -> None:
-        """The drain of these timed out."""
+        """The drain of these timed out.  Those that drain get a report of the processor at once; others need none."""
         late = self._in_state(partitions, ProcessingState.DRAINING)
         if late:
             self._emit(ownership.ForceDrain(late))
@@ -324,18 +381,25 @@ class MigratingPartitions:
         return unanswered
 
     def clear_answers(self, partitions: Iterable[TopicPartition]) -> None:
-        """The active side does not release these any more, or waits for another answer."""
+        """The active side does not release these any more, or waits for another answer.
+
+        Precondition: each is in the table.  Called when the active side drains it again, when the other side becomes
+        active, and when the coordinator side assigns again what it gave up.
+        """
         for tp in partitions:
             self._table[tp].is_answered = False
 
     def resume(self, command: ownership.MoveToThread) -> None:
-        """Continue these drained partitions."""
+        """Continue these drained partitions, with the records that are queued.
+
+        Precondition: the processor has each of them, drained.
+        """
         for tp, thread in command.threads.items():
             self[tp].handle(ProcessingResumed(thread))
         self._emit(command)
 
     def stop(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """Drop these: they are not ours any more."""
+        """Drop these: they are not ours any more.  A side that waits for one of them keeps its wait."""
         gone = tuple(tp for tp in sorted(partitions) if self.is_running(tp))
         for tp in gone:
             self._table[tp].handle(ProcessingStopped())

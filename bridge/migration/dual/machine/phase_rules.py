@@ -1,19 +1,39 @@
 """What a member of a ``dual`` migration does in each phase of the control znode.  Pure; a table and its reader.
 
-    member phase  active side   assignment        commits                  in the coordinator group with
-    ALONE         ZooKeeper     computed          ZooKeeper                -
-    JOINED        ZooKeeper     computed          ZooKeeper                private
-    LOCKED        ZooKeeper     from coordinator  ZooKeeper, then Kafka    private
-    COPIED        ZooKeeper     from coordinator  Kafka, then ZooKeeper    private
-    SWITCHED      coordinator   empty             Kafka (mirrored)         private, range
-    COMPLETED     coordinator   empty             Kafka                    range
-    RETURNING     coordinator   from coordinator  Kafka, then ZooKeeper    private, range
-    RETURNED      ZooKeeper     from coordinator  ZooKeeper, then Kafka    private, range
+    member phase    active side   assignment        commits                  in the coordinator group with
+    ZOOKEEPER_ONLY  ZooKeeper     computed          ZooKeeper                -
+    JOINED          ZooKeeper     computed          ZooKeeper                migration
+    LOCKED          ZooKeeper     from coordinator  ZooKeeper, then Kafka    migration
+    COPIED          ZooKeeper     from coordinator  Kafka, then ZooKeeper    migration
+    SWITCHED        coordinator   empty             Kafka (mirrored)         migration, range
+    COMPLETED       coordinator   empty             Kafka                    range
+    RETURNING       coordinator   from coordinator  Kafka, then ZooKeeper    migration, range
+    RETURNED        ZooKeeper     from coordinator  ZooKeeper, then Kafka    migration, range
 
 The *active side* decides which partitions are processed: those with owner nodes of the ZooKeeper side, or those of the
-coordinator side's generation.  *Assignment* is that of the ZooKeeper side.  Members see a phase at different times.
-While two consecutive phases are both in use, the owner node is one lock for both; or (from COPIED to SWITCHED, and from
-RETURNING to RETURNED) the generation and the version of the control znode reject the member that is late.
+coordinator side's generation.  *Assignment* is that of the ZooKeeper side: which owner nodes it creates and deletes.
+*migration* is the protocol of the migration (``migration_assignor``), ``range`` is Kafka's.
+
+Theory of operation.  One write of the control znode changes the phase of the group.  The tool makes it only after the
+registered members have acknowledged the phase before.  But members see the write at different times, and a member that
+was paused sees it much later.  So each pair of consecutive phases must be safe side by side:
+
+    JOINED, LOCKED       both own by owner nodes, and read offsets from ZooKeeper
+    LOCKED, COPIED       the owner node is one lock for both.  Only the order of the two stores differs.
+    COPIED, SWITCHED     one side reads by owner nodes, the other by its generation.  Before the switch both are the
+                         same sets (``WaitForFullOwnership``), and a partition that moves is released in both.  A late
+                         member cannot commit: its writes check the version of the control znode.
+    SWITCHED, COMPLETED  both own by the generation; both offer ``range``, which the coordinator then selects
+    SWITCHED, RETURNING  both own by the generation.  The owner nodes come back while nothing depends on them.
+    RETURNING, RETURNED  as from COPIED to SWITCHED, in the other direction
+    any, ZOOKEEPER_ONLY  (rollback before the switch, or after RETURNED) the owner node is the lock of both, and
+                         ZooKeeper has the authority in both
+
+Why two phases before the switch: in LOCKED an offset that Kafka rejects is only late, because ZooKeeper has the
+authority and has the offset.  At the switch Kafka's offset must never be smaller than that of ZooKeeper.  So in COPIED
+Kafka is first, and ZooKeeper gets only what Kafka has accepted
+(``test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_first``).  On the way back RETURNING is
+the mirror image.
 """
 
 from __future__ import annotations
@@ -31,9 +51,10 @@ if TYPE_CHECKING:
 
 
 class MemberPhase(Enum):
-    """The phase that a member follows."""
+    """The phase that a member follows.  The value is ``MigratingConsumerConnector.member_phase`` of the program."""
 
     ZOOKEEPER_ONLY = "alone"
+    """The member is in the ZooKeeper group alone: before ``armed``, after a rollback, and without a migration."""
     JOINED = "joined"
     LOCKED = "locked"
     COPIED = "copied"
@@ -54,12 +75,15 @@ class ZooKeeperAssignment(Enum):
     """Where the assignment of the ZooKeeper side comes from."""
 
     COMPUTED = "computed"
+    """The ZooKeeper side computes it from the registrations, as the Scala consumer does."""
     FROM_COORDINATOR = "given"
+    """The partitions of the coordinator side's generation; the ZooKeeper side owns them in addition."""
     EMPTY = "nothing"
+    """The ZooKeeper side releases its owner nodes and acquires none; it keeps its registration and its session."""
 
 
 class CommitOrder(Enum):
-    """The stores of a commit, and their order."""
+    """The stores of a commit, and their order.  An offset that the first store rejects is not sent to the second."""
 
     ZOOKEEPER = "zookeeper"
     ZOOKEEPER_FIRST = "zookeeper, then kafka"
@@ -75,7 +99,9 @@ MIGRATION_PROTOCOL, RANGE_PROTOCOL = "private", "range"
 class PhaseRules:
     """One row of the table.
 
-    ``mirrors_to_zookeeper``: offsets that Kafka accepted are also written to ZooKeeper; failures are ignored.
+    ``protocols``: in the order of preference; () exactly where the member is not in the coordinator group.
+    ``mirrors_to_zookeeper``: offsets that Kafka accepted are also written to ZooKeeper; failures are ignored, because a
+    rollback reads Kafka again (transcript ``back_when_the_mirror_had_failed``).
     """
 
     active_side: MembershipSide
@@ -85,40 +111,21 @@ class PhaseRules:
     mirrors_to_zookeeper: bool = False
 
 
-_BOTH_PROTOCOLS = (MIGRATION_PROTOCOL, RANGE_PROTOCOL)
+_ZOOKEEPER, _COORDINATOR = MembershipSide.ZOOKEEPER, MembershipSide.COORDINATOR
+_COMPUTED, _EMPTY = ZooKeeperAssignment.COMPUTED, ZooKeeperAssignment.EMPTY
+_GIVEN = ZooKeeperAssignment.FROM_COORDINATOR
+_MIGRATION, _RANGE = (MIGRATION_PROTOCOL,), (RANGE_PROTOCOL,)
+_BOTH = _MIGRATION + _RANGE
 
 PHASE_RULES: dict[MemberPhase, PhaseRules] = {
-    MemberPhase.ZOOKEEPER_ONLY: PhaseRules(
-        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER
-    ),
-    MemberPhase.JOINED: PhaseRules(
-        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.COMPUTED, CommitOrder.ZOOKEEPER, (MIGRATION_PROTOCOL,)
-    ),
-    MemberPhase.LOCKED: PhaseRules(
-        MembershipSide.ZOOKEEPER,
-        ZooKeeperAssignment.FROM_COORDINATOR,
-        CommitOrder.ZOOKEEPER_FIRST,
-        (MIGRATION_PROTOCOL,),
-    ),
-    MemberPhase.COPIED: PhaseRules(
-        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, (MIGRATION_PROTOCOL,)
-    ),
-    MemberPhase.SWITCHED: PhaseRules(
-        MembershipSide.COORDINATOR,
-        ZooKeeperAssignment.EMPTY,
-        CommitOrder.KAFKA,
-        _BOTH_PROTOCOLS,
-        mirrors_to_zookeeper=True,
-    ),
-    MemberPhase.COMPLETED: PhaseRules(
-        MembershipSide.COORDINATOR, ZooKeeperAssignment.EMPTY, CommitOrder.KAFKA, (RANGE_PROTOCOL,)
-    ),
-    MemberPhase.RETURNING: PhaseRules(
-        MembershipSide.COORDINATOR, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.KAFKA_FIRST, _BOTH_PROTOCOLS
-    ),
-    MemberPhase.RETURNED: PhaseRules(
-        MembershipSide.ZOOKEEPER, ZooKeeperAssignment.FROM_COORDINATOR, CommitOrder.ZOOKEEPER_FIRST, _BOTH_PROTOCOLS
-    ),
+    MemberPhase.ZOOKEEPER_ONLY: PhaseRules(_ZOOKEEPER, _COMPUTED, CommitOrder.ZOOKEEPER),
+    MemberPhase.JOINED: PhaseRules(_ZOOKEEPER, _COMPUTED, CommitOrder.ZOOKEEPER, _MIGRATION),
+    MemberPhase.LOCKED: PhaseRules(_ZOOKEEPER, _GIVEN, CommitOrder.ZOOKEEPER_FIRST, _MIGRATION),
+    MemberPhase.COPIED: PhaseRules(_ZOOKEEPER, _GIVEN, CommitOrder.KAFKA_FIRST, _MIGRATION),
+    MemberPhase.SWITCHED: PhaseRules(_COORDINATOR, _EMPTY, CommitOrder.KAFKA, _BOTH, mirrors_to_zookeeper=True),
+    MemberPhase.COMPLETED: PhaseRules(_COORDINATOR, _EMPTY, CommitOrder.KAFKA, _RANGE),
+    MemberPhase.RETURNING: PhaseRules(_COORDINATOR, _GIVEN, CommitOrder.KAFKA_FIRST, _BOTH),
+    MemberPhase.RETURNED: PhaseRules(_ZOOKEEPER, _GIVEN, CommitOrder.ZOOKEEPER_FIRST, _BOTH),
 }
 
 _MEMBER_PHASES: dict[Phase, MemberPhase] = {
@@ -134,13 +141,18 @@ _MEMBER_PHASES: dict[Phase, MemberPhase] = {
     Phase.RETURNED: MemberPhase.RETURNED,
     Phase.UNDONE: MemberPhase.ZOOKEEPER_ONLY,
 }
+"""The phases of strategy ``dual``.  A phase without an entry is one of ``copy`` (``fencing``, ``fenced``, ``verified``)
+or of a later release: the member cannot follow it (transcript ``what_this_member_cannot_follow``)."""
+
+assert PHASE_RULES.keys() == set(MemberPhase), "each phase of a member has a row"
 
 
 def member_phase_of(control: ControlRecord | None) -> MemberPhase:
     """The phase that a member follows; ``control`` None: the group does not migrate.
 
     A migration with strategy ``copy`` stops its members: there this member uses ZooKeeper only, until Kafka has the
-    authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not support.
+    authority.  Raises ``MigrationError`` then, and for a phase or a strategy that this release does not support.  The
+    member ends with that error: it must not guess the rules, because another member already follows the phase.
     """
     if control is None:
         return MemberPhase.ZOOKEEPER_ONLY

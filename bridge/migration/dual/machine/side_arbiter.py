@@ -23,12 +23,27 @@ same partition (transcript ``a_release_waits_for_a_write_under_way``).
 Each write to Kafka gets one answer in any case; the connector answers "nothing accepted" when the coordinator side
 has failed.  So no side waits longer than that, or than its own drain timeout (``ForceDrain``).  When the active side
 changes, all waits for the passive side end at once.
+
+Which component waits for which, and what ends the wait:
+
+    ZooKeeper side    waits for ``drained``: the program acknowledges its record, then Kafka answers; or ``ForceDrain``
+    coordinator side  waits for ``drained``: the ZooKeeper side deletes the owner node (``DropPartitions``), or the
+                      active side changes; or ``ForceDrain``.  The group waits in its rebalance for it.
+    the tool          waits for the acknowledgement (``migrating_member``), and with it for the writes that lack
+
+What is lost when an answer is lost.  A write to Kafka whose answer is "nothing accepted" may have reached Kafka all the
+same.  Then Kafka is further than this member knows; the next write of the partition corrects the difference, and until
+then ``behind`` counts it.  The position is not committed to ZooKeeper either, so records are read again, never skipped.
+
+What a pause does.  The two sides have sessions of their own, and each reports the end of its own session as
+``DropPartitions``.  Answers that arrive after it belong to an earlier ownership: they end no wait, and they say nothing
+about the stores, because another member may have written since (``KafkaWrite.lost``).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -39,6 +54,7 @@ from bridge.migration.dual.machine.migrating_partitions import (
     UNKNOWN_POSITION,
     KafkaWaitEnded,
     KafkaWriteAwaited,
+    MigratingPartition,
     MigratingPartitions,
     ProcessingState,
 )
@@ -65,47 +81,68 @@ class WritePurpose(Enum):
     """Why the member writes offsets to Kafka while the ZooKeeper side is active."""
 
     DRAIN = "drain"
+    """A release waits for it (Kafka first): the only urgent write, which is repeated while the group rebalances."""
     COLLECTION = "collection"
+    """An automatic commit (Kafka first)."""
     SYNC = "sync"
+    """Kafka lacks offsets of ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaWrite:
-    """One write in flight.  ``collected``: the positions that the ZooKeeper side receives when a COLLECTION ends."""
+    """One write in flight.  ``collected``: the positions that the ZooKeeper side receives when a COLLECTION ends.
+
+    ``lost``: partitions that were dropped since; the answer is not about their present ownership.
+    """
 
     offsets: Mapping[TopicPartition, int]
     purpose: WritePurpose
     collected: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lost: set[TopicPartition] = field(default_factory=set)
 
 
 class SideArbiter:
-    """Everything except the phases, which ``MigratingMember`` handles."""
+    """Everything except the phases, which ``MigratingMember`` handles.
+
+    Invariant: the processor has only partitions of the active side.  While the ZooKeeper side is active each of them
+    is owned; while the coordinator side is active each is assigned, or is being drained for it.
+    """
 
     def __init__(self, *, commits_by_itself: bool) -> None:
         self._auto_commit = commits_by_itself
+        """Whether the position of a drained partition is committed.  Without it only the program decides what is
+        consumed, in both stores."""
         self.member_phase = MemberPhase.ZOOKEEPER_ONLY
+        """The phase that this member follows; only a new control znode changes it."""
         self.generation = NO_GENERATION
+        """The generation of the coordinator side; -1 while it is in none."""
         self.partitions = MigratingPartitions(self._emit)
+        """What each side has, and what the processor does with it.  Its changes emit the processor's commands."""
         self.positions = StorePositions()
         """What each store has of the partitions, as this member read or wrote it."""
         self._collecting: deque[MembershipSide] = deque()
-        """The sides for which the processor was asked for positions, in the order of its answers."""
+        """The sides for which the processor was asked for positions, in the order of its answers: it answers each
+        ``CollectPositions`` once, in order.  A side keeps its entry when it becomes passive."""
         self._writes: dict[int, KafkaWrite] = {}
-        """The writes to Kafka without an answer: number -> write.  At most one COLLECTION and at most one SYNC."""
+        """The writes to Kafka without an answer: number -> write.  At most one COLLECTION and at most one SYNC: the
+        coordinator side makes one commit at a time, so more of them would queue up there, and a rebalance of the group
+        waits for the last one (``test_a_rebalance_waits_for_the_one_commit_that_is_under_way``).  A DRAIN for each
+        report of the processor that has partitions to commit."""
         self._last_write_number = 0
         """Numbers begin with 1 and are never used twice, so 0 is no write."""
         self._collects_again = False
         """Whether positions were collected during a COLLECTION: they are collected again after it.  False without a
         COLLECTION in flight."""
         self._commits: dict[int, tuple[CommitOrder, frozenset[TopicPartition]]] = {}
-        """The commits of the program that run: call number -> order and partitions."""
-        self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = (
-            ZooKeeperAssignment.COMPUTED,
-            {},
-        )
-        """The assignment that the ZooKeeper side received last; the same one is not sent twice."""
+        """The commits of the program that run: call number -> order and partitions.  A commit keeps the order of its
+        start, so a phase with another order is not acknowledged before it has ended (transcript
+        ``a_commit_that_began_the_old_way``)."""
+        self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]]
+        """The assignment that the ZooKeeper side received last; the same one is not sent twice, because each starts a
+        rebalance there.  Without a migration that side computes its assignment, and needs no message."""
+        self._sent_assignment = ZooKeeperAssignment.COMPUTED, {}
         self._emitted: list[MigratingMemberCommand] = []
-        """The commands of the present event; empty at its start."""
+        """The commands of the present event, in their order; empty between two events."""
 
     @property
     def rules(self) -> PhaseRules:
@@ -113,16 +150,21 @@ class SideArbiter:
         return PHASE_RULES[self.member_phase]
 
     def _send_assignment(self) -> None:
-        share = self.rules.zookeeper_assignment
-        now = (share, self.partitions.assigned if share is ZooKeeperAssignment.FROM_COORDINATOR else {})
-        if now == self._sent_assignment:
+        """Send its assignment to the ZooKeeper side, if it is another one than before.
+
+        A partition is announced as new once for each assignment of the coordinator side: the ZooKeeper side reads a new
+        partition from its beginning, and one that moves back to this member later is not new.
+        """
+        source = self.rules.zookeeper_assignment
+        threads = self.partitions.assigned if source is ZooKeeperAssignment.FROM_COORDINATOR else {}
+        if (source, threads) == self._sent_assignment:
             return
-        self._sent_assignment = now
-        new = {tp for tp in now[1] if self.partitions[tp].is_new and not self.partitions[tp].is_announced_new}
+        self._sent_assignment = source, threads
+        new = {tp for tp in threads if self.partitions[tp].is_new and not self.partitions[tp].is_announced_new}
         for tp in new:
             self.partitions[tp].is_announced_new = True
         self._emit(
-            val.SetZooKeeperAssignment(None if share is ZooKeeperAssignment.COMPUTED else now[1], frozenset(new))
+            val.SetZooKeeperAssignment(None if source is ZooKeeperAssignment.COMPUTED else threads, frozenset(new))
         )
 
     @property
@@ -133,6 +175,13 @@ class SideArbiter:
     # --- commands of the ZooKeeper side ----------------------------------------------------------------------------
 
     def _zookeeper_commanded(self, command: ownership.PartitionCommand) -> None:
+        """The ZooKeeper side commands its processor.
+
+        Active: the command is executed.  Passive: the side gets the answers of a processor that has no partition, and a
+        start is kept for the moment in which the side becomes active (``deferred_start``).  A collection of the passive
+        side gets no answer: that side waits for one only before a rebalance, and for a limited time
+        (``zkconsumer.member.commit_on_change``).
+        """
         is_active = self.rules.active_side is ZOOKEEPER
         match command:
             case ownership.StartFetching(positions):
@@ -152,16 +201,10 @@ class SideArbiter:
             case ownership.Drain(partitions):
                 self._send_drained(ZOOKEEPER, dict.fromkeys(partitions, UNKNOWN_POSITION))
             case ownership.ForceDrain(partitions):
+                late = {tp: self.partitions[tp] for tp in partitions if self.partitions.is_awaited(tp, ZOOKEEPER)}
+                awaiting = {tp: one for tp, one in late.items() if one.state is ProcessingState.AWAITING_KAFKA}
                 # An offset that Kafka has not accepted yet is not committed: the partition is released without it.
-                late = [tp for tp in partitions if self.partitions.is_awaited(tp, ZOOKEEPER)]
-                awaiting = [tp for tp in late if self.partitions[tp].state is ProcessingState.AWAITING_KAFKA]
-                self._send_drained(
-                    ZOOKEEPER,
-                    {
-                        tp: UNKNOWN_POSITION if self.partitions[tp].commits_position else self.partitions[tp].position
-                        for tp in awaiting
-                    },
-                )
+                self._send_drained(ZOOKEEPER, {tp: _released_position(one) for tp, one in awaiting.items()})
                 self.partitions.force_drain(late)
             case ownership.DropPartitions(partitions, why):
                 self._zookeeper_dropped(partitions, why, is_active=is_active)
@@ -173,22 +216,39 @@ class SideArbiter:
                 pass
 
     def _zookeeper_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
+        """The owner nodes of these are gone: released by this member, or lost with its session.
+
+        Now the coordinator side gets the answers to its drains: before that the next owner in the group could not
+        acquire the partition (``a_release_while_zookeeper_holds``).
+        """
         gone = {tp for tp in partitions if tp in self.partitions}
         for tp in gone:
             self.partitions[tp].is_owned = False
             self.partitions[tp].deferred_start = None
         if is_active:
-            self.partitions.stop(gone, why)
-            self.positions.forget(gone)
+            self._stop(gone, why)
             for tp in gone:
                 self.partitions[tp].waiting_sides.discard(ZOOKEEPER)
             awaited = [tp for tp in gone if self.partitions.is_awaited(tp, COORDINATOR)]
             self._send_drained(COORDINATOR, dict.fromkeys(awaited, UNKNOWN_POSITION))
         self.partitions.discard_unused(gone)
 
+    def _stop(self, partitions: Collection[TopicPartition], why: str) -> None:
+        """The active side does not have these any more: other members process and commit them."""
+        self.partitions.stop(partitions, why)
+        self.positions.forget(partitions)
+        for write in self._writes.values():
+            write.lost.update(partitions)
+
     # --- commands of the coordinator side ------------------------------------------------------------------------
 
     def _coordinator_commanded(self, command: ownership.PartitionCommand) -> None:
+        """The coordinator side commands its processor.
+
+        Active: the command is executed.  Passive: its partitions are the assignment of the ZooKeeper side (LOCKED and
+        later), so each command may change that assignment.  A drain of the passive side stops the partition at once
+        but waits for the owner node; see ``_coordinator_drains``.
+        """
         is_active = self.rules.active_side is COORDINATOR
         match command:
             case ownership.StartFetching(positions, threads):
@@ -224,26 +284,32 @@ class SideArbiter:
         self._send_assignment()
 
     def _coordinator_drains(self, partitions: Iterable[TopicPartition], *, is_active: bool) -> None:
-        """Owned partitions stop now; this side is answered when the ZooKeeper side has released them."""
-        waits: list[TopicPartition] = []
-        free: list[TopicPartition] = []
-        for tp in partitions:
-            if is_active:
-                is_here = self.partitions.is_running(tp)
-            else:
-                is_here = self._assigns_from_coordinator and self.partitions.is_owned(tp)
+        """Owned partitions stop now; this side is answered when the ZooKeeper side has released them.
+
+        A partition that needs no release gets its answer at once.  Before LOCKED that is each one: the ZooKeeper side
+        computes its assignment, and does not release what the coordinator side revokes.
+        """
+        partitions = set(partitions)
+        if is_active:
+            waits = {tp for tp in partitions if self.partitions.is_running(tp)}
+        else:
+            waits = {tp for tp in partitions if self._assigns_from_coordinator and self.partitions.is_owned(tp)}
+            for tp in partitions:
                 self.partitions[tp].assigned_thread = None
-            (waits if is_here else free).append(tp)
         for tp in waits:
             self.partitions[tp].waiting_sides.add(COORDINATOR)
         self.partitions.drain(waits)
         if is_active:
             self._answer_drained(waits)
-        self._send_drained(COORDINATOR, dict.fromkeys(free, UNKNOWN_POSITION))
+        self._send_drained(COORDINATOR, dict.fromkeys(partitions - waits, UNKNOWN_POSITION))
 
     def _move_or_read(self, command: ownership.MoveToThread) -> None:
         """Move the partitions that the processor has.  The others were drained while this side was passive, so their
-        position is read from Kafka."""
+        position is read from Kafka.
+
+        Without the read such a partition would be assigned, and processed by no stream, until the next rebalance
+        (``test_a_partition_that_was_drained_for_the_passive_side_is_read_from_kafka_when_it_moves``).
+        """
         has = {tp: thread for tp, thread in command.threads.items() if self.partitions.is_running(tp)}
         if has:
             self.partitions.resume(ownership.MoveToThread(has, {tp: command.epochs[tp] for tp in has}))
@@ -251,6 +317,11 @@ class SideArbiter:
             self._emit(val.ReadFromKafka(frozenset(command.threads.keys() - has)))
 
     def _coordinator_dropped(self, partitions: Iterable[TopicPartition], why: str, *, is_active: bool) -> None:
+        """These are not in the assignment any more: revoked, or lost with the generation.
+
+        While the ZooKeeper side is active, an owned one continues until that side has released it: the assignment
+        without it is its command to do so (``the_generation_is_lost``).
+        """
         gone = {tp for tp in partitions if tp in self.partitions}
         for tp in gone:
             one = self.partitions[tp]
@@ -258,13 +329,13 @@ class SideArbiter:
             one.is_new = one.is_announced_new = one.awaits_kafka_offset = False
             one.waiting_sides.discard(COORDINATOR)
         if is_active:
-            self.partitions.stop(gone, why)
-            self.positions.forget(gone)
+            self._stop(gone, why)
         self.partitions.discard_unused(gone)
 
     # --- events of the processor -----------------------------------------------------------------------------------
 
     def _processor_reported(self, event: ownership.PartitionEvent) -> None:
+        """An event of the processor.  A reset goes to the active side, whose partition it is."""
         match event:
             case ownership.PartitionsDrained(positions):
                 self._partitions_drained(self.partitions.drain_finished(positions))
@@ -274,7 +345,12 @@ class SideArbiter:
                 self._emit(val.SendToSide(self.rules.active_side, event))
 
     def _partitions_drained(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Answer the active side where it waits; partitions that no side drains any more continue."""
+        """Answer the active side where it waits; partitions that no side drains any more continue.
+
+        Precondition: each is DRAINED, and its drain is not answered.  A partition for which only the passive side waits
+        stays drained: the active side drains it next, and gets its answer at once (``_answer_drained``).
+        """
+        assert all(not self.partitions[tp].is_answered for tp in positions), "an answered drain has no second answer"
         side = self.rules.active_side
         resumed = {tp: self.partitions[tp].thread for tp in positions if self._resumes(tp)}
         if resumed:
@@ -289,7 +365,10 @@ class SideArbiter:
         self._send_drained(side, self._without_open_writes(rest) if side is ZOOKEEPER else rest)
 
     def _answer_drained(self, partitions: Iterable[TopicPartition]) -> None:
-        """Answer for those of these partitions that are drained already, or continue them; earlier answers are void."""
+        """Answer for those of these partitions that are drained already, or continue them; earlier answers are void.
+
+        The processor reports a drained partition once, so a second drain of it needs this answer.
+        """
         again = {
             tp: self.partitions[tp].position
             for tp in partitions
@@ -299,7 +378,10 @@ class SideArbiter:
         self._partitions_drained(again)
 
     def _without_open_writes(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The positions without those of a running write to Kafka, which could end after the next owner's commit."""
+        """The positions without those of a running write to Kafka, which could end after the next owner's commit.
+
+        Such a partition awaits the newest of its writes: the coordinator side makes them in their order.
+        """
         for tp in list(positions):
             open_writes = [number for number, write in self._writes.items() if tp in write.offsets]
             if open_writes:
@@ -308,15 +390,25 @@ class SideArbiter:
         return positions
 
     def _resumes(self, tp: TopicPartition) -> bool:
+        """Whether a drained partition continues: no side waits for it, and this member keeps it.
+
+        Where the coordinator side assigns, one that is not assigned any more does not continue; the ZooKeeper side
+        releases it next.
+        """
         return not self.partitions[tp].waiting_sides and (
             self.partitions.is_assigned(tp) or self.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED
         )
 
     def _needs_kafka_commit(self, tp: TopicPartition, position: int) -> bool:
+        """Whether ZooKeeper must not get this position before Kafka has accepted it."""
         is_first = self.rules.active_side is ZOOKEEPER and self.rules.commit_order is CommitOrder.KAFKA_FIRST
         return is_first and position >= 0 and position != self.positions.in_kafka.get(tp)
 
     def _send_drained(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
+        """Answer a drain of this side; all answers are given here, so each wait ends exactly once.
+
+        A partition that the side drains, and the member does not process for it, has no wait; it is answered as well.
+        """
         for tp in positions.keys() & self.partitions.awaited_by(side):
             one = self.partitions[tp]
             one.waiting_sides.remove(side)
@@ -324,23 +416,32 @@ class SideArbiter:
                 one.handle(KafkaWaitEnded())
             if side is self.rules.active_side and one.state is ProcessingState.DRAINED:
                 one.is_answered = True
+            assert side is not ZOOKEEPER or one.state is not ProcessingState.AWAITING_KAFKA, "its wait has ended"
         if positions:
             self._emit(val.SendToSide(side, ownership.PartitionsDrained(dict(sorted(positions.items())))))
 
     def _positions_collected(self, positions: Mapping[TopicPartition, int]) -> None:
+        """The processor answered the oldest ``CollectPositions``.
+
+        If its side is passive by now, the positions are not committed.  The coordinator machine gets an answer all the
+        same: each of its ``CollectPositions`` is answered once (``a_collection_that_is_overtaken``).
+        """
+        assert self._collecting, "the processor answers each question once"
         side = self._collecting.popleft()
         if side is not self.rules.active_side:
             if side is COORDINATOR:
                 self._send_collected(side, {})
             return
-        fresh = {tp: at for tp, at in sorted(positions.items()) if self._needs_kafka_commit(tp, at)}
+        # A partition that was dropped since the question is not committed: another member may own it.
+        ours = {tp: at for tp, at in sorted(positions.items()) if self.partitions.is_running(tp)}
+        fresh = {tp: at for tp, at in ours.items() if self._needs_kafka_commit(tp, at)}
         if not fresh:
             self._send_collected(side, positions)
         elif self._has_write(WritePurpose.COLLECTION):
             # If the coordinator is slower than the timer, writes queue up, and a rebalance waits for the last.
             self._collects_again = True
         else:
-            self._write(fresh, WritePurpose.COLLECTION, positions)
+            self._write(fresh, WritePurpose.COLLECTION, ours)
 
     def _send_collected(self, side: MembershipSide, positions: Mapping[TopicPartition, int]) -> None:
         self._emit(val.SendToSide(side, ownership.PositionsCollected(dict(positions))))
@@ -353,6 +454,7 @@ class SideArbiter:
         purpose: WritePurpose,
         collected: Mapping[TopicPartition, int] | None = None,
     ) -> int:
+        """Begin a write; ``_kafka_write_finished`` follows once, whatever becomes of the coordinator side."""
         assert offsets, "a write has offsets"
         assert self.rules.active_side is ZOOKEEPER, "the coordinator side writes its own offsets while it is active"
         assert purpose is WritePurpose.DRAIN or not self._has_write(purpose), "one such write at a time"
@@ -365,12 +467,19 @@ class SideArbiter:
         return any(write.purpose is purpose for write in self._writes.values())
 
     def _kafka_write_finished(self, event: val.KafkaWriteFinished) -> None:
+        """Kafka answered a write, or it failed; drains and collections that wait for it go to the ZooKeeper side.
+
+        A partition that was dropped since is treated as rejected, also if this member has acquired it again: another
+        member may have committed another offset after ours
+        (``test_an_answer_of_kafka_about_an_earlier_ownership_is_not_kafkas_offset``).
+        """
         write = self._writes.pop(event.number)
         refused = {tp for tp in write.offsets if tp not in event.committed or not self.partitions.is_running(tp)}
+        refused |= write.lost
         self.positions.kafka_committed({tp: at for tp, at in write.offsets.items() if tp not in refused})
         # An offset that Kafka rejected is not written to ZooKeeper either, so its records are read again.
         drained = {
-            tp: UNKNOWN_POSITION if one.commits_position and tp in refused else one.position
+            tp: _released_position(one) if tp in refused else one.position
             for tp, one in self.partitions.awaiting_write(event.number).items()
         }
         self._send_drained(ZOOKEEPER, drained)
@@ -402,7 +511,11 @@ class SideArbiter:
             self._sync_stores()
 
     def _sync_stores(self) -> None:
-        """Write missing offsets to the store that lacks them; to Kafka one write at a time."""
+        """Write missing offsets to the store that lacks them; to Kafka one write at a time.
+
+        Called when either store has news.  A rejected write is not repeated here: the offset is still missing at the
+        next report of ZooKeeper, which comes until nothing is missing (``MigratingMember.is_caught_up``).
+        """
         order = self.rules.commit_order
         if self.rules.active_side is COORDINATOR and order is CommitOrder.KAFKA_FIRST:
             late = self.positions.missing_in_zookeeper(self.partitions.owned)
@@ -425,7 +538,11 @@ class SideArbiter:
 
     def _kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The committed offsets of assigned partitions: those that do not run start there, and in phase ``returning``
-        ZooKeeper receives them."""
+        ZooKeeper receives them.
+
+        An answer that arrives when the ZooKeeper side is active again is dropped: that side starts its partitions at
+        the offsets of ZooKeeper (``the_switch_and_what_was_not_read``).
+        """
         known = {tp: at for tp, at in sorted(offsets.items()) if self.partitions.is_assigned(tp)}
         for tp in known:
             self.partitions[tp].awaits_kafka_offset = False
@@ -442,8 +559,15 @@ class SideArbiter:
     # --- helpers --------------------------------------------------------------------------------------------------
 
     def _collect(self, side: MembershipSide) -> None:
+        assert side is self.rules.active_side, "the processor works for the active side"
         self._collecting.append(side)
         self._emit(ownership.CollectPositions())
 
     def _emit(self, command: MigratingMemberCommand) -> None:
         self._emitted.append(command)
+
+
+def _released_position(one: MigratingPartition) -> int:
+    """The position of a partition whose write to Kafka has no answer, or a rejection: not known if it was that write
+    which commits it."""
+    return UNKNOWN_POSITION if one.commits_position else one.position

@@ -6,6 +6,19 @@
 The offsets in Kafka are those that this member wrote, or read, at this epoch.  For a partition that it has just
 acquired it has none, and writes the offset of ZooKeeper.  A rejected offset is counted, and written again at the next
 check.
+
+Theory of operation.  Both maps are the last known state of a store, never the present one: an answer may be late, and a
+commit may be under way.  So nothing here decides that both stores are equal; the tool compares the stores themselves
+(``store_comparison``).  The maps only name the partitions that need a write, and ``behind`` of the acknowledgement is
+their number.  A lost answer leaves ``in_kafka`` older than Kafka, which costs one repeated write of the same offset.
+
+Why an epoch begins without offsets in Kafka: each offset in Kafka must have the provenance of this epoch.  The next
+migration, and the tool, recognise the offsets of this migration by their provenance
+(transcript ``returned_and_kafka_gets_the_provenance``).
+
+Why not the larger offset of both stores: a reset decreases an offset on purpose.  While ZooKeeper is first, any
+difference is corrected.  While Kafka is first, a larger offset in Kafka is a commit that ZooKeeper receives next; only
+a larger one in ZooKeeper is one that Kafka lacks (transcript ``what_kafka_refused_before_it_was_first``).
 """
 
 from __future__ import annotations
@@ -29,7 +42,7 @@ class StorePositions:
         have at least this one."""
 
     def zookeeper_read(self, stored: Mapping[TopicPartition, int]) -> None:
-        """The offsets in ZooKeeper of all owned partitions."""
+        """The offsets in ZooKeeper of all owned partitions; a partition that was owned before is forgotten."""
         self.in_zookeeper = dict(stored)
 
     def kafka_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -37,15 +50,23 @@ class StorePositions:
         for tp, offset in offsets.items():
             if offset >= 0:
                 self.in_kafka[tp] = offset
+                # After a reset the smaller offset counts: ZooKeeper need not reach the older one (``back_under_load``).
                 self._first_kafka_offset[tp] = min(offset, self._first_kafka_offset.get(tp, offset))
         assert len(self.in_kafka) == len(self._first_kafka_offset), "each offset in Kafka has a first one"
 
     def kafka_read(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Kafka returned these; an offset that it accepted meanwhile is newer."""
+        """Kafka returned these; an offset that it accepted meanwhile is newer.
+
+        The answer may be older than a commit of this member that ended while the request was on its way (transcript
+        ``back_when_the_mirror_had_failed``).
+        """
         self.kafka_committed({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These are not ours any more: other members write them."""
+        """These are not ours any more: other members write them.
+
+        An answer to a commit that arrives later must not add them again (``SideArbiter`` drops it).
+        """
         for tp in partitions:
             self.in_zookeeper.pop(tp, None)
             self.in_kafka.pop(tp, None)
@@ -57,7 +78,11 @@ class StorePositions:
         self._first_kafka_offset.clear()
 
     def missing_in_kafka(self, order: CommitOrder) -> dict[TopicPartition, int]:
-        """The offsets of ZooKeeper that must be written to Kafka."""
+        """The offsets of ZooKeeper that must be written to Kafka; never one of a partition without an offset.
+
+        A partition that has no offset in ZooKeeper gets none in Kafka: "no offset" is not 0, and the reset policy
+        decides about it in either group.
+        """
         known = {tp: at for tp, at in sorted(self.in_zookeeper.items()) if at >= 0}
         match order:
             case CommitOrder.ZOOKEEPER_FIRST:
@@ -71,23 +96,21 @@ class StorePositions:
         """Partitions with an offset that was not written to Kafka at this epoch, so Kafka's has another provenance."""
         return {tp for tp, at in self.in_zookeeper.items() if at >= 0 and tp not in self.in_kafka}
 
-    def missing_in_zookeeper(self, locked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def missing_in_zookeeper(self, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets of Kafka that must be written to ZooKeeper, of owned partitions."""
-        known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in locked}
+        known = {tp: at for tp, at in sorted(self.in_kafka.items()) if tp in owned}
         return {tp: at for tp, at in known.items() if self.in_zookeeper.get(tp, -1) < at}
 
-    def is_zookeeper_behind(self, locked: Collection[TopicPartition]) -> bool:
+    def is_zookeeper_behind(self, owned: Collection[TopicPartition]) -> bool:
         """Whether ``missing_in_zookeeper`` is not empty."""
-        return any(self.in_zookeeper.get(tp, -1) < at for tp, at in self.in_kafka.items() if tp in locked)
+        return any(self.in_zookeeper.get(tp, -1) < at for tp, at in self.in_kafka.items() if tp in owned)
 
-    def partitions_behind_in_zookeeper(self, locked: Collection[TopicPartition]) -> set[TopicPartition]:
+    def partitions_behind_in_zookeeper(self, owned: Collection[TopicPartition]) -> set[TopicPartition]:
         """Owned partitions for which ZooKeeper lacks the first offset of Kafka at this epoch.
 
         Later offsets do not count: while members commit, some of them are always in flight.
         """
-        return {
-            tp for tp, at in self._first_kafka_offset.items() if tp in locked and self.in_zookeeper.get(tp, -1) < at
-        }
+        return {tp for tp, at in self._first_kafka_offset.items() if tp in owned and self.in_zookeeper.get(tp, -1) < at}
 
     def is_known(self, tp: TopicPartition) -> bool:
         """Whether the offset in ZooKeeper was read."""
