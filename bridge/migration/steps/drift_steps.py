@@ -58,9 +58,9 @@ class CheckPlanCurrent:
         seen = inspect_group(session, group, with_acls=False)
         if seen is None:
             return StepRefused(missing_group_error(group))
-        untold = unknown_broker_data(seen)
-        if untold:
-            return StepWaiting(f"brokers to return {untold}")
+        unknown = unknown_broker_data(seen)
+        if unknown:
+            return StepWaiting(f"brokers to return {unknown}")
         # A topic without stored offsets belongs to the group only as long as a member subscribes to it.
         there = replace(plan, partitions=tuple(row for row in plan.partitions if row.tp in seen.partitions))
         found = find_drift(there, seen)
@@ -101,9 +101,9 @@ class AcceptDrift:
         if not self.context.stores.is_in_phase(*COPY_PHASES):
             return StepPending()
         seen, found = self._read_drift()
-        untold = unknown_broker_data(seen)
-        if untold:
-            return StepWaiting(f"brokers to return {untold}")
+        unknown = unknown_broker_data(seen)
+        if unknown:
+            return StepWaiting(f"brokers to return {unknown}")
         altered = self._altered_error(seen, found)
         if altered:
             return StepRefused(altered)
@@ -140,9 +140,9 @@ class AcceptDrift:
     def do(self) -> None:
         """See ``MigrationStep``."""
         seen, found = self._read_drift()
-        untold = unknown_broker_data(seen)
-        if untold:
-            raise BrokerUnreachable(f"brokers do not return {untold}")
+        unknown = unknown_broker_data(seen)
+        if unknown:
+            raise BrokerUnreachable(f"brokers do not return {unknown}")
         accepted = self._replanned(seen, found)
         for number, piece in enumerate(pack(plan_to_bytes(accepted))):
             store_child(self.context.control_znode, accepted_piece_name(number), piece, *COPY_PHASES)
@@ -218,9 +218,9 @@ class CheckStartOffsets:
         seen = inspect_group(self.context.session, group, with_acls=False)
         if seen is None:
             return StepDone()  # nothing is left to copy
-        untold = unknown_broker_data(seen)
-        if untold:
-            return StepWaiting(f"brokers to return {untold}")
+        unknown = unknown_broker_data(seen)
+        if unknown:
+            return StepWaiting(f"brokers to return {unknown}")
         planned_for = {copy.tp: (copy.offset, copy.version) for copy in self.copies}
         rows = [
             row

@@ -147,8 +147,10 @@ class MigrationCheck:
             if store == self.authority and (
                 standing.expected_offset is None or now.offset != standing.expected_offset.offset
             ):
-                due = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
-                text = f"{by.name} wrote {now.offset} to {STORE_NAMES[store]}, which has the authority; expected: {due}"
+                last = "nothing" if standing.expected_offset is None else str(standing.expected_offset.offset)
+                text = (
+                    f"{by.name} wrote {now.offset} to {STORE_NAMES[store]}, which has the authority; expected: {last}"
+                )
                 self._add_finding(
                     "offset_overwritten",
                     text,
@@ -206,14 +208,14 @@ class MigrationCheck:
     def claimed(self, event: h.MemberAcquiredPartition) -> None:
         standing = self._store_state(event)
         standing.last_owner = LastOwner(event.member, self._bench.position)
-        due = standing.expected_offset
-        if event.offset is not None and due is not None and event.offset != due.offset:
-            text = f"{event.member} starts at {event.offset}, and the expected offset is {due.offset}"
+        expected = standing.expected_offset
+        if event.offset is not None and expected is not None and event.offset != expected.offset:
+            text = f"{event.member} starts at {event.offset}, and the expected offset is {expected.offset}"
             self._add_finding(
                 "started_at_wrong_offset",
                 text,
                 event,
-                positions=(due.position,),
+                positions=(expected.position,),
                 member=self._bench.member(event.member),
             )
 
@@ -252,7 +254,7 @@ class MigrationCheck:
         if event.authority != authority:
             self.authority_changes += 1
             self._former_authority = authority
-            self._set_due(event, authority)
+            self._expect_offsets(event, authority)
         if event.is_confirmed and self._former_authority is not None:
             self._former_authority = None
             self._check_moved(event)
@@ -260,20 +262,27 @@ class MigrationCheck:
         if event.phase == "undone":
             self._check_undone(event)
 
-    def _set_due(self, event: h.ControlWritten, source: h.HistoryStore) -> None:
-        """The authority moves away from ``source``: set the offsets that the other store must have."""
+    def _expect_offsets(self, event: h.ControlWritten, source: h.HistoryStore) -> None:
+        """The authority moves away from ``source``: set the offset that the other store must have of each partition.
+
+        That is the last commit that ``source`` accepted, or its stored offset if no member committed.  On the way to
+        Kafka a decision of the plan (``target``) that is newer replaces it.  With ``dual`` each member commits to both
+        stores, so a larger offset that only the other store has so far counts.  A partition whose commits were observed
+        late is left out.
+        """
         self._open_at_move = {tp for tp, standing in self._standings.items() if self._open(standing)}
+        is_forward = event.authority == "kafka"
         for tp, standing in self._standings.items():
             if tp in self._observed:
                 continue
-            is_forward, due, target = event.authority == "kafka", standing.expected_offset, standing.target
-            if is_forward and target is not None and (due is None or due.position < target.position):
-                due = target
-            if due is None:
-                due = standing.stored.get(source)
+            expected, target = standing.expected_offset, standing.target
+            if is_forward and target is not None and (expected is None or expected.position < target.position):
+                expected = target
+            if expected is None:
+                expected = standing.stored.get(source)
             if event.strategy == "dual":
-                due = max((seen for seen in (due, standing.mirrored) if seen is not None), default=None)
-            standing.expected_offset = due
+                expected = max((seen for seen in (expected, standing.mirrored) if seen is not None), default=None)
+            standing.expected_offset = expected
 
     def _check_moved(self, event: h.ControlWritten) -> None:
         """When the authority moves from A to B, B must equal A for every partition and every partition is fenced."""
@@ -300,15 +309,17 @@ class MigrationCheck:
         event: h.ControlWritten,
         tp: TopicPartition,
         standing: PartitionStoreState,
-        due: ObservedOffset | None,
+        expected: ObservedOffset | None,
         code: str,
     ) -> None:
         has = standing.stored.get(event.authority)
-        if due is None or tp in self._observed or (has is not None and has.offset == due.offset):
+        if expected is None or tp in self._observed or (has is not None and has.offset == expected.offset):
             return
         what = "nothing" if has is None else str(has.offset)
-        text = f"{STORE_NAMES[event.authority]} has the authority and {what}, and the expected offset is {due.offset}"
-        self._add_finding(code, text, event, positions=(due.position, _line_of(has)), tp=tp)
+        text = (
+            f"{STORE_NAMES[event.authority]} has the authority and {what}, and the expected offset is {expected.offset}"
+        )
+        self._add_finding(code, text, event, positions=(expected.position, _line_of(has)), tp=tp)
 
     # --- findings -----------------------------------------------------------------------------------------------
 
