@@ -61,8 +61,8 @@ class Member:
     failure = None
     listener = Listener()
 
-    def __init__(self, stance: MemberPhase, zookeeper: Store, coordinator: Store) -> None:
-        self.machine = Machine(PHASE_RULES[stance])
+    def __init__(self, phase: MemberPhase, zookeeper: Store, coordinator: Store) -> None:
+        self.machine = Machine(PHASE_RULES[phase])
         self.clock = ManualClock()
         self.zookeeper, self.coordinator = zookeeper, coordinator
         self.heard: list[val.MigratingMemberEvent] = []
@@ -80,10 +80,10 @@ def commit(member: Member) -> dict[TopicPartition, CommitFailure]:
     return MigratingCommits(cast("Any", member)).commit(POSITIONS, TIMEOUT_MS)
 
 
-@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING])
-def test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_first(stance: MemberPhase) -> None:
+@pytest.mark.parametrize("phase", [MemberPhase.COPIED, MemberPhase.RETURNING])
+def test_offsets_that_kafka_rejects_are_not_written_to_zookeeper_where_kafka_is_first(phase: MemberPhase) -> None:
     """It was not accepted: in ZooKeeper it would be the position of the next owner, or what the group goes back to."""
-    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, B))
+    member = Member(phase, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME, B))
     refused = commit(member)
     assert refused.keys() == {B}
     assert member.coordinator.given == POSITIONS
@@ -97,19 +97,19 @@ def test_partitions_without_our_owner_node_are_committed_to_kafka_only() -> None
     assert member.zookeeper.given == {A: 5, C: 9}
 
 
-@pytest.mark.parametrize("stance", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
-def test_a_lost_partition_is_committed_to_neither_store(stance: MemberPhase) -> None:
-    member = Member(stance, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
+@pytest.mark.parametrize("phase", [MemberPhase.COPIED, MemberPhase.RETURNING, MemberPhase.SWITCHED])
+def test_a_lost_partition_is_committed_to_neither_store(phase: MemberPhase) -> None:
+    member = Member(phase, Store(ZOOKEEPER_NAME), Store(KAFKA_NAME))
     member.machine.partitions.stop([B], "lost")
     assert commit(member).keys() == {B}
     assert B not in member.coordinator.given
     assert B not in member.zookeeper.given
 
 
-@pytest.mark.parametrize("stance", [MemberPhase.LOCKED, MemberPhase.RETURNED])
-def test_where_zookeeper_is_first_kafka_follows_later(stance: MemberPhase) -> None:
+@pytest.mark.parametrize("phase", [MemberPhase.LOCKED, MemberPhase.RETURNED])
+def test_where_zookeeper_is_first_kafka_follows_later(phase: MemberPhase) -> None:
     """``SideArbiter`` writes to Kafka what ZooKeeper has, and not what it refused."""
-    member = Member(stance, Store(ZOOKEEPER_NAME, B), Store(KAFKA_NAME))
+    member = Member(phase, Store(ZOOKEEPER_NAME, B), Store(KAFKA_NAME))
     assert commit(member).keys() == {B}
     assert member.zookeeper.given == POSITIONS
     assert member.coordinator.given == {}

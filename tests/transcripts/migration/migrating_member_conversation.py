@@ -46,7 +46,7 @@ class MemberTalk:
 
     def state(self) -> str:
         partitions = self.member.partitions
-        parts = [f"stance={self.member.member_phase.value}"]
+        parts = [f"phase={self.member.member_phase.value}"]
         named = {"given": partitions.assigned, "locked": partitions.owned, "running": partitions.running}
         parts += [f"{name}={','.join(map(str, sorted(which)))}" for name, which in named.items() if which]
         return " ".join(parts)

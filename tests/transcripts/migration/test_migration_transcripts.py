@@ -56,4 +56,4 @@ def test_every_way_is_taken_by_some_transcript() -> None:
                     taken.add((before, talk.member.member_phase))
     missed = sorted(f"{before.value} -> {after.value}" for before, after in ways() - taken)
     assert not missed
-    assert {stance for way in taken for stance in way} == set(PHASE_RULES) == set(MemberPhase)
+    assert {phase for way in taken for phase in way} == set(PHASE_RULES) == set(MemberPhase)

@@ -5,6 +5,17 @@
 
 ``CoordinatorSide`` contains the membership and receives its ``MembershipEvents``.  ``on_event`` is called only on the
 control thread of this membership; it never waits.
+
+Theory of operation.  Two requests of the migrating member go through the commit and the fetch of the membership, and
+have retry rules of their own, because the rules of a program's commit would be wrong here:
+
+    write_offsets  the partition may belong to another member when a repeated commit arrives.  So a commit is made once,
+                   or, if a release waits for it, again for a limited time (``urgent_writes``).
+    read_offsets   a stream waits for the offset, or the tool waits for this member; there is no other source.  So it is
+                   requested again for as long as the partition is assigned (``committed_offset_reader``).
+
+Both are bookkeeping on the control thread of this membership; only the request itself leaves it.  When the membership
+has ended, a write that is open gets no answer here: ``CoordinatorSideLifecycle`` answers it when the side is closed.
 """
 
 from __future__ import annotations
@@ -13,75 +24,49 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.client import commands as cmd
-from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.migration.dual.connector.committed_offset_reader import CommittedOffsetReader
-from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from bridge.migration.dual.connector.urgent_writes import UrgentWrites
 from bridge.migration.dual.machine import machine_messages as val
 from zkconsumer.member.events import WriteOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from bridge.client import events as cev
-    from bridge.client.config import GroupMemberConfig
-    from bridge.client.coordinator_event_loop import CoordinatorEventLoop
-    from bridge.client.coordinator_membership import MembershipSettings
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
-    from bridge.client.stream_assignor import StreamAssignor
-    from bridge.migration.dual.connector.active_side_filters import ActiveSideHooks, ActiveSideListener
+    from bridge.client.coordinator_membership import CoordinatorMembership, MembershipEvents
     from zkconsumer.base.clock import Clock
-    from zkconsumer.base.delivery_lease import Lease
-    from zkconsumer.base.threads import OnThreadError
     from zkconsumer.member.events import KafkaCommitResult
-    from zkconsumer.observe.counters import Counters
-    from zkconsumer.runtime.broker_access import BrokerAccess
-    from zkconsumer.runtime.member_observer import MembershipMeters
     from zkconsumer.types import TopicPartition
 
 NO_COMMITTED_OFFSET = -1
+"""Kafka has no committed offset of the partition."""
 
 SIDE_RETRY_INTERVAL_MS = 50
 """The interval after which a request is repeated that the group rejected because it rebalanced."""
 
 
 class CoordinatorSide:
-    """``membership`` can change its protocols while it is in the group; ``on_assignment``: it owns its assignment."""
+    """One membership at the coordinator, from its join to its end; a later join is another ``CoordinatorSide``.
+
+    ``make_membership``: makes it; the argument receives its events.  ``on_assignment``: it owns its assignment.
+    """
 
     def __init__(
         self,
-        coordinator_settings: tuple[GroupMemberConfig, MembershipSettings, StreamAssignor],
-        assignors: Sequence[ConsumerPartitionAssignor],
-        *,
-        brokers: BrokerAccess,
+        make_membership: Callable[[MembershipEvents], CoordinatorMembership],
+        drain_timeout_ms: int,
         clock: Clock,
-        lease: Lease,
-        meters: MembershipMeters,
-        hooks: ActiveSideHooks,
-        counters: Counters,
+        *,
         on_event: Callable[[CoordinatorSide, val.MigratingMemberEvent], None],
         on_assignment: Callable[[CoordinatorSide], None],
-        make_listener: Callable[[str, CoordinatorEventLoop, OnThreadError], ActiveSideListener],
     ) -> None:
+        assert drain_timeout_ms > 0, "a release has a limit"
         self._on_event = partial(on_event, self)
         self.assignment_complete = partial(on_assignment, self)
-        config, settings, spread = coordinator_settings
-        self.membership = CoordinatorMembership(
-            config,
-            assignors,
-            settings,
-            spread,
-            brokers=brokers,
-            clock=clock,
-            lease=lease,
-            meters=meters,
-            hooks=hooks,
-            counters=counters,
-            machine_class=DowngradingConsumerCoordinator,
-            make_listener=make_listener,
-            events=self,
-        )
-        self._drain_timeout_ms = settings.limits.drain_ms
+        """See ``MembershipEvents``."""
+        self.membership = make_membership(self)
+        """It receives calls of any thread; its threads start with ``attach_processor``."""
+        self._drain_timeout_ms = drain_timeout_ms
         self._writes = UrgentWrites(
             lambda number, offsets: self.membership.request_commit(
                 offsets, partial(self._writes.handle_response, number)
@@ -101,7 +86,8 @@ class CoordinatorSide:
     def write_offsets(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], *, is_urgent: bool) -> None:
         """Commit these once; ``KafkaWriteFinished`` with the number follows.
 
-        ``is_urgent``: the commit is repeated while the group rebalances, for half of the drain timeout.
+        ``is_urgent``: the commit is repeated while the group rebalances, for half of the drain timeout.  After a whole
+        one the ZooKeeper side has forced the drain, and releases the partition without the position.
         """
         retry_ms = self._drain_timeout_ms // 2 if is_urgent else 0
         self.membership.event_loop.call_soon(lambda: self._writes.write(number, offsets, retry_ms))
@@ -113,11 +99,19 @@ class CoordinatorSide:
     # --- on the control thread of the membership ----------------------------------------------------------------
 
     def _retry_pending(self) -> None:
+        """Repeat what is due.  After the end of the membership its offsets are not read any more; the open writes still
+        run out of time here.
+        """
         self._writes.retry()
         if not self.membership.has_ended:
             self._offset_reader.poll(self.membership.running_partitions)
 
     def _fetched(self, number: int, answer: cmd.FetchDone) -> None:
+        """The answer to a request of the reader.
+
+        An error that a person must correct (an ACL) goes the way of all errors of the membership: it is logged once,
+        and ends the membership if it is permanent.  The reader only tries again.
+        """
         found = {tp: NO_COMMITTED_OFFSET if at is None else at.offset for tp, at in answer.offsets.items()}
         is_expected = self._offset_reader.handle_response(number, None if answer.error else found)
         if is_expected and answer.error is not None and not self.membership.has_ended:
@@ -130,7 +124,10 @@ class CoordinatorSide:
     def offsets_committed(
         self, offsets: Mapping[TopicPartition, int | None], results: Mapping[TopicPartition, KafkaCommitResult]
     ) -> None:
-        """See ``MembershipEvents``."""
+        """See ``MembershipEvents``: all commits of the membership except ``write_offsets``.
+
+        Partitions of which the coordinator gave no result, or a rejection, are left out: nothing is known of them.
+        """
         committed = {
             tp: offset
             for tp, offset in offsets.items()

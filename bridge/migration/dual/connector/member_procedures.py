@@ -2,6 +2,12 @@
 
 acknowledge   the phase that it follows, for the tool that moves the group: an ephemeral child of the control znode
 mirror        the offsets that Kafka accepted, while Kafka has the authority; conditional on the control znode
+
+Each is a generator of requests (``group_procedures.Procedure``): it reads, decides by what it has read, and writes.
+Its requests are sent in one session; when that session has ended, each answer is an error, and nothing is written.
+
+When an answer is lost, the outcome of a write is unknown.  Neither procedure looks it up: the caller repeats an
+acknowledgement, which reads first, until a write succeeds; and the next mirrored offset overwrites this one.
 """
 
 from __future__ import annotations
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
     from zkconsumer.types import TopicPartition
 
 ACKNOWLEDGE_TRIES_MAX = 4
+"""How often an acknowledgement is read and written in one run: the longest way without another client has three
+rounds (delete the node of an earlier session; the folder is missing; create)."""
 
 
 def write_acknowledgement(
@@ -44,8 +52,13 @@ def write_acknowledgement(
 ) -> Procedure[str]:
     """Write the acknowledgement, or delete it (None); returns "", or why that failed.
 
-    A node of an earlier session of ours is deleted first: it would be deleted with that session.
+    A node of an earlier session of ours is deleted first: it would be deleted with that session.  A node that another
+    client changes between our read and our write is read again.  In a group without ACLs the folder may be missing; the
+    member creates it.
+
+    ``session_id``: that of the requests.  ``acl``: of the node; None: every client has all permissions.
     """
+    assert acknowledgement is None or acknowledgement.migration_id, "it names a migration"
     path = acknowledgement_path(group, consumer)
     for _ in range(ACKNOWLEDGE_TRIES_MAX):
         [held] = yield [Get(path)]
@@ -74,11 +87,21 @@ def write_acknowledgement(
 def write_mirrored_offsets(
     group: str, offsets: Mapping[TopicPartition, int], control_version: int, acl: tuple[Acl, ...] | None
 ) -> Procedure[int]:
-    """Write these; returns how many were written.  Failures are ignored, because Kafka has the authority."""
+    """Write these; returns how many were written.  Failures are ignored, because Kafka has the authority.
+
+    ``control_version``: that of the control znode which this member follows.  Every multi checks it: after a rollback
+    ZooKeeper has the authority, and a late mirror of a paused member must not overwrite the offset of a new owner.  The
+    version of the offset znode is not checked: while Kafka has the authority only mirrors are written there.
+
+    A multi fails as a whole if one operation fails (an ACL of one topic, a znode that appeared meanwhile).  So the
+    partitions of a failed one are written once more, each in a multi of its own.
+    """
+    assert offsets, "a write has offsets"
     control = control_check(group, control_version)
     wanted = sorted(offsets)
     [nodes] = yield [GetMany(tuple(paths.offset(group, tp) for tp in wanted))]
     assert isinstance(nodes, list), "a read of many nodes returns a list"
+    assert len(nodes) == len(wanted), "one answer for each path"
     missing = [tp for tp, node in zip(wanted, nodes, strict=True) if isinstance(node, NoNode)]
     if missing:
         topics = sorted({tp.topic for tp in missing})

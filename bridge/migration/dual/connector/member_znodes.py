@@ -2,6 +2,17 @@
 
 One write of each at a time; changes that come meanwhile are written next.  All of it runs on the control thread of the
 ZooKeeper side.
+
+    idle --set, add, or a new session--> writing --done--> idle, or writing again if there is something newer
+
+Why one at a time: requests of one session are executed in order, but each write first reads.  Two procedures at once
+could overtake each other, and the older content would stay.
+
+When an answer is lost, or the session ends during a write: the procedure ends with an error.  The acknowledgement is
+written again by the next ``write``, which ``MigratingMembership`` calls at each tick.  Mirrored offsets are lost; a
+rollback reads Kafka (``test_in_a_rollback_offsets_that_were_not_mirrored_are_requested_until_kafka_answers``).  A
+process that was paused longer than its session has no acknowledgement any more, and writes it again in the next session
+(``test_an_acknowledgement_comes_again_with_the_next_session``).
 """
 
 from __future__ import annotations
@@ -47,7 +58,10 @@ class AcknowledgementWriter:
         self.write()
 
     def write(self) -> None:
-        """Write it, unless it is written already, or a write is in progress."""
+        """Write it, unless it is written already, or a write is in progress.  Called periodically.
+
+        A member that never migrated writes nothing, so it needs no right to the control znode.
+        """
         session_id = self._side.session_id
         if self._is_writing or session_id is None or not (self._has_written or self._wanted):
             return
@@ -57,6 +71,9 @@ class AcknowledgementWriter:
         self._is_writing = self._has_written = True
 
         def then(why: str) -> None:
+            """The write has ended, in this session or with it.  A failure is repeated by the next tick, not here: an
+            error that stays would be repeated without a pause."""
+            assert self._is_writing, "one write at a time"
             self._is_writing = False
             self._written = None if why else (session_id, wanted)
             if why and why != self._last_error:
@@ -84,7 +101,8 @@ class OffsetMirror:
         """Whether a write is in progress."""
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write these, after the write in progress."""
+        """Write these, after the write in progress; a newer offset of a partition replaces one that waits."""
+        assert offsets, "something was accepted"
         self._waiting.update(offsets)
         self._write()
 
@@ -98,6 +116,7 @@ class OffsetMirror:
         self._is_writing = True
 
         def then(written: int) -> None:
+            assert self._is_writing, "one write at a time"
             self._is_writing = False
             self._side.counters.add("offsets_mirrored", written)
             self._write()

@@ -4,6 +4,29 @@ start  (control thread of the ZooKeeper side)  reads the order of this moment, a
 write  (the program's thread)                  commits to one store after the other; offsets that the first store
                                                rejects are not sent to the second
 finish (control thread of the ZooKeeper side)  only then may the member acknowledge a phase with another order
+
+Theory of operation.  The commit of a program waits for two stores, so it must not run on a control thread; but only the
+control thread of the ZooKeeper side has a consistent view of the phase.  So the start takes everything from there that
+the write needs, and the write uses no newer state: a phase that changes meanwhile does not change the order of a commit
+that runs.  The machine counts the running commits (``CommitStarted``, ``CommitFinished``), and the tool waits for the
+acknowledgement: so no member commits in the order of LOCKED when the group is in SWITCHED.
+
+Which offset goes to which store:
+
+    ZooKeeper first  to ZooKeeper alone.  Kafka follows by the machine's own writes, which have the provenance of the
+                     epoch (``StorePositions``), also if this commit is never repeated.
+    Kafka first      to Kafka; then what Kafka accepted, of owned partitions, to ZooKeeper
+    Kafka            to Kafka alone; the machine mirrors what Kafka accepted
+
+A partition that the member does not process at the start is refused by the first store in the order: ZooKeeper checks
+the owner node itself, and for Kafka ``running`` is the check, because the generation does not show that another member
+has the owner node (``test_a_lost_partition_is_committed_to_neither_store``).
+
+When an answer is lost, the store that was asked may have the offset.  Kafka first: ZooKeeper does not get it, and the
+machine compares both stores at its next report.  A process that is paused between the two stores continues with
+ZooKeeper, whose multi checks the owner node and the control znode.
+
+Deadline: one for the call, shared by its parts; each part gets what is left, at least 1 ms.
 """
 
 from __future__ import annotations
@@ -31,16 +54,24 @@ UnwrittenOffsets = dict[TopicPartition, CommitFailure]
 
 @dataclass(slots=True)
 class _PendingCommit:
-    """One call of ``commit``; all fields except ``number`` and ``positions`` are valid once ``started`` is set."""
+    """One call of ``commit``; all fields except the first three are valid once ``started`` is set without a cancel."""
 
     number: int
     positions: OffsetsByPartition
     is_of_listener: bool = False
+    """Whether the rebalance listener makes it, in a call that the end of the member still waits for."""
     commit_order: CommitOrder = CommitOrder.ZOOKEEPER
+    """That of the phase in which it started, until it ends."""
     metadata: Mapping[TopicPartition, str] | None = None
+    """The provenance for Kafka, while Kafka is first and the ZooKeeper side is active; else None.  With the coordinator
+    side active the generation is the lock, so the membership may repeat the commit by its own rules."""
     running: frozenset[TopicPartition] = frozenset()
+    """Those that the processor had at the start, also drained ones."""
     owned: frozenset[TopicPartition] = frozenset()
+    """Those for which this member had an owner node at the start."""
     is_cancelled: bool = False
+    """Whether the caller gave up before the start.  Never together with ``started``, except when an error ends the
+    member (``release_waiters``)."""
     started: threading.Event = field(default_factory=threading.Event)
 
 
@@ -54,10 +85,17 @@ class MigratingCommits:
         self._last_number = 0
         """Numbers begin with 1 and are never used twice."""
         self._pending: dict[int, _PendingCommit] = {}
-        """The calls that have not returned: from ``commit`` on, until the call was cancelled or has finished."""
+        """The calls that have not returned: from ``commit`` on, until the call was cancelled or has finished.  Each
+        started one has one ``CommitStarted`` and one ``CommitFinished``, in this order, unless an error ends the
+        member in between."""
 
     def commit(self, positions: OffsetsByPartition, timeout_ms: int) -> UnwrittenOffsets:
-        """Commit these; return the partitions that were not committed, with the reason."""
+        """Commit these; return the partitions that were not committed, with the reason.
+
+        If the phase changes during the call, its failures are transient: the program commits again, by the new order
+        (``test_a_commit_during_the_switch_is_tried_again_at_once``).  ``commit_offsets`` of the connector repeats it.
+        """
+        assert timeout_ms > 0, "a commit has a deadline"
         member = self._member
         until_ms = member.clock.now_ms() + timeout_ms
         with self._lock:
@@ -82,10 +120,16 @@ class MigratingCommits:
             member.zookeeper.event_loop.call_soon(lambda: self._finish(call))
 
     def _is_accepted(self, call: _PendingCommit) -> bool:
+        """Whether the member still commits: after an error only inside of a listener call, which is made to let the
+        program commit the partitions that are released then."""
         return self._member.failure is None or call.is_of_listener
 
     def release_waiters(self) -> None:
-        """Wake all callers: an error ended the member."""
+        """Wake all callers: an error ended the member.
+
+        A woken call returns a failure; its caller then raises the error.  A call of the listener is not woken: it may
+        still commit, and the control thread runs until the member is closed.
+        """
         for call in list(self._pending.values()):
             if not call.is_of_listener:
                 call.started.set()
@@ -93,6 +137,11 @@ class MigratingCommits:
     # --- on the control thread ------------------------------------------------------------------------------------
 
     def _start(self, call: _PendingCommit) -> None:
+        """Take from the machine what the write needs.
+
+        Either this happens, or the caller has cancelled: the lock makes both exclusive, so a cancelled commit never
+        writes, and the machine never waits for its end.
+        """
         member, machine = self._member, self._member.machine
         with self._lock:
             if call.is_cancelled or not self._is_accepted(call):
@@ -107,6 +156,8 @@ class MigratingCommits:
             call.started.set()
 
     def _finish(self, call: _PendingCommit) -> None:
+        """The write has ended, with whatever result; the offsets of ZooKeeper may have changed."""
+        assert not call.is_cancelled, "a cancelled call has not started"
         del self._pending[call.number]
         self._member.handle_event(val.CommitFinished(call.number))
         self._member.check_zookeeper_offsets()
@@ -114,6 +165,11 @@ class MigratingCommits:
     # --- on the program's thread ----------------------------------------------------------------------------------
 
     def _write(self, call: _PendingCommit, until_ms: int) -> UnwrittenOffsets:
+        """Commit to the stores in the order of the start; return what any of them does not have.
+
+        A failure of the second store is returned too, although the first one has the offset: the program repeats the
+        commit, and both stores get it.
+        """
         if call.commit_order in (CommitOrder.ZOOKEEPER, CommitOrder.ZOOKEEPER_FIRST):
             return self._to_zookeeper(call.positions, until_ms)
         ours = {tp: at for tp, at in call.positions.items() if tp in call.running}
@@ -122,6 +178,7 @@ class MigratingCommits:
         if call.commit_order is CommitOrder.KAFKA:
             return refused
         taken = {tp: at for tp, at in ours.items() if tp not in refused and tp in call.owned}
+        assert taken.keys() <= ours.keys() - refused.keys(), "ZooKeeper gets what Kafka accepted"
         return refused | self._to_zookeeper(taken, until_ms)
 
     def _to_zookeeper(self, offsets: OffsetsByPartition, until_ms: int) -> UnwrittenOffsets:

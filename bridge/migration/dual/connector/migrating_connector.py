@@ -9,6 +9,11 @@
 The same streams, offsets, listener and metrics as ``ZookeeperConsumerConnector``, and the same member of the same
 group, until the group migrates (``zkconsumer migrate … --strategy dual``).  Then it joins the coordinator group as
 well, and changes to it together with all other members, without losing the records in its queues.
+
+This file has the public class and the check of its settings; everything that changes is in ``migrating_membership``.
+The parts are built in this order: the settings of both groups are checked before anything is opened, then the store and
+the brokers, then the membership.  A constructor that raises leaves no thread (``ConsumerConnector._open``,
+``test_without_zookeeper_it_is_not_created_and_nothing_runs_on``).
 """
 
 from __future__ import annotations
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from zkconsumer.zk.store import ZkStore
 
 GROUP_SERVICES = "ZooKeeper, or the group's coordinator"
+"""Part of the health answer: which servers a member that has no lease should be able to reach."""
 
 log = logging.getLogger("zkconsumer.connector")
 
@@ -122,20 +128,30 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
 
     @property
     def _commit_timeout_ms(self) -> int:
+        """The sum, because a commit may go to both stores, one after the other."""
         return COMMIT_TIMEOUT_MS + self.group_config.default_api_timeout_ms + COMMIT_GRACE_MS
 
     @property
     def member_phase(self) -> str:
-        """What this member is now, as ``migration_docs`` has it: ``alone``, ``joined``, ``locked`` … ``completed``."""
+        """The phase that this member follows: ``alone``, ``joined``, ``locked``, ``copied``, ``switched``,
+        ``completed``, ``returning`` or ``returned`` (``migration_docs/how-to/run-a-migrating-member.md``).
+
+        It follows the control znode at once; the tool reads the acknowledgement, which may come later.
+        """
         return self._member.membership.member_phase.value
 
     @property
     def generation(self) -> int:
-        """The generation of the coordinator's group in which this member is; -1 while it is in none."""
+        """The generation of the coordinator group in which this member is; -1 while it is in none."""
         return self._member.membership.generation
 
 
 def _check_config(config: ConsumerConfig) -> None:
+    """Raise ``InvalidConfigException`` for settings with which a group could not migrate.
+
+    Both addresses must be given; a default does not count.  Offsets must be in ZooKeeper until the migration, because
+    the phases before ``switched`` commit there under the owner node.
+    """
     missing = [key for key in ("zookeeper.connect", "bootstrap.servers") if key not in config.given]
     if missing:
         raise InvalidConfigException(

@@ -6,6 +6,30 @@
 
 The machine runs on the control thread of the ZooKeeper side; the coordinator side has its own control thread.  Each
 submits its messages to the event loop of the other, so neither waits.
+
+Theory of operation.  The machine decides; this file moves its events and commands between the threads:
+
+    control thread of ZooKeeper   the machine, ``CoordinatorSideLifecycle``, the writers of ``member_znodes``, ``_tick``
+    control thread of the         the membership at the coordinator with its requests.  What it reports is queued for
+    coordinator side              the machine, which sees it later; that of a side that was closed is ignored
+    threads of the program        ``commit``, ``leave``, ``close``: they wait for a control thread, never the reverse
+    leave thread                  leaves the coordinator group, and waits for it
+
+Each membership is complete, with a session, a lease, a listener and an end of its own.  Three things exist once for the
+program, and follow the active side: the lease of the streams, the calls of listener and hooks, and the processor.
+
+When the active side changes, the order is: the machine decides, the processor gets its commands, then the lease
+changes.  Until then the streams have the lease of the former side, whose partitions they still process; a record of a
+partition that was dropped is not delivered, because the processor checks that before each record.
+
+What ends the member (``_zookeeper_failed``, ``CoordinatorSideLifecycle._side_failed``): an error of the active side,
+and an error of the ZooKeeper side in every phase before ``completed``.  A member without ZooKeeper sees no rollback,
+and would read on beside the new owners
+(``test_a_member_that_cannot_follow_the_control_znode_ends_and_after_completed_continues``).
+
+What a pause does.  Both sessions may have ended.  No record is delivered after it, because the lease has run out.  Each
+side then learns the end of its own session, drops its partitions, and joins again.  The control znode is read with the
+next view of the group; until then a version or a generation rejects each write of this member.
 """
 
 from __future__ import annotations
@@ -65,7 +89,11 @@ log = logging.getLogger("zkconsumer.member")
 
 
 class MigratingMembership:
-    """Call ``attach_processor`` first, then ``start``, then ``join``."""
+    """Call ``attach_processor`` first, then ``start``, then ``join``.
+
+    ``settings.follows_control_znode`` is set, so the ZooKeeper side continues in every phase, and reports the control
+    znode.  ``lease``: that of the streams.  ``coordinator_settings``: for each membership at the coordinator.
+    """
 
     def __init__(
         self,
@@ -84,12 +112,17 @@ class MigratingMembership:
     ) -> None:
         self.id = settings.member_id
         self.lease = lease
+        assert settings.follows_control_znode, "the machine follows the control znode"
         self.machine = MigratingMember(auto_commit=settings.auto_commit)
+        """Handles events on the control thread of the ZooKeeper side only; ``rules`` may be read on any thread."""
         self.clock = clock
         self._active_lease = ActiveLease(lease)
+        """Gives the streams the lease of the active side."""
         self._active = ZOOKEEPER, clock.now_ms()
-        """The active side, and since when; one attribute, so that other threads read both at once."""
+        """The active side, and since when; one attribute, so that other threads read both at once.  Between two events
+        it is the active side of the machine."""
         self._listener_lock = threading.Lock()
+        """Held during each call of the program's rebalance listener, by whichever side calls it."""
         self.counters = Counters()
         self.commits = MigratingCommits(self)
         self.lifecycle = MembershipLifecycle(
@@ -134,14 +167,24 @@ class MigratingMembership:
         self._acknowledgement_writer = AcknowledgementWriter(self.zookeeper, group, security.acl)
         self._mirror = OffsetMirror(self.zookeeper, group, security.acl)
         self._zookeeper_offsets: dict[TopicPartition, int] = {}
+        """The offsets of the last ``ZooKeeperOffsetsRead``."""
         self._has_zookeeper_assignment = False
+        """Whether the ZooKeeper side has owned its complete assignment once."""
 
     def is_active(self, side: MembershipSide) -> bool:
-        """Whether the partitions of this side are processed; from any thread."""
+        """Whether the partitions of this side are processed; from any thread.
+
+        During an event of the machine it may already be the next side; the lease and ``active_since_ms`` follow after
+        the commands of that event.
+        """
         return self.machine.rules.active_side is side
 
     def active_since_ms(self, side: MembershipSide) -> int | None:
-        """Since when ``side`` is the active side, in ms; None while it is not.  From any thread."""
+        """Since when ``side`` is the active side, in ms; None while it is not.  From any thread.
+
+        ``max.poll.interval.ms`` of the coordinator side counts from then: while it was passive, the program's work on a
+        record was not its concern.
+        """
         active, since_ms = self._active
         return since_ms if active is side else None
 
@@ -154,11 +197,14 @@ class MigratingMembership:
     def make_listener(
         self, side: MembershipSide, member: str, control: ListenerEventSink, on_thread_error: OnThreadError
     ) -> ActiveSideListener:
-        """Calls the program's rebalance listener for one of the sides."""
+        """Calls the program's rebalance listener for one of the sides; it has a thread for each side, and one lock."""
         return ActiveSideListener(member, control, on_thread_error, partial(self.is_active, side), self._listener_lock)
 
     def attach_processor(self, processor: PartitionProcessor) -> None:
-        """Start the ZooKeeper side; ``processor`` receives the commands of both sides, by the rules of the phase."""
+        """Start the ZooKeeper side; ``processor`` receives the commands of both sides, by the rules of the phase.
+
+        The lifecycle has the processor before the first thread starts: an error of any thread ends it.
+        """
         self.lifecycle.attach(processor)
         self.zookeeper.event_loop.call_every(TICK_MS, self._tick)
         self.zookeeper.attach_processor(
@@ -174,7 +220,10 @@ class MigratingMembership:
     # --- calls of the program -----------------------------------------------------------------------------------
 
     def start(self, timeout_ms: int) -> None:
-        """Connect to ZooKeeper; raises the errors of ``ZkStore.start``, after it has stopped everything."""
+        """Connect to ZooKeeper; raises the errors of ``ZkStore.start``, after it has stopped everything.
+
+        ``ZooKeeperMembership`` stops all of its own; the hooks belong to this membership.
+        """
         try:
             self.zookeeper.start(timeout_ms)
         except BaseException:
@@ -182,7 +231,10 @@ class MigratingMembership:
             raise
 
     def join(self, subscription: TopicSubscription) -> None:
-        """Join the ZooKeeper group, and the coordinator group from phase ``armed`` on."""
+        """Join the ZooKeeper group, and the coordinator group from phase ``armed`` on.
+
+        The subscription is set first: the first control znode may already ask for the coordinator group.
+        """
         self._coordinator_side_lifecycle.subscription = subscription
         self.zookeeper.join(subscription)
 
@@ -197,11 +249,17 @@ class MigratingMembership:
         return refused
 
     def _check_alive(self) -> None:
+        """Raise the error that ended the member, except inside of a call of the listener that the end still waits for:
+        there the program may commit the partitions that it is about to lose."""
         if not self.listener.is_inside_awaited_call:
             self.lifecycle.check()
 
     def leave(self) -> bool:
-        """Release all partitions and leave both groups, first that of the active side; False if it took too long."""
+        """Release all partitions and leave both groups, first that of the active side; False if it took too long.
+
+        The active side needs the other one until it has left: a release in COPIED commits to Kafka first, through the
+        coordinator side.  Both listeners return early: the program may call this inside of either.
+        """
         self._coordinator_side_lifecycle.is_closing = True
         coordinator = self.coordinator
         self.listener.report_early_return()
@@ -215,7 +273,11 @@ class MigratingMembership:
         return leaves[1]() and first
 
     def close(self) -> bool:
-        """Stop everything, also the processor.  True if all threads have ended."""
+        """Stop everything, also the processor.  True if all threads have ended.
+
+        The coordinator side closes before the ZooKeeper side, on whose control thread its last events are handled.  The
+        processor's threads are joined after both sessions have ended, as in each membership alone.
+        """
         self._coordinator_side_lifecycle.is_closing = True
         self.lifecycle.processor.end(None)
         if self.failure is None:  # else the listener is still called for lost partitions
@@ -232,6 +294,8 @@ class MigratingMembership:
     def _close_late(self, closed: CoordinatorMembership | None) -> bool:
         """Close the coordinator side that was being opened, or left, while the close began; the control thread has
         ended.
+
+        ``_side_closed`` of a leave in progress is not called any more, so the leave thread is joined here.
         """
         late, leaver = self.coordinator, self._coordinator_side_lifecycle.leave_thread
         clean = late is None or late is closed or late.close()
@@ -251,14 +315,17 @@ class MigratingMembership:
 
     @property
     def active_membership(self) -> ZooKeeperMembership | CoordinatorMembership:
-        """The membership whose partitions are processed."""
+        """The membership whose partitions are processed; that of ZooKeeper too while the coordinator side is active and
+        the membership at the coordinator does not exist."""
         coordinator = self.coordinator
         return coordinator if coordinator is not None and self.is_active(COORDINATOR) else self.zookeeper
 
     def assignment_status(self) -> AssignmentStatus:
+        """That of the active side."""
         return self.active_membership.assignment_status()
 
     def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
+        """That of the active side, with the lease of the streams."""
         owned = self.machine.partitions.owned if self.is_active(ZOOKEEPER) else self.machine.partitions.assigned
         return replace(
             self.active_membership.health_snapshot(fetching, failures),
@@ -281,11 +348,14 @@ class MigratingMembership:
     def handle_event(self, event: val.MigratingMemberEvent, sender: CoordinatorSide | None = None) -> None:
         """Let the machine decide, and execute its commands; on the control thread of the ZooKeeper side.
 
-        ``sender``: a coordinator side; the events of one that was closed meanwhile are dropped.
+        ``sender``: a coordinator side; the events of one that was closed meanwhile are dropped.  Not re-entrant: no
+        command is answered during the call, so the commands of one event are executed in order, and before the next
+        event.  A control znode that this member cannot follow ends it, in any phase.
         """
         if sender is not None and sender is not self._coordinator_side_lifecycle.side:
             return
         before = self.machine.rules.active_side
+        assert before is self._active[0], "the last event was executed completely"
         try:
             commands = self.machine.handle(event)
         except MigrationError as error:
@@ -304,8 +374,8 @@ class MigratingMembership:
         if active is not before:
             self._active = active, self.clock.now_ms()
             self._active_lease.activate(active)
-            stance = self.machine.member_phase.value
-            log.info("active-side-changed member=%s side=%s stance=%s", self.id, active.value, stance)
+            phase = self.machine.member_phase.value
+            log.info("active-side-changed member=%s side=%s phase=%s", self.id, active.value, phase)
         self.assignment_changed()
 
     def _execute(self, command: val.MigratingMemberCommand) -> None:
@@ -333,7 +403,11 @@ class MigratingMembership:
         self._coordinator_side_lifecycle.tick()
 
     def check_zookeeper_offsets(self) -> None:
-        """Pass the stored offsets of owned partitions to the machine, if they have changed; on the control thread."""
+        """Pass the stored offsets of owned partitions to the machine, if they have changed; on the control thread.
+
+        Also without a change while the machine is not caught up: that repeats writes that were rejected.  A report
+        costs a pass over all partitions, so it is not made where nothing can follow from it.
+        """
         if self.machine.rules.zookeeper_assignment is not ZooKeeperAssignment.FROM_COORDINATOR:
             return
         stored = {tp: one.offset for tp, one in self.zookeeper.stored_offsets.items()}
@@ -348,24 +422,30 @@ class MigratingMembership:
         self.assignment_changed()
 
     def assignment_changed(self) -> None:
-        """Wake ``wait_for_assignment`` when the first assignment is complete."""
+        """Wake ``wait_for_assignment`` when the first assignment is complete.
+
+        Called after each event of the machine, so it costs nothing once the flag is set.
+        """
         known = self.lifecycle.assignment_known
         if not known.is_set() and self._is_assignment_complete():
             known.set()
 
     def _is_assignment_complete(self) -> bool:
         """Whether the active side owns its complete assignment, and it is processed."""
-        share = self.machine.rules.zookeeper_assignment
-        if share is ZooKeeperAssignment.COMPUTED:
+        if self.machine.rules.zookeeper_assignment is ZooKeeperAssignment.COMPUTED:
             return self._has_zookeeper_assignment
-        is_claimed = self._has_zookeeper_assignment or self.is_active(COORDINATOR)
-        is_read = self.machine.partitions.assigned.keys() <= self.machine.partitions.running.keys()
-        return self._coordinator_side_lifecycle.has_assignment and is_claimed and is_read
+        is_owned = self._has_zookeeper_assignment or self.is_active(COORDINATOR)
+        is_processed = self.machine.partitions.assigned.keys() <= self.machine.partitions.running.keys()
+        return self._coordinator_side_lifecycle.has_assignment and is_owned and is_processed
 
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _zookeeper_failed(self, error: ZkConsumerError) -> None:
-        """On any thread.  A member that cannot follow the control znode must end, unless the group cannot move back."""
+        """On any thread.  A member that cannot follow the control znode must end, unless the group cannot move back.
+
+        After ``completed`` no rollback is possible, so the member is one of the coordinator group alone.  A thread that
+        died is different: it is a defect of this library, and the machine ran on that thread.
+        """
         if self.failure is not None:
             return
         if self.machine.member_phase is MemberPhase.COMPLETED and not isinstance(error, ThreadFailedError):
@@ -383,7 +463,11 @@ class MigratingMembership:
         self.active_membership.topics_rejected(errors)
 
     def _fail_sides(self, error: ZkConsumerError) -> None:
-        """Leave both groups, so that other members get the partitions."""
+        """Leave both groups, so that other members get the partitions.
+
+        The lifecycle calls it once, with the first error.  The errors that the sides report because of it are ignored
+        (``failure`` is set already).
+        """
         self.zookeeper.fail(error)
         coordinator = self.coordinator
         if coordinator is not None:

@@ -11,6 +11,15 @@ Kafka's members revoke everything before they join again if one of the protocols
 
 Only one generation is special: the first one by ``range`` after the migration protocol.  The partitions that it leaves
 to us continue.  Others read already those that it assigns to them: these are dropped without a commit.
+
+Why that is safe: the migration protocol assigns as ``range`` does, so normally that generation moves nothing.  A
+partition that it moves all the same (a member left meanwhile) was kept by us during the join, and its new member starts
+it at once, at the last committed offset.  A commit of ours for it could overwrite a commit of that member.
+
+The order of the changes: in SWITCHED each member offers [migration, range].  The coordinator selects one of the
+protocols that all members offer, the one that most of them prefer.  In COMPLETED each offers ``range`` alone, so the
+first member that does so changes the protocol of the group.  Members of both lists are in one generation meanwhile.  In
+a rollback the same list [migration, range] is offered again, and a group with a stock client stays with ``range``.
 """
 
 from __future__ import annotations
@@ -27,7 +36,12 @@ class DowngradingConsumerCoordinator(ConsumerCoordinator):
 
     @staticmethod
     def protocol_of(assignors: Sequence[ConsumerPartitionAssignor]) -> RebalanceProtocol:
-        """See ``ConsumerRebalance``: the highest protocol of the preferred assignor."""
+        """See ``ConsumerRebalance``: the highest protocol of the preferred assignor.
+
+        Kafka's rule, one that all offered assignors support, refuses the list of SWITCHED: the migration assignor is
+        cooperative only, and ``range`` is eager only.
+        """
+        assert assignors, "a member offers a protocol"
         return max(assignors[0].supported_protocols, key=lambda protocol: protocol.value)
 
     @property

@@ -4,6 +4,17 @@ ZooKeeper membership   --SidePartitionProcessor.execute--.   PartitionCommand, w
                                                          +--> MigratingMembership.handle_event --> MigratingMember
 coordinator membership --SidePartitionProcessor.execute--'    (on the control thread of the ZooKeeper side)
 real processor         --MigratingEventLoop.submit-----------'   PartitionEvent, as it is
+
+Theory of operation.  Each membership commands a processor and gets its answers, as if it were alone.  The real
+processor has one event loop, that of the ZooKeeper side in every phase: nothing has to change there when the active
+side changes, and the machine receives the answers in the order of the commands.
+
+Commands of the coordinator side come from another thread, so they are queued (``call_soon``); those of the ZooKeeper
+side come from the thread of the machine, and are handled at once.  Commands of one side keep their order.  A side gets
+no answer during ``execute``: answers are events, which its own loop handles later.
+
+The end of a side is not the end of the streams: ``end`` reports the error, ``request_stop`` and ``join`` do nothing.
+``MigratingMembership`` stops the real processor, once.
 """
 
 from __future__ import annotations
@@ -49,6 +60,7 @@ class SidePartitionProcessor:
         self._call_soon = call_soon
 
     def execute(self, command: PartitionCommand) -> None:
+        """See ``PartitionProcessor``: the machine decides what becomes of it."""
         event = val.SideCommanded(self._side, command)
         if self._call_soon is None:
             self._handle_event(event)
@@ -57,7 +69,7 @@ class SidePartitionProcessor:
 
     @property
     def assignment(self) -> dict[TopicPartition, str]:
-        """What the processor works on, for either side."""
+        """What the processor works on, for either side: a passive side sees the partitions of the active one."""
         return self._streams.assignment
 
     @property
@@ -66,7 +78,11 @@ class SidePartitionProcessor:
 
     @property
     def busy_stream(self) -> BusyStream | None:
-        """The program's work on a record counts for the active side only, and from when that side became active."""
+        """The program's work on a record counts for the active side only, and from when that side became active.
+
+        Otherwise a program that works long on one record would be removed from the coordinator group at the switch, for
+        a time in which the coordinator side had no partitions for it (``max.poll.interval.ms``).
+        """
         since_ms, busy = self._active_since_ms(), self._streams.busy_stream
         if since_ms is None or busy is None:
             return None
@@ -86,13 +102,14 @@ class SidePartitionProcessor:
 
 
 class MigratingEventLoop:
-    """``MembershipEventLoop`` of the streams: the control thread of ZooKeeper's side, in every phase."""
+    """``MembershipEventLoop`` of the streams: the control thread of the ZooKeeper side, in every phase."""
 
     def __init__(self, control: MemberEventLoop, handle_event: EventHandler) -> None:
         self.call_soon, self.call_every = control.call_soon, control.call_every
         self.handle_event = handle_event
 
     def submit(self, event: PartitionEvent) -> None:
+        """Queue an event of the processor for the machine; from any thread."""
         self.call_soon(partial(self.handle_event, event))
 
 

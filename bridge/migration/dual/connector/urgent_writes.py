@@ -1,7 +1,20 @@
 """Commits to Kafka that are repeated while the group rebalances.
 
 An urgent commit belongs to partitions that the member releases soon.  It is repeated for a limited time.  The time is
-checked before each attempt: a process that was paused must not commit partitions that it has released meanwhile.
+checked before each attempt: a process that was paused must not commit partitions that it has released meanwhile
+(``test_after_a_pause_nothing_is_sent_for_partitions_that_may_be_lost``).
+
+    in flight --accepted, or another error--> done
+        |  ^
+        |  '-- retry: in time
+        '--- the group rebalances, in time--> to retry --too late--> done, with nothing accepted
+
+A coordinator rejects commits while the group is between JoinGroup and SyncGroup (REBALANCE_IN_PROGRESS, 27), and it is
+a rebalance that causes most releases.  Without the repetition the position of the release would be lost, and the next
+owner would read the records since the last commit again.
+
+Only that error is repeated: after any other one the outcome is unknown, or the member is not in the generation any
+more.  The membership answers each request, with an error at its timeout, so each commit ends.
 """
 
 from __future__ import annotations
@@ -21,6 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _UrgentWrite:
+    """One commit.  ``until_ms``: no attempt begins at this time or later, by the clock of the member."""
+
     offsets: Mapping[TopicPartition, cev.Offset]
     until_ms: int
 
@@ -28,8 +43,8 @@ class _UrgentWrite:
 class UrgentWrites:
     """The commits of one member; all calls on one thread.
 
-    ``send(number, offsets)`` makes one attempt.  ``done(number, taken)`` is called once for each commit, with the
-    partitions whose offsets Kafka accepted.
+    ``send(number, offsets)`` makes one attempt, and may call ``handle_response`` before it returns.
+    ``done(number, taken)`` is called once for each commit, with the partitions whose offsets Kafka accepted.
     """
 
     def __init__(
@@ -48,12 +63,14 @@ class UrgentWrites:
 
     def write(self, number: int, offsets: Mapping[TopicPartition, cev.Offset], patience_ms: int) -> None:
         """Commit these; with ``patience_ms`` 0 there is one attempt."""
+        assert patience_ms >= 0, "a duration"
         assert number not in self._pending, "a commit has a number of its own"
         self._pending[number] = _UrgentWrite(offsets, self._clock.now_ms() + patience_ms)
         self._send(number, offsets)
 
     def handle_response(self, number: int, command: cmd.CommitDone) -> None:
-        """The result of an attempt."""
+        """The result of an attempt; partitions that the coordinator rejected one by one are not repeated."""
+        assert number not in self._to_retry, "a commit that waits for its next attempt has none in flight"
         write = self._pending[number]
         if isinstance(command.error, RebalanceInProgressException) and self._is_in_time(write):
             self._to_retry.add(number)
@@ -63,7 +80,10 @@ class UrgentWrites:
             self._finish(number, frozenset(write.offsets.keys() - command.refused.keys()))
 
     def retry(self) -> None:
-        """Repeat the rejected commits, and finish those whose time is over."""
+        """Repeat the rejected commits, and finish those whose time is over; called periodically.
+
+        The set is replaced first: an attempt that is rejected at once is repeated at the next call, not in this one.
+        """
         assert self._to_retry <= self._pending.keys(), "a commit that is finished is not repeated"
         again, self._to_retry = self._to_retry, set()
         for number in sorted(again):

@@ -6,8 +6,8 @@ add only the membership that commands, or receives the event.
 
 Each request has one answer, whatever becomes of the coordinator side: ``WriteToKafka`` gets ``KafkaWriteFinished``,
 ``CollectPositions`` gets ``PositionsCollected``, ``CommitStarted`` is followed by ``CommitFinished``.  Only
-``ReadFromKafka`` may get none: a read ends with the assignment of the partition, and with the coordinator side.  Answers
-to different requests may arrive in any order.
+``ReadFromKafka`` may get none: a read ends with the assignment of the partition, and with the coordinator side.  The
+answers to different requests may arrive in any order.
 """
 
 from __future__ import annotations
