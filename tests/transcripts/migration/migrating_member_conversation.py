@@ -103,8 +103,7 @@ class MemberTalk:
                 call, _, names = rest.partition(" ")
                 return val.CommitStarted(int(call), frozenset(_names(names)))
             case "committed":
-                call, _, offsets = rest.partition(" ")
-                return val.CommitFinished(int(call), _offsets(offsets))
+                return val.CommitFinished(int(rest))
             case "written":
                 number, _, taken = rest.partition(" ")
                 return val.KafkaWriteFinished(int(number), frozenset(_names(taken)))

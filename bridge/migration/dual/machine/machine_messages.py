@@ -13,7 +13,7 @@ answers to different requests may arrive in any order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from bridge.migration.dual.machine.acknowledgement import Acknowledgement
@@ -73,10 +73,9 @@ class CommitStarted:
 
 @dataclass(frozen=True, slots=True)
 class CommitFinished:
-    """A commit of the program has ended; ``committed``: the offsets that Kafka accepted."""
+    """A commit of the program has ended, with whatever result; ``KafkaCommitted`` has what Kafka accepted of it."""
 
     call: int
-    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

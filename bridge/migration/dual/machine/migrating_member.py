@@ -94,9 +94,8 @@ class MigratingMember(SideArbiter):
             case val.CommitStarted(call, partitions):
                 assert call not in self._commits, "a commit starts once"
                 self._commits[call] = (self.rules.commit_order, partitions)
-            case val.CommitFinished(call, in_kafka):
+            case val.CommitFinished(call):
                 del self._commits[call]
-                self._kafka_committed(in_kafka)
             case val.KafkaWriteFinished():
                 self._kafka_write_finished(event)
             case val.KafkaCommitted(offsets):

@@ -327,9 +327,11 @@ class MigratingPartitions:
         """The partitions for which this side waits until they are drained."""
         return {tp for tp, one in self._table.items() if side in one.waiting_sides}
 
-    def awaiting_write(self, number: int) -> dict[TopicPartition, MigratingPartition]:
-        """The partitions that are reported drained when this write to Kafka ends."""
-        return {tp: one for tp, one in self._table.items() if one.awaited_write == number}
+    def awaiting_write(
+        self, number: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, MigratingPartition]:
+        """Those of the ``partitions`` of a write to Kafka that are reported drained when it ends."""
+        return {tp: self._table[tp] for tp in partitions if tp in self and self._table[tp].awaited_write == number}
 
     # --- changes ----------------------------------------------------------------------------------------------------
 

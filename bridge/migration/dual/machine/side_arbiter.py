@@ -29,11 +29,11 @@ Which component waits for which, and what ends the wait:
     ZooKeeper side    waits for ``drained``: the program acknowledges its record, then Kafka answers; or ``ForceDrain``
     coordinator side  waits for ``drained``: the ZooKeeper side deletes the owner node (``DropPartitions``), or the
                       active side changes; or ``ForceDrain``.  The group waits in its rebalance for it.
-    the tool          waits for the acknowledgement (``migrating_member``), and with it for the writes that lack
+    the tool          waits for the acknowledgement (``migrating_member``), and with it for the missing writes
 
 What is lost when an answer is lost.  A write to Kafka whose answer is "nothing accepted" may have reached Kafka all the
-same.  Then Kafka is further than this member knows; the next write of the partition corrects the difference, and until
-then ``behind`` counts it.  The position is not committed to ZooKeeper either, so records are read again, never skipped.
+same.  Then Kafka has a larger offset than this member knows; the next commit of the partition replaces it.  ZooKeeper
+does not get the position, so records are read again, and none is skipped.
 
 What a pause does.  The two sides have sessions of their own, and each reports the end of its own session as
 ``DropPartitions``.  Answers that arrive after it belong to an earlier ownership: they end no wait, and they say nothing
@@ -137,10 +137,9 @@ class SideArbiter:
         """The commits of the program that run: call number -> order and partitions.  A commit keeps the order of its
         start, so a phase with another order is not acknowledged before it has ended (transcript
         ``a_commit_that_began_the_old_way``)."""
-        self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]]
+        self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = ZooKeeperAssignment.COMPUTED, {}
         """The assignment that the ZooKeeper side received last; the same one is not sent twice, because each starts a
         rebalance there.  Without a migration that side computes its assignment, and needs no message."""
-        self._sent_assignment = ZooKeeperAssignment.COMPUTED, {}
         self._emitted: list[MigratingMemberCommand] = []
         """The commands of the present event, in their order; empty between two events."""
 
@@ -234,7 +233,7 @@ class SideArbiter:
         self.partitions.discard_unused(gone)
 
     def _stop(self, partitions: Collection[TopicPartition], why: str) -> None:
-        """The active side does not have these any more: other members process and commit them."""
+        """The active side does not have these any more: other members may process and commit them now."""
         self.partitions.stop(partitions, why)
         self.positions.forget(partitions)
         for write in self._writes.values():
@@ -400,7 +399,10 @@ class SideArbiter:
         )
 
     def _needs_kafka_commit(self, tp: TopicPartition, position: int) -> bool:
-        """Whether ZooKeeper must not get this position before Kafka has accepted it."""
+        """Whether ZooKeeper must not get this position before Kafka has accepted it.
+
+        The position that Kafka has already needs no write: a partition without new records costs none.
+        """
         is_first = self.rules.active_side is ZOOKEEPER and self.rules.commit_order is CommitOrder.KAFKA_FIRST
         return is_first and position >= 0 and position != self.positions.in_kafka.get(tp)
 
@@ -409,7 +411,7 @@ class SideArbiter:
 
         A partition that the side drains, and the member does not process for it, has no wait; it is answered as well.
         """
-        for tp in positions.keys() & self.partitions.awaited_by(side):
+        for tp in [tp for tp in positions if self.partitions.is_awaited(tp, side)]:
             one = self.partitions[tp]
             one.waiting_sides.remove(side)
             if side is ZOOKEEPER and one.state is ProcessingState.AWAITING_KAFKA:
@@ -480,13 +482,15 @@ class SideArbiter:
         # An offset that Kafka rejected is not written to ZooKeeper either, so its records are read again.
         drained = {
             tp: _released_position(one) if tp in refused else one.position
-            for tp, one in self.partitions.awaiting_write(event.number).items()
+            for tp, one in self.partitions.awaiting_write(event.number, write.offsets).items()
         }
         self._send_drained(ZOOKEEPER, drained)
         collected = {tp: at for tp, at in write.collected.items() if tp not in refused}
         if collected and self.rules.active_side is ZOOKEEPER:
             self._send_collected(ZOOKEEPER, collected)
-        assert not self.partitions.awaiting_write(event.number), "no partition awaits a write that has ended"
+        assert not self.partitions.awaiting_write(event.number, write.offsets), (
+            "no partition awaits a write that has ended"
+        )
         if self._collects_again and not self._has_write(WritePurpose.COLLECTION):
             self._collects_again = False
             if self.rules.active_side is ZOOKEEPER:
