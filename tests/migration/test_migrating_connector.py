@@ -14,6 +14,7 @@ from bridge.client.commands import Send
 from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.dual.connector import committed_offset_reader
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
+from bridge.migration.dual.connector.migration_assignor import migration_protocol_name
 from bridge.migration.dual.machine.phase_rules import CommitOrder
 from bridge.migration.offsets.provenance import parse_provenance
 from bridge.testing.fake_environment import ADDRESS
@@ -369,6 +370,22 @@ def test_an_acknowledgement_comes_again_with_the_next_session(dual: Dual) -> Non
     wait_until(lambda: not dual.ids(), "the session is gone")
     wait_until(lambda: dual.acknowledged(control), "in the next session")
     assert started(member) == infos, "the coordinator's side holds: nothing was stopped"
+
+
+def test_a_member_that_missed_the_end_of_a_migration_joins_with_the_protocol_of_the_next_one(dual: Dual) -> None:
+    """It was paused during the rollback and the next plan.  With the old protocol it would keep the others out."""
+    member = dual.member("a")
+    streams_of(member)
+    dual.move("armed")
+    control = ControlRecord("m2", 7, "armed", "zookeeper", "dual")
+    dual.say_bytes(format_control(control))
+
+    def has_joined() -> bool:
+        side = member._member.membership.coordinator
+        return side is not None and side.machine.generation.protocol_name == migration_protocol_name("m2")
+
+    wait_until(has_joined, "it offers the protocol of m1", timeout_ms=25_000)
+    wait_until(lambda: [said for said in dual.acknowledged(control).values() if said.generation >= 0], "it says so")
 
 
 def test_a_control_znode_of_a_later_release_ends_the_member(dual: Dual) -> None:

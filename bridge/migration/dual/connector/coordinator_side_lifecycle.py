@@ -10,7 +10,8 @@ Theory of operation.  The phase says which protocols this member must offer (``_
 them is in progress:
 
     no side  ``side`` is None.  Protocols are wanted, and the program has joined: open one.
-    open     other protocols are wanted: offer them; the side stays in the group.  None are wanted: close it.
+    open     other protocols are wanted: offer them; the side stays in the group.  None are wanted: close it.  Another
+             migration has begun: close it, too, since its protocol has another name.
     leaving  ``leave_thread`` runs.  New protocols only change ``_wanted``; ``_side_closed`` takes the next step.
 
 Order, and what breaks without it:
@@ -115,6 +116,9 @@ class CoordinatorSideLifecycle:
         self._offered: tuple[str, ...] = ()
         """The protocols that the side offers, without meaning if there is no side.  They differ from ``_wanted`` only
         while the side is being closed."""
+        self._migration_id = ""
+        """That of the migration in which the side was opened; its protocol has this name.  Without meaning if there is
+        no side."""
         self._rejoin_at_ms = 0
         """``tick`` opens no side before; new protocols open one earlier."""
         self._open_writes: set[int] = set()
@@ -130,8 +134,8 @@ class CoordinatorSideLifecycle:
         self._apply_protocols()
 
     def tick(self) -> None:
-        """Join again after an error, when the pause is over; called periodically."""
-        if self.side is None and self._member.clock.now_ms() >= self._rejoin_at_ms:
+        """Take the next step if one is due; after an error, when the pause is over.  Called periodically."""
+        if self.side is not None or self._member.clock.now_ms() >= self._rejoin_at_ms:
             self._apply_protocols()
 
     def commit_to_kafka(self, command: val.WriteToKafka) -> None:
@@ -175,16 +179,20 @@ class CoordinatorSideLifecycle:
     def _apply_protocols(self) -> None:
         """Start the next step towards the wanted protocols, if none is in progress.
 
-        A side that offers what is wanted already needs no step: each offer makes the group rebalance.
+        A side that offers what is wanted already needs no step: each offer makes the group rebalance.  A member that
+        was paused may meet the same phase in the next migration.  With the old protocol it would keep all others out
+        (INCONSISTENT_GROUP_PROTOCOL), and it cannot change to a protocol that no member of its group offers; so it
+        leaves, and joins again
+        (``test_a_member_that_missed_the_end_of_a_migration_joins_with_the_protocol_of_the_next_one``).
         """
-        side = self.side
+        side, control = self.side, self._member.machine.control
         assert side is not None or self.leave_thread is None, "only a side is left"
         if side is None:
             if self._wanted and self.subscription is not None and not self.is_closing:
                 self._open(self.subscription)
         elif self.leave_thread is not None:
             return
-        elif not self._wanted:
+        elif not self._wanted or (control is not None and control.migration_id != self._migration_id):
             self._close_side(side, leaves=True)
         elif self._wanted != self._offered:
             self._offered = self._wanted
@@ -193,22 +201,21 @@ class CoordinatorSideLifecycle:
     def _assignors(self) -> list[ConsumerPartitionAssignor]:
         """The wanted protocols, in order of preference; the name of the migration's one contains the migration id."""
         assert self._wanted, "a member of the group offers a protocol"
-        control = self._member.machine.control
-        assert control is not None, "only a control znode sets protocols"
-        migration = MigrationAssignor(control.migration_id, self._member.id)
+        migration = MigrationAssignor(self._migration_id, self._member.id)
         return [migration if protocol == MIGRATION_PROTOCOL else RangeAssignor() for protocol in self._wanted]
 
     def _open(self, subscription: TopicSubscription) -> None:
         """Join the group as a new member of it.
 
         ``side`` is set before the threads of the membership start, so none of their events is dropped as one of another
-        side.  Both listeners know of each other before either is called: the program may commit inside of a call of
-        either, and the commit must see that (``is_inside_awaited_call``).
+        side.  So are the listeners: the program may commit inside of a call of the side's listener, and the listener of
+        this member, which a commit asks, must see that (``is_inside_awaited_call``).
         """
-        member = self._member
+        member, control = self._member, self._member.machine.control
         assert self.side is None, "one side at a time"
         assert not self.has_assignment, "a new side owns nothing"
-        self._offered = self._wanted
+        assert control is not None, "only a control znode sets protocols"
+        self._offered, self._migration_id = self._wanted, control.migration_id
         is_active = partial(member.is_active, COORDINATOR_SIDE)
         config, settings, stream_assignor = self._coordinator_settings
 
