@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 COORDINATOR_SIDE = MembershipSide.COORDINATOR
 
 UNKNOWN_VERSION = -1
-"""The version of an offset znode that does not contain the offset, as far as this member knows."""
+"""The version of an offset znode that does not contain the offset, as far as this member has read it."""
 
 REJOIN_DELAY_MS = 30_000
 """The pause before this member joins the coordinator group again, after an error that an operator must correct."""

@@ -178,7 +178,6 @@ class MigratingCommits:
         if call.commit_order is CommitOrder.KAFKA:
             return refused
         taken = {tp: at for tp, at in ours.items() if tp not in refused and tp in call.owned}
-        assert taken.keys() <= ours.keys() - refused.keys(), "ZooKeeper gets what Kafka accepted"
         return refused | self._to_zookeeper(taken, until_ms)
 
     def _to_zookeeper(self, offsets: OffsetsByPartition, until_ms: int) -> UnwrittenOffsets:

@@ -124,6 +124,7 @@ class MigratingMembership:
         self._listener_lock = threading.Lock()
         """Held during each call of the program's rebalance listener, by whichever side calls it."""
         self.counters = Counters()
+        """Those of both sides; a migration does not reset them."""
         self.commits = MigratingCommits(self)
         self.lifecycle = MembershipLifecycle(
             self.id,
@@ -138,6 +139,7 @@ class MigratingMembership:
         self.authentication_failed = self.lifecycle.authentication_failed
         self.wait_for_assignment = self.lifecycle.wait_for_assignment
         _, coordinator_membership, _ = coordinator_settings
+        # In every phase, also after ``completed``: its control thread runs the machine.
         self.zookeeper = ZooKeeperMembership(
             group,
             settings,
@@ -158,9 +160,12 @@ class MigratingMembership:
         self._coordinator_side_lifecycle = CoordinatorSideLifecycle(
             self, coordinator_settings, brokers, self._active_lease.by_side[COORDINATOR], meters
         )
+        """Opens and closes the other side, if the phase needs it."""
+        # ``ConnectorMembership`` has one of each, for the streams and the fetchers: that of the ZooKeeper side.
         self.observer = self.zookeeper.observer
         self.bootstrap_client = self.zookeeper.bootstrap_client
         self.topic_finder = self.zookeeper.topic_finder
+        # The program's listener is set here; a coordinator side gets it when it is opened.
         self.listener = self.make_listener(ZOOKEEPER, self.id, self.zookeeper.event_loop, self.thread_died)
         self.zookeeper.listener = self.listener
         self.event_loop = MigratingEventLoop(self.zookeeper.event_loop, self.handle_event)

@@ -59,7 +59,6 @@ class ActiveLease:
     def activate(self, side: MembershipSide) -> None:
         """The streams' lease is that of this side from now on; it may be shorter, or have run out."""
         with self._lock:
-            assert side in self.by_side, "each side has a lease"
             self._active_side = side
             self._stream_lease.set_until(self.by_side[side].until_ms)
 

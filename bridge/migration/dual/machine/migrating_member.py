@@ -28,7 +28,8 @@ the tool can continue.
 When a control znode is missed.  The ZooKeeper side reads the znode under a watch, and only its present content: a
 member that was paused may go from any phase to any other one, and to another epoch.  So nothing here compares the new
 phase with the one before, except to find out which side was active.  Until it reads the znode, a paused member acts by
-an old phase; its writes to ZooKeeper fail at the version of the control znode, and those to Kafka at the generation.
+an old phase.  Its writes to ZooKeeper fail then, because they check the version of the control znode; the coordinator
+accepts its commits only in the generation that it is in.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ProcessingResumed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessingStopped:
-    """The processor drops the partition: it belongs to the active side no longer."""
+    """The processor drops the partition: it does not belong to the active side any more."""
 
 
 class MigratingPartition(StateMachine):
@@ -146,7 +146,7 @@ class MigratingPartition(StateMachine):
         """Whether the topic got it while the coordinator side was a member, and it has not run since.  It is read from
         its beginning, regardless of the reset policy (``new.partitions.from.beginning``)."""
         self.is_announced_new = False
-        """Whether the ZooKeeper side knows that it is new: it must learn that once for each assignment."""
+        """Whether it was announced to the ZooKeeper side as new, which happens once for each assignment."""
         self.deferred_start: ownership.StartFetching | None = None
         """The start that the ZooKeeper side sent while it was passive; it is executed when that side becomes active,
         unless the partition runs then.  Only of an owned partition.  One command may be that of many partitions."""
@@ -336,7 +336,7 @@ class MigratingPartitions:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def start(self, command: ownership.StartFetching) -> None:
-        """Start those that do not run; each of them is new no longer.
+        """Start those that do not run; none of them is new after that.
 
         One that runs, or drains, is left alone: its position is further than that of the command (after a change of
         the active side, or when the coordinator side assigns again what it gave up).

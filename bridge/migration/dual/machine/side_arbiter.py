@@ -32,7 +32,7 @@ Which component waits for which, and what ends the wait:
     the tool          waits for the acknowledgement (``migrating_member``), and with it for the missing writes
 
 What is lost when an answer is lost.  A write to Kafka whose answer is "nothing accepted" may have reached Kafka all the
-same.  Then Kafka has a larger offset than this member knows; the next commit of the partition replaces it.  ZooKeeper
+same.  Then Kafka has a larger offset than ``StorePositions``; the next commit of the partition replaces it.  ZooKeeper
 does not get the position, so records are read again, and none is skipped.
 
 What a pause does.  The two sides have sessions of their own, and each reports the end of its own session as
