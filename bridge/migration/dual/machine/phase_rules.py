@@ -21,8 +21,9 @@ was paused sees it much later.  So each pair of consecutive phases must be safe 
     JOINED, LOCKED       both own by owner nodes, and read offsets from ZooKeeper
     LOCKED, COPIED       the owner node is one lock for both.  Only the order of the two stores differs.
     COPIED, SWITCHED     one side reads by owner nodes, the other by its generation.  Before the switch both are the
-                         same sets (``WaitForFullOwnership``), and a partition that moves is released in both.  A late
-                         member cannot commit: its writes check the version of the control znode.
+                         same sets (``WaitForFullOwnership``), and a partition that moves is released in both.  The
+                         commits of a late member reach Kafka while it is in the generation; those to ZooKeeper fail,
+                         because they check the version of the control znode.
     SWITCHED, COMPLETED  both own by the generation; both offer ``range``, which the coordinator then selects
     SWITCHED, RETURNING  both own by the generation.  The owner nodes come back while nothing depends on them.
     RETURNING, RETURNED  as from COPIED to SWITCHED, in the other direction
