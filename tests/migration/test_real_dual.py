@@ -165,7 +165,7 @@ def test_a_late_scala_consumer_is_named_and_does_no_harm(
     with group(clusters, names, tmp_path, "1.1.1", 6) as moving:
         flips = Flips(moving, 3, QUICK)
         flips.there()
-        late = moving.scala("late", "late", release, wait=False, survives=True, settings=GIVES_UP_SOON)
+        late = moving.scala("late", "late", release, wait=False, ignores_start_errors=True, settings=GIVES_UP_SOON)
         wait_until(lambda: late.count("failed"), "its tries are used up", 60_000)
         assert "ConsumerRebalanceFailedException" in str(late.events)
         name = f"{moving.group}_late"

@@ -40,7 +40,7 @@ def test_a_late_member_acquires_nothing_and_the_rollback_reports_that_it_must_be
     moving.migrate("apply", plan, "--execute", "--stop-after", "verified")
     offsets, owners = (moving.in_zookeeper(), moving.in_kafka()), moving.owners()
 
-    late = moving.scala("late", "late", release, wait=False, survives=True, settings=GIVES_UP_SOON)
+    late = moving.scala("late", "late", release, wait=False, ignores_start_errors=True, settings=GIVES_UP_SOON)
     wait_until(lambda: late.count("failed"), "its tries are used up", 60_000)
     assert "ConsumerRebalanceFailedException" in str(late.events)
     assert (moving.in_zookeeper(), moving.in_kafka()) == offsets
