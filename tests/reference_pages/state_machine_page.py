@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from enum import Enum
 
 from zkconsumer.member.listener_state_machine import ListenerStateMachine
 from zkconsumer.member.membership_state_machine import MembershipStateMachine
@@ -15,7 +16,7 @@ from zkconsumer.member.partition_state_machine import PartitionStateMachine
 from zkconsumer.member.rebalance_state_machine import RebalanceStateMachine
 from zkconsumer.member.registration_state_machine import RegistrationStateMachine
 from zkconsumer.member.session_state_machine import SessionStateMachine
-from zkconsumer.member.state_machine import StateMachine
+from zkconsumer.member.state_machine import StateMachine, Transition
 
 STATE_MACHINES: tuple[type[StateMachine], ...] = (
     SessionStateMachine,
@@ -55,21 +56,27 @@ def _section(machine: type[StateMachine]) -> Iterator[str]:
     yield "```\n"
     yield "| state | event | leads to |"
     yield "|---|---|---|"
-    for (before, event), handler in machine.TRANSITIONS.items():
+    for (before, event), handler in _rows(machine):
         targets = " or ".join(state.value for state in handler.target_states or (before,))
         yield f"| {before.value} | {event.__name__} | {targets} |"
     yield ""
     yield "| event | meaning |"
     yield "|---|---|"
-    for event in dict.fromkeys(event for _, event in machine.TRANSITIONS):
+    for event in dict.fromkeys(event for (_, event), _ in _rows(machine)):
         yield f"| {event.__name__} | {_summary(event)} |"
     yield ""
 
 
+def _rows(machine: type[StateMachine]) -> list[tuple[tuple[Enum, type], Transition]]:
+    """The rows of the table, ordered by state; the table itself lists an event of many states once."""
+    order = list(type(machine.INITIAL))
+    return sorted(machine.TRANSITIONS.items(), key=lambda row: order.index(row[0][0]))
+
+
 def _transitions(machine: type[StateMachine]) -> dict[tuple[str, str], list[str]]:
-    """(state, next state) -> events, in the order of the table; without those that stay."""
+    """(state, next state) -> events; without those that stay."""
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (before, event), handler in machine.TRANSITIONS.items():
+    for (before, event), handler in _rows(machine):
         for after in handler.target_states:
             if after is not before:
                 arrows.setdefault((before.value, after.value), []).append(event.__name__)

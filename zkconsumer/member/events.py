@@ -126,12 +126,16 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationConflict:
-    """Another session has a registration with our id, created ``age_ms`` ago."""
+    """The registration znode of our id exists already, and another session created it, ``age_ms`` ago.
+
+    ``session_id``: that session.  ``host``: the host of the client that has it, as ZooKeeper's servers report it
+    (four-letter command ``cons``); it begins with "unknown" until they have answered, and if none of them reports it.
+    """
 
     ticket: int
     session_id: int
     age_ms: int
-    holder_host: str
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +237,6 @@ class StoredOffset:
 
     offset: int = -1
     version: int = -1
-    malformed: str = ""
     written_zxid: int = field(default=0, compare=False)
 
 

@@ -23,6 +23,21 @@ the group is read again and the listener is called with the present state.
 
 A running call survives the end of the session, because the program's thread cannot be interrupted; the first call of
 the next session waits for it, at most once more the timeout.
+
+What waits for this machine: the release of a drained partition (``may_release``), the acquire step
+(``needs_release_call``), and the read of the positions (``is_blocking_rebalance``).  The fixed order lets a program
+commit its work in the release call, while it still owns the partitions and receives no more records of them; a commit
+after the release would be rejected (``a_listener_is_told_of_each_rebalance_in_turns.txt``,
+``kafka_a_listener_is_told_before_the_last_commit.txt``).  The Scala consumer commits before it calls
+``beforeReleasingPartitions``, and waits without a limit for its return.
+
+The return of a call cannot be lost: it comes from a thread of this process.  A pause of the process can make the
+timeout and the return arrive together, in either order; both orders are correct, and the later one is ignored or ends
+the lateness (``a_listener_that_does_not_return_is_not_waited_for_for_ever.txt``).
+
+An exception of the listener fails the attempt, as in the Scala consumer: a release call that failed is made again by
+the next attempt, for the same partitions, and a start call that failed is preceded by a new release call
+(``a_listener_that_raises_fails_the_attempt.txt``).
 """
 
 from __future__ import annotations
@@ -34,7 +49,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 from zkconsumer.member import commands as do
 from zkconsumer.member.events import MemberTimer
 from zkconsumer.member.partition_state_machine import PartitionState
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, go_to
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,6 +138,7 @@ CALLED_METHODS = {
     ListenerState.CALLING_RELEASE: "before_releasing_partitions",
     ListenerState.CALLING_START: "before_starting_fetchers",
 }
+"""The method of each state in which the rebalance waits for a call of this session."""
 
 
 class ListenerStateMachine(StateMachine):
@@ -144,9 +160,11 @@ class ListenerStateMachine(StateMachine):
         self._assignment_in_call: Mapping[TopicPartition, ConsumerThreadId] | None = None
         """What ``_notified_assignment`` becomes when the start call returns; None after a loss during the call."""
         self._partitions_in_call: tuple[TopicPartition, ...] = ()
-        """The partitions of the last release call; they may be released when it has returned."""
+        """The partitions of the last release call; they may be released when it has returned.  One that was lost during
+        the call is still in it."""
         self._last_start_assignment: Mapping[TopicPartition, ConsumerThreadId] = {}
-        """The assignment in the last ``before_starting_fetchers`` call."""
+        """The assignment in the last ``before_starting_fetchers`` call of this session; empty when the program
+        closes."""
         self._released_since_start: set[TopicPartition] = set()
         """The partitions of it for which a release call has returned since, or a lost call was made."""
         self._running_ticket: int | None = None
@@ -164,7 +182,11 @@ class ListenerStateMachine(StateMachine):
         return self.state in CALLED_METHODS or self._awaits_return
 
     def needs_release_call(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> bool:
-        """Whether a release call, possibly with no partitions, is needed before this assignment may be acquired."""
+        """Whether a release call, possibly with no partitions, is needed before this assignment may be acquired.
+
+        A program that keeps state for each assignment of the group receives every change of it, as with the Scala
+        consumer; an attempt that ends with the assignment of the last start call makes no call.
+        """
         return self.is_set and self.state is ListenerState.IDLE and assignment not in (None, self._notified_assignment)
 
     def may_release(self, held: PartitionStateMachine) -> bool:
@@ -179,6 +201,9 @@ class ListenerStateMachine(StateMachine):
 
     def on_ownership_lost(self, partitions: Mapping[TopicPartition, PartitionStateMachine]) -> list[Command]:
         """These were lost without a release: the listener is called for those that it believes to be owned."""
+        assert not any(held.is_owned for held in partitions.values()), "the ownership of a lost partition has ended"
+        # The same assignment must be reported again when the lost partition is acquired again, also if a start call
+        # that contains it is still running.
         if self.state is ListenerState.IDLE:
             self._notified_assignment = None
         elif self.state is ListenerState.CALLING_START:
@@ -204,7 +229,9 @@ class ListenerStateMachine(StateMachine):
     def call_before_release(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
         """Start the release call once all released partitions are drained; also if only the assignment changed.
 
-        ``assignment`` None: no assignment exists, so the call is made only for released partitions.
+        ``assignment`` None: no assignment exists, so the call is made only for released partitions.  One call contains
+        all of them, so it waits for the slowest drain.  The caller calls it at every event of the release step; while
+        another call runs, or this one is not due, it returns nothing.
         """
         if not self.is_set or self.is_blocking_rebalance:
             return []
@@ -228,9 +255,13 @@ class ListenerStateMachine(StateMachine):
         )
 
     def call_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
-        """Start the start call with the assignment of the whole group, after the release call."""
+        """Start the start call with the assignment of the whole group, after the release call.
+
+        In any other state the listener has received this assignment already, or there is no listener.
+        """
         if self.state is not ListenerState.RELEASE_CALLED or assignment is None:
             return []
+        assert not self._awaits_return, "the release call has waited for the call of the session before"
         self.handle(StartCallStarted())
         self._assignment_in_call = assignment
         if self._is_late:
@@ -247,10 +278,12 @@ class ListenerStateMachine(StateMachine):
         """A call from the earlier session has not returned yet: wait as long as for a call."""
         assert self._running_ticket, "there is a call to wait for"
         assert not self._is_late, "a late call is not waited for"
+        assert self.state is ListenerState.IDLE, "a call of this session has a state of its own"
         self._awaits_return = True
         return [do.StartTimer(MemberTimer.LISTENER, self._timeout_ms)]
 
     def _skip(self) -> list[Command]:
+        """Continue as if the call had been made; when the late call returns, ``needs_rerun`` makes up for it."""
         assert self._running_ticket, "only a call that has not returned is late"
         assert self._is_late, "a call is skipped only because an earlier one is late"
         self._has_missed = True
@@ -262,7 +295,9 @@ class ListenerStateMachine(StateMachine):
     def on_returned(self, event: ListenerReturned, *, is_leaving: bool) -> tuple[list[Command], bool]:
         """The call returned or raised; return the commands, and whether the attempt has failed.
 
-        ``is_leaving``: the member leaves the group, and an error of the listener does not prevent that.
+        ``is_leaving``: the member leaves the group, and an error of the listener does not prevent that.  A call that
+        was late, or that belongs to the session before, has no step of the rebalance that waits for it: its error is
+        logged and counted, and changes nothing else.
         """
         assert event.ticket == self._running_ticket, "one call at a time: no call starts before the last one returned"
         was_late, self._running_ticket, self._is_late, self._awaits_return = self._is_late, None, False, False
@@ -283,7 +318,10 @@ class ListenerStateMachine(StateMachine):
         return out, False
 
     def needs_rerun(self) -> bool:
-        """Whether a call was skipped and the listener can be called again: then the group must be read again."""
+        """Whether a call was skipped and the listener can be called again: then the group must be read again.
+
+        True once: the caller triggers the attempt, which begins with a release call because nothing counts as reported.
+        """
         if self._running_ticket or not self._has_missed:
             return False
         self.handle(ListenerReset())
@@ -292,7 +330,10 @@ class ListenerStateMachine(StateMachine):
         return True
 
     def on_timeout(self) -> list[Command]:
-        """Continue the rebalance without the return of the call."""
+        """Continue the rebalance without the return of the call; the other members wait for our partitions.
+
+        The timer may fire just after the return: then nothing waits any more.
+        """
         if not self.is_blocking_rebalance:
             return []
         assert self._running_ticket, "the rebalance waits for a call"
@@ -308,13 +349,19 @@ class ListenerStateMachine(StateMachine):
         return [do.IncrementCounter("listener_timeouts"), do.LogEvent("WARNING", "listener-timeout", words)]
 
     def reset(self) -> None:
-        """The session ended; the next call waits until a running one has returned."""
+        """The session ended; the next call waits until a running one has returned.
+
+        ``_running_ticket`` and ``_is_late`` describe the program's thread, so they outlive the session.
+        """
         self.handle(ListenerReset())
         self._notified_assignment = self._assignment_in_call = None
         self._last_start_assignment = {}
         self._awaits_return = self._has_missed = False
+        assert not self.is_blocking_rebalance, "no rebalance is under way"
 
     def _call_done(self) -> None:
+        """The running call of this session returned, timed out or was skipped: its step may continue."""
+        assert self.state in CALLED_METHODS, "a call of this session is under way"
         if self.state is ListenerState.CALLING_START:
             self._notified_assignment = self._assignment_in_call
         for tp in self._partitions_in_call if self.state is ListenerState.CALLING_RELEASE else ():
@@ -330,14 +377,11 @@ class ListenerStateMachine(StateMachine):
 
     TRANSITIONS: ClassVar[TransitionTable] = {
         (ListenerState.IDLE, ReleaseCallStarted): go_to(ListenerState.CALLING_RELEASE),
-        (ListenerState.IDLE, ListenerReset): go_to(ListenerState.IDLE),
+        (ListenerState.RELEASE_CALLED, ReleaseCallStarted): go_to(ListenerState.CALLING_RELEASE),
         (ListenerState.CALLING_RELEASE, ListenerCallDone): go_to(ListenerState.RELEASE_CALLED),
         (ListenerState.CALLING_RELEASE, ListenerCallFailed): go_to(ListenerState.IDLE),
-        (ListenerState.CALLING_RELEASE, ListenerReset): go_to(ListenerState.IDLE),
-        (ListenerState.RELEASE_CALLED, ReleaseCallStarted): go_to(ListenerState.CALLING_RELEASE),
         (ListenerState.RELEASE_CALLED, StartCallStarted): go_to(ListenerState.CALLING_START),
-        (ListenerState.RELEASE_CALLED, ListenerReset): go_to(ListenerState.IDLE),
         (ListenerState.CALLING_START, ListenerCallDone): go_to(ListenerState.IDLE),
         (ListenerState.CALLING_START, ListenerCallFailed): go_to(ListenerState.RELEASE_CALLED),
-        (ListenerState.CALLING_START, ListenerReset): go_to(ListenerState.IDLE),
+        **from_states(ListenerState, ListenerReset, go_to(ListenerState.IDLE)),
     }

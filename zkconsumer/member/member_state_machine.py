@@ -564,7 +564,7 @@ class MemberStateMachine:
         conflict_timeout_ms = (
             max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
         )
-        other_session = f"session={event.session_id:#x} host={event.holder_host} age_ms={event.age_ms}"
+        other_session = f"session={event.session_id:#x} host={event.host} age_ms={event.age_ms}"
         if self.registration.conflict_since_ms is None:
             self.registration.conflict_since_ms = self._now_ms
             self._log(

@@ -19,6 +19,21 @@ to themselves.  LEAVING ends when all partitions are released and the delete is 
 closed does not retry a delete, since the session ends anyway.  EXCLUDED is left only after a change of the group or a
 reconnect, because nothing else can remove the reason.  A lost answer leads to WAITING, and the next preflight finds
 out what the group looks like (``leaving_with_a_registration_of_unknown_outcome.txt``).
+
+What each state waits for.  PREFLIGHT waits for a read of the group, REGISTERING for the create, LEAVING for the
+releases and the delete: ZooKeeper answers them, or the session ends.  WAITING ends by a timer, EXCLUDED by a watch and
+the debounce time after it.  NOT_REGISTERED is left at once while a session and a subscription exist, so it lasts only
+before the program has created streams, without a session, and after the member has left for good.
+
+The order *release, then delete the registration* is the reason for LEAVING: the other members rebalance when the
+registration disappears, and an owner node that still exists then costs a Scala member ``rebalance.backoff.ms``, and one
+of its four attempts (``a_member_leaves_cleanly.txt``).
+
+A pause of the process that outlasts the session ends every state by ``SessionLost``; the registration is ephemeral, so
+nothing has to be deleted.  ``LeaveRequested`` during a session never leads back: ``MemberStateMachine`` starts no join
+after it.  It goes through LEAVING wherever a registration or an owner node may exist because of this member; in
+WAITING and EXCLUDED what may be left ends with the session, which the connector closes next
+(``leaving_while_waiting_for_our_id.txt``, ``leaving_while_what_was_left_over_is_given_back.txt``).
 """
 
 from __future__ import annotations
@@ -28,7 +43,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from zkconsumer.member.events import LeaveRequested, SessionLost
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, go_to, transitions_to
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
 
 
 class MembershipState(Enum):
@@ -41,6 +56,13 @@ class MembershipState(Enum):
     REGISTERED = "in"
     LEAVING = "leaving"
     EXCLUDED = "withdrawn"
+
+
+STATES_WITHOUT_REQUEST = (MembershipState.NOT_REGISTERED, MembershipState.WAITING, MembershipState.EXCLUDED)
+"""In these no request of the member about the group or its registration is under way."""
+
+STATES_WITH_ZNODES = (MembershipState.REGISTERING, MembershipState.REGISTERED, MembershipState.LEAVING)
+"""In these a member that leaves must wait for an answer, or delete what it made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +82,7 @@ class RegistrationDone:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationDeferred:
-    """Our registration cannot be made now; it is tried again later."""
+    """Our registration cannot be made now, or its outcome is unknown; it is tried again later, after a preflight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +97,7 @@ class RegistrationDeleted:
 class MemberExcluded:
     """Another member's subscription cannot be evaluated here: this member must not join.
 
+    A Scala member can evaluate every Java pattern, so a different result would give one partition two owners.
     ``may_be_registered``: our registration may exist; one with unknown outcome counts.
     """
 
@@ -102,31 +125,19 @@ class MembershipStateMachine(StateMachine):
         return (MembershipState.EXCLUDED if event.is_excluded else MembershipState.NOT_REGISTERED), []
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        (MembershipState.NOT_REGISTERED, JoinStarted): go_to(MembershipState.PREFLIGHT),
-        (MembershipState.NOT_REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.NOT_REGISTERED, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
+        **from_states(STATES_WITHOUT_REQUEST, JoinStarted, go_to(MembershipState.PREFLIGHT)),
         (MembershipState.PREFLIGHT, PreflightPassed): go_to(MembershipState.REGISTERING),
         (MembershipState.PREFLIGHT, RegistrationDeferred): go_to(MembershipState.WAITING),
         (MembershipState.PREFLIGHT, MemberExcluded): _withdrawn,
-        (MembershipState.PREFLIGHT, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.PREFLIGHT, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
         (MembershipState.REGISTERING, RegistrationDone): go_to(MembershipState.REGISTERED),
         (MembershipState.REGISTERING, RegistrationDeferred): go_to(MembershipState.WAITING),
-        (MembershipState.REGISTERING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.REGISTERING, LeaveRequested): go_to(MembershipState.LEAVING),
-        (MembershipState.WAITING, JoinStarted): go_to(MembershipState.PREFLIGHT),
-        (MembershipState.WAITING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.WAITING, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
         (MembershipState.REGISTERED, RegistrationDeleted): go_to(MembershipState.LEAVING),
         (MembershipState.REGISTERED, MemberExcluded): go_to(MembershipState.LEAVING),
-        (MembershipState.REGISTERED, LeaveRequested): go_to(MembershipState.LEAVING),
-        (MembershipState.REGISTERED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
+        # The answer to a create that was sent before the member left; the delete follows it.
         (MembershipState.LEAVING, RegistrationDone): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, RegistrationDeferred): go_to(MembershipState.LEAVING),
-        (MembershipState.LEAVING, LeaveRequested): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, DeregistrationDone): _deregistered,
-        (MembershipState.LEAVING, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.EXCLUDED, JoinStarted): go_to(MembershipState.PREFLIGHT),
-        (MembershipState.EXCLUDED, SessionLost): go_to(MembershipState.NOT_REGISTERED),
-        (MembershipState.EXCLUDED, LeaveRequested): go_to(MembershipState.NOT_REGISTERED),
+        **from_states(MembershipState, LeaveRequested, go_to(MembershipState.NOT_REGISTERED)),
+        **from_states(STATES_WITH_ZNODES, LeaveRequested, go_to(MembershipState.LEAVING)),
+        **from_states(MembershipState, SessionLost, go_to(MembershipState.NOT_REGISTERED)),
     }

@@ -19,6 +19,21 @@ no offset counts as older than its topic.
 "New" ends with the first position in the topic (a commit cannot say that: the program may never commit), with the loss
 of the assignment, and with the session: then another member may have read the partition
 (the transcripts ``defect_30_*``).  The views must be consecutive; so the first view of a membership makes nothing new.
+
+The life of a partition here: unknown; *new* (a view brought it, and assigns it to us); read from its beginning; known.
+A partition that is fetched when its topic is created again: its position becomes invalid in the event of the view, and
+it is *to restart* until the restart follows, which is in the same event unless the partition is being released.  Three
+other components use this state: the commit skips a partition whose position is invalid (an offset of the old topic
+would skip records of the new one), ``PositionReader`` asks for the start positions, and ``MemberStateMachine`` restarts
+after each event.
+
+The order matters in two places.  The position becomes invalid before the commit of the same attempt, which is why the
+view marks it and the restart follows.  ``on_view`` runs before the acquisition, because the start position of an
+acquired partition depends on it.
+
+A view that is lost (a failed read) costs nothing: the next one shows the same difference.  After a pause of the process
+that outlasts the session the difference is unknown, and all stored offsets count; ``auto.offset.reset`` applies where
+there is none, as in the Scala consumer.
 """
 
 from __future__ import annotations
@@ -47,19 +62,24 @@ class NewPartitionTracker:
         self._partitions = partitions
         self._settings = settings
         self._topic_czxids: Mapping[str, int] = {}
-        """Topic -> the transaction that created it, in the last view; empty before the first view."""
+        """Topic -> the transaction that created it, in the last view; empty before the first view.  Without the topics
+        whose creation is unknown."""
         self._known_partitions: dict[str, frozenset[int] | None] | None = None
         """Topic -> partitions of the last view; None for a topic whose znode lists none: its partitions are unknown."""
         self._new: set[TopicPartition] = set()
-        """New partitions of our assignment in the last view, and those given from outside for the next one."""
+        """New partitions of our assignment in the last view, and those given from outside for the next one.  Each is
+        unread by every member since its creation."""
         self._to_restart: set[TopicPartition] = set()
-        """Owned partitions of topics that were created again, still fetched at the position in the old topic.  One that
-        was lost since the last view may be among them."""
+        """Owned partitions of topics that were created again, still fetched at the position in the old topic, which is
+        not valid.  One that was lost since the last view may be among them; it is acquired only after another view."""
         self._logged_older: set[str] = set()
         """Topics of which it was logged that offsets older than the topic are used; once for a process."""
 
     def reset(self) -> None:
-        """The membership ended: the next one starts with the partitions that exist then."""
+        """The membership ended: the next one starts with the partitions that exist then.
+
+        What was logged about older offsets stays: it is the same for the process.
+        """
         self._topic_czxids = {}
         self._known_partitions = None
         self._new.clear()
@@ -69,30 +89,35 @@ class NewPartitionTracker:
         """Mark these as new; used with an assignment from outside, which contains them in the next view."""
         self._new.update(new)
 
-    def on_view(self, view: GroupView, topics: Iterable[str], share: Iterable[TopicPartition]) -> list[Command]:
-        """Process a view: ``topics`` are those that our subscription matches, ``share`` is our assignment."""
-        seen: dict[str, frozenset[int] | None] = {}
-        came: dict[str, frozenset[int]] = {}
+    def on_view(self, view: GroupView, topics: Iterable[str], assigned: Iterable[TopicPartition]) -> list[Command]:
+        """Process a view: ``topics`` are those that our subscription matches, ``assigned`` is our assignment.
+
+        A topic without a czxid has no znode in this view, or the reader does not know its creation: nothing in it is
+        new.  A partition that a former view assigned to another member is not new, whatever comes later.
+        """
+        known: dict[str, frozenset[int] | None] = {}
+        created: dict[str, frozenset[int]] = {}
         out: list[Command] = []
         for topic in sorted(topics):
             partitions = frozenset(view.partitions_by_topic.get(topic, ()))
-            birth = view.topic_czxids.get(topic)
-            seen[topic] = None if birth is not None and not partitions else partitions
-            if self._known_partitions is None or birth is None:
+            czxid = view.topic_czxids.get(topic)
+            # A znode that lists no partition may be damaged: what the next view shows need not be new.
+            known[topic] = None if czxid is not None and not partitions else partitions
+            if self._known_partitions is None or czxid is None:
                 continue
             before = self._known_partitions.get(topic, frozenset())
-            if self._topic_czxids.get(topic, birth) != birth:
+            if self._topic_czxids.get(topic, czxid) != czxid:
                 out += self._on_topic_recreated(topic)
-                came[topic] = partitions
+                created[topic] = partitions
             elif before is not None:
-                came[topic] = partitions - before
-        share = set(share)
-        self._new = {tp for tp in share if tp in self._new or tp.partition in came.get(tp.topic, ())}
+                created[topic] = partitions - before
+        self._new = {tp for tp in assigned if tp in self._new or tp.partition in created.get(tp.topic, ())}
         self._to_restart &= self._partitions.keys()
-        self._topic_czxids, self._known_partitions = view.topic_czxids, seen
+        self._topic_czxids, self._known_partitions = view.topic_czxids, known
         return out
 
     def _on_topic_recreated(self, topic: str) -> list[Command]:
+        """Make the positions in the old topic invalid; a partition without a valid one is read again already."""
         held = [tp for tp, partition in self._partitions.items() if tp.topic == topic and partition.is_position_valid]
         if not held:
             return []
@@ -102,17 +127,22 @@ class NewPartitionTracker:
         words = f"topic={topic} partitions={len(held)}: it was deleted and created again; reading it from the start"
         return [do.LogEvent("WARNING", "topic-recreated", words)]
 
-    def restart_recreated(self, share: Mapping[TopicPartition, str]) -> list[Command]:
-        """Restart the partitions of recreated topics that we own and keep in the same thread."""
+    def restart_recreated(self, assigned: Mapping[TopicPartition, str]) -> list[Command]:
+        """Restart the partitions of recreated topics that we own and keep in the same thread.
+
+        The others are being released: their next owner, or the next thread, finds no position to commit.  Drop and
+        start follow each other in one list, so no record of the old topic is delivered after the restart.
+        """
         ready = {
             tp: partition.thread
             for tp in sorted(self._to_restart)
             if (partition := self._partitions.get(tp)) is not None
             and partition.state is PartitionState.FETCHING
-            and share.get(tp) == partition.thread
+            and assigned.get(tp) == partition.thread
         }
         if not ready:
             return []
+        assert not any(self._partitions[tp].is_position_valid for tp in ready), "these are positions in the old topic"
         self._to_restart -= ready.keys()
         for tp in ready:
             self._partitions[tp].position = NO_POSITION
@@ -125,7 +155,11 @@ class NewPartitionTracker:
     def start_positions(
         self, known: Mapping[TopicPartition, PartitionStateMachine]
     ) -> tuple[dict[TopicPartition, int], list[Command]]:
-        """The start positions of these partitions, whose stored offsets are known now, and log commands about them."""
+        """The start positions of these partitions, whose stored offsets are known now, and log commands about them.
+
+        ``BEGINNING`` for a new partition without an offset that counts, -1 (``auto.offset.reset`` applies) for another
+        one, else the offset.  ``position`` of a partition whose offset is ignored becomes -1.
+        """
         assert all(held.state is PartitionState.FETCHING for held in known.values()), "their positions are known"
         starts: dict[TopicPartition, int] = {}
         used: dict[str, int] = {}
@@ -161,8 +195,8 @@ class NewPartitionTracker:
 
     def _is_older(self, tp: TopicPartition, held: PartitionStateMachine) -> bool:
         """Whether the only stored offset was written before the topic was created; for Kafka's that is unknown."""
-        birth = self._topic_czxids.get(tp.topic, 0)
-        return held.stored.offset >= 0 and held.kafka_offset < 0 and 0 < held.stored.written_zxid < birth
+        czxid = self._topic_czxids.get(tp.topic, 0)
+        return held.stored.offset >= 0 and held.kafka_offset < 0 and 0 < held.stored.written_zxid < czxid
 
 
 def _older_offset_log_event(topic: str, partitions: int, words: str) -> Command:

@@ -27,6 +27,24 @@ was written last, and an offset written before the last reset blocks no commit.
 If the answer to a release is lost, the owner node may exist or not.  The partition is DRAINED again with
 ``is_ownership_unknown``, and the next release verifies the owner before it writes the offset: the node may belong to
 the next owner by then (``a_hand_over_whose_outcome_is_unknown_is_looked_at_first.txt``).
+
+What each state waits for: ACQUIRING and RELEASING for ZooKeeper, ACQUIRED for the offset stores, DRAINING for the
+program (at most the drain timeout), DRAINED for the listener, a commit and the settle time (see
+``partition_releaser``). A machine lives for one ownership.  The member makes it when it requests the owner node, and
+drops it in NOT_OWNED, so no offset, reset or flag of an earlier ownership can influence the next one.
+
+The order FETCHING, DRAINING, DRAINED, RELEASING is *stop and drain before commit, commit before release*.  A commit
+before the end of the drain would be too small, and the next owner would deliver the last records again; a release
+before the commit would let the next owner read the offset before it is written
+(``another_member_joins_and_takes_its_part.txt``).
+
+What a lost answer of a commit costs.  ZooKeeper: nothing, because the version of the znode shows whether it was
+written.  Kafka has no version, and a request that the coordinator still has may be executed later than the next one; so
+the possible offset is remembered, and the next commit is not smaller
+(``kafka_a_lost_answer_is_never_followed_by_a_smaller_offset.txt``).
+
+A pause of the process changes nothing here.  If the session has ended meanwhile, the member handles OwnershipLost for
+every partition, and an answer that arrives later finds no machine.
 """
 
 from __future__ import annotations
@@ -37,7 +55,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.member.events import StoredOffset
 from zkconsumer.member.offset_stores import OffsetSource
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, transitions_to
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
 
 NO_POSITION = -1
 
@@ -62,6 +80,12 @@ class SettleState(Enum):
     COMMITTING = "committing"
     WAITING = "holding"
     DONE = "done"
+
+
+STATES_OF_RELEASE = (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
+STATES_BEFORE_FETCH = (PartitionState.ACQUIRED, PartitionState.POSITION_UNREADABLE)
+STATES_OF_MACHINE = tuple(state for state in PartitionState if state is not PartitionState.NOT_OWNED)
+"""Every state that a partition has between two events of the member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +162,9 @@ class OwnershipLost:
     """The owner node is no longer ours."""
 
 
+PartitionStep = tuple[PartitionState, list[Any]]
+
+
 class PartitionStateMachine(StateMachine):
     """One partition of one member, with its position and what each offset store contains."""
 
@@ -148,31 +175,46 @@ class PartitionStateMachine(StateMachine):
         self.thread = thread
         """The thread id in the owner node; changes only with ``OwnerThreadChanged``."""
         self.czxid = 0
-        """The transaction that created our owner node; 0 until an answer showed that it exists."""
+        """The transaction that created our owner node, which is the epoch of this ownership; 0 until an answer showed
+        that the node exists."""
         self.stored = StoredOffset()
-        """The known content of the offset znode, and the condition of the next write."""
+        """The known content of the offset znode.  Its version is the condition of the next write, so a write of another
+        client since then is detected; without offsets in ZooKeeper it stays empty."""
         self.kafka_offset = NO_POSITION
-        """The offset that Kafka is known to have."""
+        """The offset that Kafka is known to have; -1 if it has none, or is not used."""
         self.position = NO_POSITION
         """The next offset to consume; final in ``DRAINED``, and -1 there if nothing was fetched."""
         self.reset_count = 0
-        """How often the position was set by something else than consuming; never decreases."""
+        """How often the position was set by something else than consuming: by the reset policy, or by offsets that were
+        overwritten on request.  Never decreases."""
         self._zookeeper_write_resets = 0
         """``reset_count`` when ``stored`` was decided; never larger than it."""
         self._kafka_write_resets = 0
         """``reset_count`` when ``kafka_offset`` was decided; never larger than it."""
         self._possible_kafka_offset = NO_POSITION
-        """The offset of the last commit to Kafka whose answer was lost."""
+        """The offset of the last commit to Kafka whose answer was lost; -1 if there was none.  It is kept after a
+        commit that succeeded, because the lost request may be executed later."""
         self._possible_kafka_offset_resets = 0
-        """``reset_count`` when that commit was decided."""
+        """``reset_count`` when that commit was decided; from another count on, the possible offset has no effect."""
         self.settle_state = SettleState.NOT_STARTED
         """Changes only in ``DRAINED``, in the order of its values; back at the start with a new thread."""
         self.is_ownership_unknown = False
-        """Our owner node may not exist: the answer to its creation or deletion was lost."""
+        """Our owner node may not exist: the answer to its creation or deletion was lost.  True only in ``DRAINED`` and
+        ``RELEASING``; the release that verifies the owner ends it."""
         self.is_listener_notified = False
-        """The release call was made for it; without a listener it has no effect."""
+        """The release call was made for it, or none is needed; without a listener it has no effect."""
         self.is_position_valid = True
-        """False when the topic was deleted and created again: then the position must not be committed."""
+        """False when the topic was deleted and created again: then the position must not be committed.  True again with
+        a position in the new topic."""
+
+    def handle(self, event: object) -> list[Any]:
+        """Process one event, see the base class."""
+        commands = super().handle(event)
+        assert self.state is not PartitionState.FETCHING or self.czxid, "only a partition with an owner node is fetched"
+        assert not self.is_ownership_unknown or self.state in STATES_OF_RELEASE or not self.is_owned, (
+            "only a release ends it"
+        )
+        return commands
 
     @property
     def is_owned(self) -> bool:
@@ -182,7 +224,7 @@ class PartitionStateMachine(StateMachine):
     @property
     def is_leaving(self) -> bool:
         """Whether this member is releasing the partition."""
-        return self.state in (PartitionState.DRAINING, PartitionState.DRAINED, PartitionState.RELEASING)
+        return self.state in STATES_OF_RELEASE
 
     @property
     def was_reset_since_write(self) -> bool:
@@ -198,22 +240,25 @@ class PartitionStateMachine(StateMachine):
             return OffsetSource.BOTH
         return OffsetSource.ZOOKEEPER if self.stored.offset > self.kafka_offset else OffsetSource.KAFKA
 
+    def _check_resets(self, resets: int) -> None:
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
+
     def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
         """The offset znode contains ``stored`` now; ``resets``: the reset count when the write was decided."""
-        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
+        self._check_resets(resets)
         self.stored = stored
         self._zookeeper_write_resets = resets
 
     def record_kafka_write(self, offset: int, resets: int) -> None:
         """Kafka has stored ``offset``; ``resets``: the reset count when the commit was decided."""
-        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
+        self._check_resets(resets)
         self.kafka_offset = offset
         self._kafka_write_resets = resets
 
     def record_unknown_kafka_write(self, offset: int, resets: int) -> None:
         """The answer to a commit was lost: Kafka may store this offset now or later."""
         assert offset >= 0, "only an offset that was to be committed may be stored"
-        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
+        self._check_resets(resets)
         self._possible_kafka_offset = offset
         self._possible_kafka_offset_resets = resets
 
@@ -254,83 +299,72 @@ class PartitionStateMachine(StateMachine):
         return behind_kafka or (position < self.stored.offset and not self.was_reset_since_write)
 
     @transitions_to(PartitionState.ACQUIRED)
-    def _won(self, event: OwnershipAcquired) -> tuple[PartitionState, list[Any]]:
+    def _acquired(self, event: OwnershipAcquired) -> PartitionStep:
         self.czxid = event.czxid
         return PartitionState.ACQUIRED, []
 
     @transitions_to(PartitionState.FETCHING)
-    def _position_known(self, event: PositionKnown) -> tuple[PartitionState, list[Any]]:
+    def _position_known(self, event: PositionKnown) -> PartitionStep:
+        """Start from the larger offset, as Scala members with ``dual.commit.enabled`` do.
+
+        While members change from one store to the other, the former owner may have committed to either store.
+        """
         self.record_zookeeper_write(event.stored, self.reset_count)
         self.record_kafka_write(event.kafka_offset, self.reset_count)
         self.position = max(event.stored.offset, event.kafka_offset)
         return PartitionState.FETCHING, []
 
-    @transitions_to(PartitionState.POSITION_UNREADABLE)
-    def _unreadable(self, _: PositionUnreadable) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.POSITION_UNREADABLE, []
-
     @transitions_to(PartitionState.DRAINED)
-    def _revoked_idle(self, _: PartitionRevoked) -> tuple[PartitionState, list[Any]]:
+    def _revoked_before_fetch(self, _: PartitionRevoked) -> PartitionStep:
+        """Nothing was delivered, so there is nothing to drain, and no position to commit."""
         self.position = NO_POSITION
         return PartitionState.DRAINED, []
 
-    @transitions_to(PartitionState.DRAINING)
-    def _revoked(self, _: PartitionRevoked) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.DRAINING, []
-
     @transitions_to(PartitionState.DRAINED)
-    def _drained(self, event: DrainCompleted) -> tuple[PartitionState, list[Any]]:
+    def _drained(self, event: DrainCompleted) -> PartitionStep:
         self.position = event.position
         return PartitionState.DRAINED, []
 
-    @transitions_to(PartitionState.RELEASING)
-    def _release_sent(self, _: ReleaseSent) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.RELEASING, []
-
     @transitions_to(PartitionState.DRAINED)
-    def _unsure(self, _: OwnershipUnknown) -> tuple[PartitionState, list[Any]]:
+    def _acquisition_unknown(self, _: OwnershipUnknown) -> PartitionStep:
+        """Our node may exist, and its czxid is unknown: the release of it is the only way to find out and to continue.
+
+        Without it, a node of ours that no machine represents would block the partition until the session ends.
+        """
         self.is_ownership_unknown = True
         self.is_listener_notified = True  # the partition was never fetched: the listener needs no call
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.DRAINED)
-    def _not_released(self, event: ReleaseFailed) -> tuple[PartitionState, list[Any]]:
+    def _not_released(self, event: ReleaseFailed) -> PartitionStep:
+        """An unknown outcome is not forgotten when a later release fails for another reason."""
         self.is_ownership_unknown = self.is_ownership_unknown or event.is_outcome_unknown
         return PartitionState.DRAINED, []
 
     @transitions_to(PartitionState.FETCHING)
-    def _handed_over(self, event: OwnerThreadChanged) -> tuple[PartitionState, list[Any]]:
+    def _thread_changed(self, event: OwnerThreadChanged) -> PartitionStep:
+        """Continue in another thread of this member, without a read of the offset: no other member owned it meanwhile.
+
+        The position and the records that were fetched and not delivered move to the queue of that thread.
+        """
         self.thread = event.thread
         self.czxid = event.czxid
         self.is_ownership_unknown = self.is_listener_notified = False
         self.settle_state = SettleState.NOT_STARTED
         return PartitionState.FETCHING, []
 
-    @transitions_to(PartitionState.NOT_OWNED)
-    def _gone(self, _: object) -> tuple[PartitionState, list[Any]]:
-        return PartitionState.NOT_OWNED, []
-
     TRANSITIONS: ClassVar[TransitionTable] = {
-        (PartitionState.ACQUIRING, OwnershipAcquired): _won,
-        (PartitionState.ACQUIRING, OwnershipNotAcquired): _gone,
-        (PartitionState.ACQUIRING, OwnershipUnknown): _unsure,
-        (PartitionState.ACQUIRING, OwnershipLost): _gone,
-        (PartitionState.ACQUIRED, PositionKnown): _position_known,
-        (PartitionState.ACQUIRED, PositionUnreadable): _unreadable,
-        (PartitionState.ACQUIRED, PartitionRevoked): _revoked_idle,
-        (PartitionState.ACQUIRED, OwnershipLost): _gone,
-        (PartitionState.POSITION_UNREADABLE, PositionKnown): _position_known,
-        (PartitionState.POSITION_UNREADABLE, PositionUnreadable): _unreadable,
-        (PartitionState.POSITION_UNREADABLE, PartitionRevoked): _revoked_idle,
-        (PartitionState.POSITION_UNREADABLE, OwnershipLost): _gone,
-        (PartitionState.FETCHING, PartitionRevoked): _revoked,
-        (PartitionState.FETCHING, OwnershipLost): _gone,
+        (PartitionState.ACQUIRING, OwnershipAcquired): _acquired,
+        (PartitionState.ACQUIRING, OwnershipNotAcquired): go_to(PartitionState.NOT_OWNED),
+        (PartitionState.ACQUIRING, OwnershipUnknown): _acquisition_unknown,
+        **from_states(STATES_BEFORE_FETCH, PositionKnown, _position_known),
+        **from_states(STATES_BEFORE_FETCH, PositionUnreadable, go_to(PartitionState.POSITION_UNREADABLE)),
+        **from_states(STATES_BEFORE_FETCH, PartitionRevoked, _revoked_before_fetch),
+        (PartitionState.FETCHING, PartitionRevoked): go_to(PartitionState.DRAINING),
         (PartitionState.DRAINING, DrainCompleted): _drained,
-        (PartitionState.DRAINING, OwnershipLost): _gone,
-        (PartitionState.DRAINED, ReleaseSent): _release_sent,
-        (PartitionState.DRAINED, OwnershipLost): _gone,
-        (PartitionState.RELEASING, OwnershipReleased): _gone,
+        (PartitionState.DRAINED, ReleaseSent): go_to(PartitionState.RELEASING),
+        (PartitionState.RELEASING, OwnershipReleased): go_to(PartitionState.NOT_OWNED),
         (PartitionState.RELEASING, ReleaseFailed): _not_released,
-        (PartitionState.RELEASING, OwnerThreadChanged): _handed_over,
-        (PartitionState.RELEASING, OwnershipLost): _gone,
+        (PartitionState.RELEASING, OwnerThreadChanged): _thread_changed,
+        **from_states(STATES_OF_MACHINE, OwnershipLost, go_to(PartitionState.NOT_OWNED)),
     }

@@ -22,6 +22,19 @@ timeout; without ZooKeeper the member can do nothing, and the end of the session
 ``PartitionsFreed`` skips the read: the assignment has not changed, only an owner node of it is gone.  A rerun request
 does not interrupt ACQUIRING: owner nodes whose answers are open cannot be released.  So the request is honoured at the
 end of POSITIONING, when the new partitions are fetched already and can be drained like all others.
+
+The order of the states is the contract of a member.  RELEASING comes before ACQUIRING, because other members wait for
+what we release: a Scala member gives up after four attempts (``release before acquire`` in ``member.invariants``).
+POSITIONING comes after ACQUIRING, because only an owner can be sure that no other member commits after its read.  The
+Scala consumer reads first (``ZookeeperConsumerConnector.rebalance``), so it may start from an offset that the former
+owner replaces a moment later (``defect_28_a_stored_offset_never_goes_back.txt``).
+
+A lost answer does not change the state: a write with unknown outcome ends its step like an answer, and the partition
+remembers that its owner is unknown.  After a reconnect a new attempt is triggered; it is a rerun if one is under way.
+
+Between two attempts a member is STABLE or INCOMPLETE, and both keep what they own: an attempt that failed releases
+nothing.  The Scala consumer gives back everything after a failed attempt, and stops after ``rebalance.max.retries`` of
+them; here the attempts continue (``defect_01_a_member_without_its_share_tries_until_it_holds.txt``).
 """
 
 from __future__ import annotations
@@ -30,7 +43,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, stays_in_state, transitions_to
+from zkconsumer.member.state_machine import (
+    StateMachine,
+    TransitionTable,
+    from_states,
+    go_to,
+    stays_in_state,
+    transitions_to,
+)
 
 
 class RebalanceState(Enum):
@@ -43,6 +63,10 @@ class RebalanceState(Enum):
     POSITIONING = "positioning"
     STABLE = "held"
     INCOMPLETE = "short"
+
+
+STATES_BETWEEN_ATTEMPTS = (RebalanceState.IDLE, RebalanceState.STABLE, RebalanceState.INCOMPLETE)
+STATES_OF_ATTEMPT = tuple(state for state in RebalanceState if state not in STATES_BETWEEN_ATTEMPTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +127,16 @@ class RebalanceStateMachine(StateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.is_rerun_requested = False
-        """A trigger arrived during this attempt; always False in ``IDLE``, ``STABLE`` and ``INCOMPLETE``."""
+        """A trigger arrived during this attempt, after its read was sent; False in ``STATES_BETWEEN_ATTEMPTS``.
 
-    @transitions_to(RebalanceState.READING)
-    def _read(self, _: object) -> RebalanceStep:
-        assert not self.is_rerun_requested, "the attempt before has consumed its request"
-        return RebalanceState.READING, []
+        One flag is enough: the read that follows contains all changes until then.
+        """
+
+    def handle(self, event: object) -> list[Any]:
+        """Process one event, see the base class; a rerun request belongs to an attempt."""
+        commands = super().handle(event)
+        assert not (self.is_rerun_requested and self.state in STATES_BETWEEN_ATTEMPTS), "its attempt consumes a request"
+        return commands
 
     @stays_in_state
     def _request_rerun(self, _: RebalanceTriggered) -> RebalanceStep:
@@ -117,30 +145,24 @@ class RebalanceStateMachine(StateMachine):
 
     @transitions_to(RebalanceState.READING, RebalanceState.RELEASING)
     def _viewed(self, _: ViewRead) -> RebalanceStep:
+        """Release, unless the group changed during the read: an outdated assignment would move partitions twice."""
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.RELEASING), []
 
     @transitions_to(RebalanceState.READING, RebalanceState.INCOMPLETE)
     def _failed(self, _: ReadFailed | ListenerFailed) -> RebalanceStep:
+        """End the attempt; a change is read at once, without the pause that follows a failure."""
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.INCOMPLETE), []
 
     @transitions_to(RebalanceState.READING, RebalanceState.ACQUIRING)
     def _released(self, _: ReleasesDone) -> RebalanceStep:
+        """Acquire, unless the group changed meanwhile; nothing is requested at this point that must be answered."""
         return (RebalanceState.READING if self._consume_rerun_request() else RebalanceState.ACQUIRING), []
-
-    @transitions_to(RebalanceState.POSITIONING)
-    def _acquired(self, _: AcquisitionsDone) -> RebalanceStep:
-        return RebalanceState.POSITIONING, []
 
     @transitions_to(RebalanceState.READING, RebalanceState.STABLE, RebalanceState.INCOMPLETE)
     def _positioned(self, event: PositionsDone) -> RebalanceStep:
         if self._consume_rerun_request():
             return RebalanceState.READING, []
         return (RebalanceState.STABLE if event.is_complete else RebalanceState.INCOMPLETE), []
-
-    @transitions_to(RebalanceState.ACQUIRING)
-    def _acquire(self, _: PartitionsFreed) -> RebalanceStep:
-        assert not self.is_rerun_requested, "a request would have led to READING"
-        return RebalanceState.ACQUIRING, []
 
     @transitions_to(RebalanceState.IDLE)
     def _idle(self, _: RebalanceStopped) -> RebalanceStep:
@@ -152,26 +174,15 @@ class RebalanceStateMachine(StateMachine):
         return again
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        (RebalanceState.IDLE, RebalanceTriggered): _read,
-        (RebalanceState.IDLE, RebalanceStopped): _idle,
-        (RebalanceState.READING, RebalanceTriggered): _request_rerun,
+        **from_states(STATES_BETWEEN_ATTEMPTS, RebalanceTriggered, go_to(RebalanceState.READING)),
+        **from_states(STATES_OF_ATTEMPT, RebalanceTriggered, _request_rerun),
         (RebalanceState.READING, ViewRead): _viewed,
         (RebalanceState.READING, ReadFailed): _failed,
-        (RebalanceState.READING, RebalanceStopped): _idle,
-        (RebalanceState.RELEASING, RebalanceTriggered): _request_rerun,
         (RebalanceState.RELEASING, ReleasesDone): _released,
         (RebalanceState.RELEASING, ListenerFailed): _failed,
-        (RebalanceState.RELEASING, RebalanceStopped): _idle,
-        (RebalanceState.ACQUIRING, RebalanceTriggered): _request_rerun,
-        (RebalanceState.ACQUIRING, AcquisitionsDone): _acquired,
-        (RebalanceState.ACQUIRING, RebalanceStopped): _idle,
-        (RebalanceState.POSITIONING, RebalanceTriggered): _request_rerun,
+        (RebalanceState.ACQUIRING, AcquisitionsDone): go_to(RebalanceState.POSITIONING),
         (RebalanceState.POSITIONING, PositionsDone): _positioned,
         (RebalanceState.POSITIONING, ListenerFailed): _failed,
-        (RebalanceState.POSITIONING, RebalanceStopped): _idle,
-        (RebalanceState.STABLE, RebalanceTriggered): _read,
-        (RebalanceState.STABLE, RebalanceStopped): _idle,
-        (RebalanceState.INCOMPLETE, RebalanceTriggered): _read,
-        (RebalanceState.INCOMPLETE, PartitionsFreed): _acquire,
-        (RebalanceState.INCOMPLETE, RebalanceStopped): _idle,
+        (RebalanceState.INCOMPLETE, PartitionsFreed): go_to(RebalanceState.ACQUIRING),
+        **from_states(RebalanceState, RebalanceStopped, _idle),
     }

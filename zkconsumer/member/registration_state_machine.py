@@ -17,6 +17,17 @@ to every registration that exists.
 At most one request is under way, and its answer is awaited even when the member leaves meanwhile: a delete that
 overtook the create would leave a registration behind, until the session ends
 (``leaving_on_the_way_in.txt`` in the transcripts).  The answer of an earlier session has another ticket.
+
+A create may be sent while the znode is ``POSSIBLE``: one of our own session is then found, and counts as registered
+(``a_registration_without_an_answer_may_exist.txt``).  A znode of *another* session is a conflict.  Usually the session
+is that of the same process before a restart, and ends within its timeout.  So the member repeats the create, and counts
+how long the conflict lasts; the member that contains this machine decides when that is too long.  The Scala consumer of
+0.8 repeats it without end, and later ones fail at once (``ZKCheckedEphemeral``).
+
+A delete that failed is not repeated at once: ``DELETE_FAILED`` lasts for the pause that the member starts.  A pause of
+the process needs no state: if the session has ended meanwhile, ``SessionLost`` arrives, and an answer that was
+already in the socket is measured from the time of its request
+(``a_pause_does_not_count_as_waiting_for_our_id.txt``).
 """
 
 from __future__ import annotations
@@ -33,17 +44,23 @@ from zkconsumer.member.events import (
     SessionLost,
 )
 from zkconsumer.member.membership_state_machine import RegistrationDeleted
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, go_to, transitions_to
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
 
 
 class RegistrationState(Enum):
-    """What may exist, and what was requested."""
+    """What may exist, and what was requested.
+
+    Only ``ABSENT`` is certain.  In every other state other members may count this member, and assign partitions to it.
+    """
 
     ABSENT = "absent"
     CREATING = "creating"
     POSSIBLE = "possible"
     DELETING = "deleting"
     DELETE_FAILED = "undeleted"
+
+
+STATES_WITH_REQUEST = (RegistrationState.CREATING, RegistrationState.DELETING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,8 @@ class RegistrationStateMachine(StateMachine):
         self.sent_at_ms = 0
         """When the last create request was sent; the time that a conflict lasts is measured from request to request."""
         self.conflict_since_ms: int | None = None
-        """When another session's znode was found first; None after a registration, and in a new session."""
+        """When another session's znode was found first; None after a registration, and in a new session.  A request
+        whose outcome is unknown does not end the conflict.  The member sets it, because only the member has a clock."""
 
     @property
     def may_exist(self) -> bool:
@@ -91,17 +109,20 @@ class RegistrationStateMachine(StateMachine):
     def handle(self, event: object) -> list[Any]:
         """Process one event, see the base class; only a request without an answer has a ticket."""
         commands = super().handle(event)
-        is_open = self.state in (RegistrationState.CREATING, RegistrationState.DELETING)
+        is_open = self.state in STATES_WITH_REQUEST
         assert is_open == (self.ticket is not None), "a ticket belongs to exactly one request under way"
         return commands
 
     @transitions_to(RegistrationState.CREATING)
     def _create_sent(self, event: RegistrationSent) -> RegistrationStep:
+        assert event.sent_at_ms >= self.sent_at_ms, "the monotonic clock measures how long a conflict lasts"
         self.ticket, self.sent_at_ms = event.ticket, event.sent_at_ms
         return RegistrationState.CREATING, []
 
     @transitions_to(RegistrationState.POSSIBLE)
     def _created(self, event: Registered | RegistrationFailed) -> RegistrationStep:
+        """A failed create counts like one that was executed: its outcome may be unknown, and a later delete of a znode
+        that does not exist succeeds, too."""
         self.ticket = None
         if isinstance(event, Registered):
             self.conflict_since_ms = None
@@ -125,8 +146,7 @@ class RegistrationStateMachine(StateMachine):
         return RegistrationState.ABSENT, []
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        (RegistrationState.ABSENT, RegistrationSent): _create_sent,
-        (RegistrationState.POSSIBLE, RegistrationSent): _create_sent,
+        **from_states((RegistrationState.ABSENT, RegistrationState.POSSIBLE), RegistrationSent, _create_sent),
         (RegistrationState.CREATING, Registered): _created,
         (RegistrationState.CREATING, RegistrationFailed): _created,
         (RegistrationState.CREATING, RegistrationConflict): _gone,
@@ -134,5 +154,5 @@ class RegistrationStateMachine(StateMachine):
         (RegistrationState.DELETING, Deregistered): _deleted,
         (RegistrationState.DELETE_FAILED, DeletionDue): go_to(RegistrationState.POSSIBLE),
         (RegistrationState.POSSIBLE, RegistrationDeleted): go_to(RegistrationState.ABSENT),
-        **dict.fromkeys(((state, SessionLost) for state in RegistrationState), _gone),
+        **from_states(RegistrationState, SessionLost, _gone),
     }

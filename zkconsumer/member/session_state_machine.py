@@ -20,10 +20,21 @@ A suspended session keeps its lease until it expires: the owner nodes exist as l
 can acquire them.  A new session starts without a lease: ``SetLease(0)`` precedes every command of the new session, so
 no stream delivers a record of the ended one (``the_session_expires_wherever_a_member_stands.txt``).
 
-The probes (``PROBES_PER_TIMEOUT``) exist because only requests of our own have a known time of sending.  Three in a
-row can stay without an answer before the lease of a quiet member expires.  A member whose probes get no answer stops
-delivering at two thirds of the timeout; the server ends the session at the earliest when the whole timeout has
-passed.
+The probes (``PROBES_PER_TIMEOUT``) exist because only requests of our own have a known time of sending: kazoo's pings
+have no hook, so they do not count.  Three in a row can stay without an answer before the lease of a quiet member
+expires.  A member whose probes get no answer stops delivering at two thirds of the timeout; the server ends the session
+at the earliest when the whole timeout has passed.  A ZooKeeper client gives up a silent server after the same two
+thirds and connects to another one, so a member with a second server can keep its session.
+
+A pause of the process (SIGSTOP, a suspended virtual machine) needs no event: the clock of the lease runs on, and each
+stream compares it before each record.  After the pause nothing is delivered until an answer to a request that was sent
+after it (``defect_05_nothing_is_handed_out_when_the_lease_has_run_out.txt``).  The Scala consumer delivers on between
+the disconnect and the report of the expiry, while the next owner reads the same records.
+
+What waits for this machine: ``MemberStateMachine`` sends no request outside ``CONNECTED``, and every command that
+writes has the session id in which it was decided.  ``SUSPENDED`` to ``CONNECTED`` with the same id keeps all ephemeral
+znodes and no watch.  ``LOST`` ends every other machine of the member.  ``CLOSED`` is final: reports that the client
+still makes have no effect (``a_session_that_is_closed_stays_closed.txt``).
 """
 
 from __future__ import annotations
@@ -34,7 +45,14 @@ from typing import Any, ClassVar
 
 from zkconsumer.member.commands import SetLease
 from zkconsumer.member.events import SessionAnswered, SessionClosed, SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, stays_in_state, transitions_to
+from zkconsumer.member.state_machine import (
+    StateMachine,
+    TransitionTable,
+    from_states,
+    go_to,
+    stays_in_state,
+    transitions_to,
+)
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 PROBES_PER_TIMEOUT = 6
@@ -59,6 +77,9 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
+STATES_WITH_SESSION = (SessionState.CONNECTED, SessionState.SUSPENDED)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveSession:
     """A session: its id, and its negotiated timeout."""
@@ -75,14 +96,16 @@ class SessionStateMachine(StateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.live: LiveSession | None = None
-        """The session; not None exactly in ``CONNECTED`` and ``SUSPENDED``."""
+        """The session; not None exactly in ``STATES_WITH_SESSION``.  A suspended one may have expired: the server ends
+        it, and the client learns that when it connects again."""
         self.lease_until_ms = NO_LEASE_MS
-        """The end of the lease; never decreases during a session, and 0 exactly until its first answer."""
+        """The end of the lease, on the monotonic clock; never decreases during a session, and 0 exactly until its first
+        answer.  It may have passed: then nothing is delivered, and the owner nodes still exist."""
 
     def handle(self, event: object) -> list[Any]:
         """Process one event, see the base class; a lease exists only with a session."""
         commands = super().handle(event)
-        assert (self.live is not None) == (self.state in (SessionState.CONNECTED, SessionState.SUSPENDED))
+        assert (self.live is not None) == (self.state in STATES_WITH_SESSION), "exactly these have a session"
         assert self.live is not None or self.lease_until_ms == NO_LEASE_MS, "a lease belongs to a session"
         return commands
 
@@ -98,17 +121,21 @@ class SessionStateMachine(StateMachine):
 
     @transitions_to(SessionState.CONNECTED)
     def _connected(self, event: SessionConnected) -> tuple[SessionState, list[Any]]:
+        """Continue the session with its lease, or start a new one without; the server may grant another timeout.
+
+        ``MemberStateMachine`` handles the loss of the old session before it passes a new id.
+        """
         if self.live is None or self.live.session_id != event.session_id:
             self.lease_until_ms = NO_LEASE_MS
         self.live = LiveSession(event.session_id, event.timeout_ms)
         return SessionState.CONNECTED, [SetLease(self.lease_until_ms)]
 
-    @transitions_to(SessionState.SUSPENDED)
-    def _suspended(self, _: SessionSuspended) -> tuple[SessionState, list[Any]]:
-        return SessionState.SUSPENDED, []
-
     @stays_in_state
     def _answered(self, event: SessionAnswered) -> tuple[SessionState, list[Any]]:
+        """Extend the lease from the time of sending; answers may arrive in another order than they were sent.
+
+        A suspended session takes an answer, too: it was received before the connection broke.
+        """
         assert self.live is not None, "an answer belongs to a session"
         if event.session_id == self.live.session_id:
             self.lease_until_ms = max(self.lease_until_ms, lease_end_ms(event.sent_at_ms, self.live.timeout_ms))
@@ -131,24 +158,14 @@ class SessionStateMachine(StateMachine):
         return SessionState.CLOSED, [SetLease(NO_LEASE_MS)]
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        (SessionState.CONNECTING, SessionConnected): _connected,
-        (SessionState.CONNECTING, SessionClosed): _closed,
-        (SessionState.CONNECTED, SessionConnected): _connected,
-        (SessionState.CONNECTED, SessionAnswered): _answered,
-        (SessionState.CONNECTED, SessionSuspended): _suspended,
-        (SessionState.CONNECTED, SessionLost): _lost,
-        (SessionState.CONNECTED, SessionClosed): _closed,
-        (SessionState.SUSPENDED, SessionConnected): _connected,
-        (SessionState.SUSPENDED, SessionAnswered): _answered,
-        (SessionState.SUSPENDED, SessionSuspended): _suspended,
-        (SessionState.SUSPENDED, SessionLost): _lost,
-        (SessionState.SUSPENDED, SessionClosed): _closed,
-        (SessionState.LOST, SessionConnected): _connected,
-        (SessionState.LOST, SessionAnswered): _ignored,
-        (SessionState.LOST, SessionSuspended): _ignored,
-        (SessionState.LOST, SessionClosed): _closed,
+        **from_states(SessionState, SessionConnected, _connected),
+        **from_states(STATES_WITH_SESSION, SessionAnswered, _answered),
+        **from_states(STATES_WITH_SESSION, SessionSuspended, go_to(SessionState.SUSPENDED)),
+        **from_states(STATES_WITH_SESSION, SessionLost, _lost),
+        **from_states(SessionState, SessionClosed, _closed),
+        # The client may still report an answer or a broken connection when the session has ended.
+        **from_states((SessionState.LOST, SessionState.CLOSED), SessionAnswered, _ignored),
+        **from_states((SessionState.LOST, SessionState.CLOSED), SessionSuspended, _ignored),
         (SessionState.CLOSED, SessionConnected): _ignored,
-        (SessionState.CLOSED, SessionAnswered): _ignored,
-        (SessionState.CLOSED, SessionSuspended): _ignored,
         (SessionState.CLOSED, SessionClosed): _ignored,
     }

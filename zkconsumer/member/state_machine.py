@@ -10,6 +10,11 @@ documentation are drawn from the tables alone.
 A handler may change attributes of its machine, but must not call ``handle``: it runs before the new state is assigned.
 If it raises, the state is the old one.  Commands are returned, not executed, so that an event is complete before
 anything outside of the machine can react to it.
+
+A machine does not filter late events.  ``MemberStateMachine`` compares the ticket or the session of an answer first, so
+a row exists only for what can happen in a state.  ``test_state_machine_coverage.py`` requires that a transcript takes
+every row and every declared transition: a row that no sequence of events reaches is removed.  An event that is ignored
+on purpose has a row that stays in its state.
 """
 
 from __future__ import annotations
@@ -22,9 +27,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from zkconsumer.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from enum import Enum
 
 HISTORY_LINES_MAX = 256
+"""The transitions that a machine remembers for ``InvalidTransition``; a busy session has one for each answer."""
 
 
 class TransitionRecord(NamedTuple):
@@ -48,15 +55,18 @@ class CoveredTransition(NamedTuple):
 
 
 class InvalidTransition(InternalError):
-    """An event arrived in a state whose table has no row for it."""
+    """An event arrived in a state whose table has no row for it.
 
-    def __init__(self, machine: str, state: str, event: object, story: list[TransitionRecord]) -> None:
+    It ends the membership: the state of the group is not known any more, and the session's end releases everything.
+    """
+
+    def __init__(self, machine: str, state: str, event: object, history: list[TransitionRecord]) -> None:
         self.machine = machine
         self.state = state
         self.event = event
-        self.history = story
-        told = "\n".join(f"  {line}" for line in story)
-        super().__init__(f"{machine}: {type(event).__name__} while {state}; its history:\n{told}")
+        self.history = history
+        lines = "\n".join(f"  {line}" for line in history)
+        super().__init__(f"{machine}: {type(event).__name__} while {state}; its history:\n{lines}")
 
 
 TransitionFunction: TypeAlias = Callable[[Any, Any], tuple[Any, list[Any]]]
@@ -82,6 +92,11 @@ def transitions_to(*states: Enum) -> Callable[[TransitionFunction], Transition]:
 stays_in_state = transitions_to()
 
 
+def from_states(states: Iterable[Enum], event: type, handler: Transition) -> dict[tuple[Enum, type], Transition]:
+    """The rows of an event that all these states handle in the same way."""
+    return {(state, event): handler for state in states}
+
+
 def go_to(state: Enum) -> Transition:
     """A handler that only changes the state, without commands."""
     return Transition(lambda _machine, _event: (state, []), (state,))
@@ -102,14 +117,20 @@ class StateMachine:
         self.state: Any = self.INITIAL
         """Always a member of the enum of ``INITIAL``; assigned only by ``handle``."""
         self.history: deque[TransitionRecord] = deque(maxlen=HISTORY_LINES_MAX)
+        """The transitions that were completed, oldest first; the last one led to the present state."""
 
     def handle(self, event: object) -> list[Any]:
-        """Process one event; return the commands to execute, in order."""
+        """Process one event; return the commands to execute, in order.
+
+        Raises ``InvalidTransition`` without a change when the table has no row.  A subclass that extends it checks the
+        invariant between the state and its attributes at the end.
+        """
         before = self.state
         handler = self.TRANSITIONS.get((before, type(event)))
         if handler is None:
             raise InvalidTransition(type(self).__name__, before.value, event, list(self.history))
         after, commands = handler.run(self, event)
+        assert self.state is before, "a handler returns the new state, and does not handle another event"
         assert after in (handler.target_states or (before,)), f"a handler led to {after}, which it does not declare"
         self.state = after
         self.history.append(TransitionRecord(before._value_, event, after._value_))
