@@ -58,7 +58,7 @@ from zkconsumer.member.group_assignment import (
     detect_variants,
     explain_mismatch,
 )
-from zkconsumer.member.member_state_machine import MemberAssignment
+from zkconsumer.member.member_assignment import MemberAssignment
 from zkconsumer.member.topic_count import construct_topic_count
 from zkconsumer.member.topic_filter import PatternNotEvaluable
 

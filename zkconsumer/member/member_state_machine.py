@@ -52,10 +52,10 @@ have started from the last committed offsets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zkconsumer.member import commands as do
 from zkconsumer.member import events as ev
@@ -65,16 +65,21 @@ from zkconsumer.member import partition_state_machine as part
 from zkconsumer.member import rebalance_state_machine as reb
 from zkconsumer.member import registration_state_machine as reg
 from zkconsumer.member.commit_on_change import CommitOnChange
-from zkconsumer.member.events import MemberTimer, WriteOutcome
+from zkconsumer.member.consumer_id_conflict import ConsumerIdConflict
+from zkconsumer.member.diagnosis_schedule import DiagnosisSchedule
+from zkconsumer.member.events import MemberTimer
 from zkconsumer.member.group_view_log import GroupViewLog
 from zkconsumer.member.listener_state_machine import ListenerStateMachine
+from zkconsumer.member.member_assignment import MemberAssignment
 from zkconsumer.member.membership_state_machine import MembershipState, MembershipStateMachine
 from zkconsumer.member.new_partition_tracker import NewPartitionTracker
 from zkconsumer.member.offset_committer import NOT_OWNER, OffsetCommitter
 from zkconsumer.member.owner_watch_scheduler import OwnerWatchScheduler
+from zkconsumer.member.partition_acquirer import PartitionAcquirer
 from zkconsumer.member.partition_releaser import PartitionReleaser
 from zkconsumer.member.partition_state_machine import PartitionState, PartitionStateMachine
 from zkconsumer.member.position_reader import PositionReader
+from zkconsumer.member.rebalance_retries import RebalanceRetries
 from zkconsumer.member.rebalance_state_machine import RebalanceState, RebalanceStateMachine
 from zkconsumer.member.registration_state_machine import RegistrationState, RegistrationStateMachine
 from zkconsumer.member.session_state_machine import SessionStateMachine
@@ -86,66 +91,14 @@ if TYPE_CHECKING:
     from zkconsumer.member.events import StoredOffset
     from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
-    from zkconsumer.member.topic_count import ConsumerThreadId
+    from zkconsumer.member.member_assignment import AssignmentPlanner
     from zkconsumer.types import TopicPartition
 
 REGISTER_RETRY_MS = 500
-RETRY_MAX_MS = 30_000
-RETRY_GROWTH = 1.5
-REGISTRATION_CONFLICT_GRACE_MS = 1_000
-IDENTIFY_OWNERS_FROM_TRY = 2
-KAFKA_RETRY_MAX_MS = 5_000
-"""The longest retry pause when only the offsets from Kafka are missing."""
-
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationResult: TypeAlias = ev.Registered | ev.RegistrationConflict | ev.RegistrationFailed | ev.Deregistered
 MEMBERSHIP_TIMERS = tuple(timer for timer in MemberTimer if timer is not MemberTimer.PROBE)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberAssignment:
-    """The assignment of this member in one view; ``own_partitions``: partition -> thread id of this member.
-
-    ``error``: why there is no assignment, or "".  ``unevaluable_filter``: which member has a topic filter that cannot
-    be evaluated exactly, and why; then this member must not join.  ``is_partial``: the assignment gets more partitions
-    when the owner nodes of other members show which variant the group uses.  ``subscribed_topics``: the topics that
-    our subscription matches in this view.  ``group_assignment``: the assignment of the whole group, as far as it is
-    certain; None when there is no assignment.
-    """
-
-    own_partitions: Mapping[TopicPartition, str]
-    error: str = ""
-    unevaluable_filter: str = ""
-    log_commands: tuple[Command, ...] = ()
-    is_partial: bool = False
-    subscribed_topics: frozenset[str] = frozenset()
-    group_assignment: Mapping[TopicPartition, ConsumerThreadId] | None = None
-
-
-class AssignmentPlanner(Protocol):
-    """Computes the assignment; ``member.assignment_planner`` implements it."""
-
-    def needs_owners(self) -> bool:
-        """Whether the next view must contain the owners; they show which variant the group uses."""
-
-    def owners_max(self) -> int | None:
-        """How many owners are enough; None: the view must contain all of them."""
-
-    def needs_whole_group(self) -> bool:
-        """Whether the view must also contain topics to which only other members subscribe."""
-
-    def preflight(self, view: GroupView, subscription: TopicSubscription) -> MemberAssignment:
-        """The assignment that the group would have if this member joined with this subscription."""
-
-    def plan(self, view: GroupView) -> MemberAssignment:
-        """Our assignment in this view, in which this member is registered."""
-
-    def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
-        """The part of an assignment from outside whose topics this view contains."""
-
-    def diagnose(self, view: GroupView) -> tuple[Command, ...]:
-        """Log commands that explain why owners and assignment differ for so long; may change the variant in use."""
 
 
 class LeaveProgress(Enum):
@@ -169,19 +122,6 @@ class UnreadChanges:
     """Another change arrived after the one that started the present debounce time."""
 
 
-@dataclass(slots=True)
-class Diagnosis:
-    """When to compare the owners of the whole group with its assignment.
-
-    The ``DIAGNOSE`` timer runs while something does not fit; when it fires, the next read includes all owners.
-    """
-
-    is_due: bool = False
-    """The timer has fired, and no view was diagnosed since; False while the assignment is complete."""
-    unowned_topics: set[str] = field(default_factory=set)
-    """Topics of which a partition had no owner when the owners were listed last, while our part was complete."""
-
-
 class MemberStateMachine:
     """One member of one group: decisions only, no input or output."""
 
@@ -203,6 +143,10 @@ class MemberStateMachine:
         self.listener = ListenerStateMachine(self.partitions, new_ticket, settings.listener_timeout_ms)
         self.releaser = PartitionReleaser(self.partitions, self.committer, new_ticket, self.listener, settings)
         self.owner_watches = OwnerWatchScheduler(new_ticket)
+        self.acquirer = PartitionAcquirer(self.partitions, new_ticket, self.owner_watches)
+        self.retries = RebalanceRetries(settings)
+        self.diagnosis = DiagnosisSchedule(settings.diagnose_after_ms)
+        self.id_conflict = ConsumerIdConflict(settings)
         self.view_log = GroupViewLog()
         self.subscription: TopicSubscription | None = None
         """What to join with; None until streams were created, then never None again."""
@@ -212,10 +156,6 @@ class MemberStateMachine:
         """The assignment in the last view that had one; without partitions when the session has ended since."""
         self.external_assignment: Mapping[TopicPartition, str] | None = None
         """The assignment that was set from outside; None: this member computes it."""
-        self.not_acquired: dict[TopicPartition, str] = {}
-        """Partition of the assignment whose acquisition failed last -> why; in ``partitions`` only after a retry."""
-        self.attempt_count = 0
-        """Attempts since the assignment was complete; they determine the pause before the next one."""
         self.leave_progress = LeaveProgress.NOT_REQUESTED
         """Moves forward only: a member that leaves does not join again."""
         self.has_failed = False
@@ -224,18 +164,13 @@ class MemberStateMachine:
         self._read_ticket: int | None = None
         """That of the ``ReadGroup`` without an answer.  It is sent in ``PREFLIGHT`` and ``REGISTERED`` only; if the
         membership is in another state when the answer arrives, the answer is ignored."""
-        self._acquire_ticket: int | None = None
-        """That of the ``AcquireOwnership`` without an answer; its partitions are ``ACQUIRING``, and no others are."""
         self._timers: set[MemberTimer] = set()
         """The timers that were started, and neither stopped nor fired since."""
         self._changes = UnreadChanges()
-        self._diagnosis = Diagnosis()
         self._exclusion_reason = ""
         """Why this member was excluded last; "" after a preflight has passed, so always "" when it registers."""
         self._is_lease_expiry_logged = False
         """Whether ``lease-expired`` was logged, and ``lease-renewed`` not yet."""
-        self._logged_assignment: Mapping[TopicPartition, str] | None = None
-        """The assignment that was logged as complete; None if it must be logged (again) when it is complete."""
         self._announced_control: tuple[ControlRecord | None, int | None] = (None, None)
         """The control znode that was announced last; only with ``follows_control_znode``."""
         self._out: list[Command] = []
@@ -285,7 +220,8 @@ class MemberStateMachine:
             case ev.OwnersListed():
                 self._owners_listed(event)
             case ev.AcquireOwnershipCompleted():
-                self._on_acquire_completed(event)
+                if self.acquirer.on_result(event):
+                    self._acquisitions_done()
             case ev.PositionsRead() | ev.OffsetsFetched():
                 self._positions_read(event)
             case ev.ReleaseOwnershipCompleted():
@@ -370,7 +306,7 @@ class MemberStateMachine:
         if self.listener.is_blocking_rebalance:
             return
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
-        if self.releaser.is_pending or self._acquire_ticket is not None:
+        if self.releaser.is_pending or self.acquirer.is_pending:
             return
         if self.registration.state is RegistrationState.POSSIBLE:
             ticket = self._new_ticket()
@@ -397,7 +333,7 @@ class MemberStateMachine:
             self._emit(*self.releaser.send(moves, self._session_id, self.control_version))
             if not self.releaser.is_pending and not self.listener.is_blocking_rebalance:
                 self.rebalance.handle(reb.ReleasesDone())
-        if self.rebalance.state is RebalanceState.ACQUIRING and self._acquire_ticket is None:
+        if self.rebalance.state is RebalanceState.ACQUIRING and not self.acquirer.is_pending:
             self._acquire_missing()
         # The positions for a commit are requested before the group is read, and the read waits for them: a Scala
         # consumer may read the offset of a partition that it takes over from us as soon as it has read the group.
@@ -464,10 +400,11 @@ class MemberStateMachine:
         self.rebalance.handle(reb.RebalanceStopped())
         self.registration.handle(ev.SessionLost(0))
         self.assignment = replace(self.assignment, own_partitions={}, group_assignment=None, is_partial=False)
-        self.not_acquired.clear()
-        self._diagnosis = Diagnosis()
-        self.attempt_count = 0
-        self._logged_assignment = self._read_ticket = self._acquire_ticket = None
+        self.acquirer.reset()
+        self.diagnosis.reset()
+        self.retries.reset()
+        self.id_conflict.end()
+        self._read_ticket = None
         self._emit(*(do.StopTimer(timer) for timer in MEMBERSHIP_TIMERS))
         assert not self.partitions, "an owner node ends with its session"
         assert not self.registration.may_exist, "a registration ends with its session"
@@ -514,6 +451,7 @@ class MemberStateMachine:
         match event:
             case ev.Registered():
                 self.membership.handle(mem.RegistrationDone())
+                self.id_conflict.end()
                 self._emit(do.StopTimer(MemberTimer.DEBOUNCE))
                 self._trigger()
             case ev.RegistrationConflict():
@@ -538,7 +476,7 @@ class MemberStateMachine:
 
     def _left(self) -> None:
         """Announce that we left; owner nodes that could not be deleted end with the session."""
-        assert self._acquire_ticket is None or not self.session.is_connected, "an acquisition may still succeed"
+        assert not self.acquirer.is_pending or not self.session.is_connected, "an acquisition may still succeed"
         leftovers = tuple(sorted(self.partitions))
         self._announce_left(leftovers)
         self._drop_all_partitions("its owner node could not be deleted")
@@ -555,32 +493,19 @@ class MemberStateMachine:
         self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
-        """Another session uses our id: wait as long as an expired session can still exist, then fail and report it.
-
-        The time of the request counts, not the time of the answer: this process may have been paused before it read
-        the answer.
-        """
+        """Another session uses our id: try again soon, until that has lasted longer than a session can."""
         assert self.membership.state is MembershipState.WAITING, "a member that leaves does not wait for its id"
-        conflict_timeout_ms = (
-            max(self._session_timeout_ms, self.settings.session_timeout_ms) + REGISTRATION_CONFLICT_GRACE_MS
+        commands, error = self.id_conflict.on_conflict(
+            event,
+            sent_at_ms=self.registration.sent_at_ms,
+            now_ms=self._now_ms,
+            session_timeout_ms=self.session.live.timeout_ms if self.session.live else 0,
         )
-        other_session = f"session={event.session_id:#x} host={event.host} age_ms={event.age_ms}"
-        if self.registration.conflict_since_ms is None:
-            self.registration.conflict_since_ms = self._now_ms
-            self._log(
-                "WARNING",
-                "consumer-id-in-use",
-                f"id={self.settings.member_id} {other_session} waiting_ms={conflict_timeout_ms}",
-            )
-        if self.registration.sent_at_ms - self.registration.conflict_since_ms > conflict_timeout_ms:
-            self._fail(
-                "ConsumerIdInUse",
-                f"the id {self.settings.member_id} is used by another session ({other_session}), which did not end "
-                f"within {conflict_timeout_ms} ms: stop that process, or set another consumer.id for this one (without "
-                "consumer.id an id is generated)",
-            )
-            return
-        self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
+        self._emit(*commands)
+        if error:
+            self._fail("ConsumerIdInUse", error)
+        else:
+            self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _end_deletion_pause(self) -> None:
         if self.registration.state is RegistrationState.DELETE_FAILED:
@@ -610,7 +535,8 @@ class MemberStateMachine:
         if (event.threads is None) != (self.external_assignment is None):
             how = "this member computes it again" if event.threads is None else "this member receives it from now on"
             self._log("INFO", "assignment-source-changed", how)
-            self._stop_diagnosis()
+            self._emit(*self.diagnosis.stop())
+            self.diagnosis.is_enabled = event.threads is None
         self.new_partitions.add_new(event.new)
         if event.threads != self.external_assignment:
             self.external_assignment = event.threads
@@ -650,11 +576,9 @@ class MemberStateMachine:
         self.releaser.unreleasable.clear()
         self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
         self.new_partitions.reset()
-        self._logged_assignment = None
-        self._diagnosis.unowned_topics.clear()
-        self._emit(do.StopTimer(MemberTimer.RETRY))
-        self._stop_diagnosis()
-        self._emit(do.StopTimer(MemberTimer.LIST_OWNERS))
+        self.retries.forget_logged()
+        self.diagnosis.forget_topics()
+        self._emit(do.StopTimer(MemberTimer.RETRY), *self.diagnosis.stop(), do.StopTimer(MemberTimer.LIST_OWNERS))
         self.owner_watches.reset()
 
     def _trigger(self) -> None:
@@ -674,8 +598,8 @@ class MemberStateMachine:
                 self._session_id,
                 self.subscription,
                 whole_group=self.planner.needs_whole_group(),
-                with_owners=self.planner.needs_owners() or self._diagnosis.is_due,
-                owners_max=None if self._diagnosis.is_due else self.planner.owners_max(),
+                with_owners=self.planner.needs_owners() or self.diagnosis.is_due,
+                owners_max=None if self.diagnosis.is_due else self.planner.owners_max(),
             )
         )
 
@@ -753,9 +677,7 @@ class MemberStateMachine:
             for machine in (self.registration, self.membership):
                 machine.handle(mem.RegistrationDeleted())
             return
-        if self._diagnosis.is_due:
-            self._diagnosis.is_due = False
-            self._diagnosis.unowned_topics.clear()
+        if self.diagnosis.on_view():
             self._emit(*self.planner.diagnose(view))
         share = (
             self.planner.plan(view)
@@ -799,54 +721,19 @@ class MemberStateMachine:
     def _acquire_missing(self) -> None:
         """Create the owner nodes of the assignment that we do not have, in one request.
 
-        The machines exist before the answer, so that a loss of the session or a leave meanwhile has something to end.
         A member that is alone lists no owners before: no other member can own a partition.
         """
         assert not self.releaser.is_pending, "release before acquire"
-        wanted = {
-            tp: thread for tp, thread in sorted(self.assignment.own_partitions.items()) if tp not in self.partitions
-        }
-        if not wanted:
-            self.not_acquired.clear()
-            self._acquisitions_done()
-            return
-        for tp, thread in wanted.items():
-            self.partitions[tp] = PartitionStateMachine(thread)
-        alone = self.view is not None and len(self.view.members) == 1
-        if not alone:
-            self.owner_watches.on_watch_set(tp.topic for tp in wanted)
-        self._acquire_ticket = self._new_ticket()
-        self._emit(
-            do.AcquireOwnership(
-                self._acquire_ticket,
-                self._session_id,
-                wanted,
-                list_owners_first=not alone,
-                identify_owners=self.attempt_count >= IDENTIFY_OWNERS_FROM_TRY,
-                control_version=self.control_version,
-            )
+        commands = self.acquirer.acquire(
+            self.assignment.own_partitions,
+            self._session_id,
+            is_alone=self.view is not None and len(self.view.members) == 1,
+            identify_owners=self.retries.identifies_owners,
+            control_version=self.control_version,
         )
-
-    def _on_acquire_completed(self, event: ev.AcquireOwnershipCompleted) -> None:
-        """Keep what was acquired, also when the member leaves meanwhile: it must then be released."""
-        if event.ticket != self._acquire_ticket:
-            return
-        self._acquire_ticket = None
-        self.not_acquired.clear()
-        for topic in event.unwatched:
-            self.owner_watches.on_watch_fired(topic)
-        for tp, claimed in event.results.items():
-            partition = self.partitions[tp]
-            if claimed.outcome is WriteOutcome.DONE:
-                partition.handle(part.OwnershipAcquired(claimed.czxid))
-            elif claimed.outcome is WriteOutcome.UNKNOWN:
-                partition.handle(part.OwnershipUnknown())
-            else:
-                partition.handle(part.OwnershipNotAcquired())
-                del self.partitions[tp]
-                self.not_acquired[tp] = claimed.why
-        assert event.results.keys() >= {tp for tp, p in self.partitions.items() if p.state is PartitionState.ACQUIRING}
-        self._acquisitions_done()
+        self._emit(*commands)
+        if not commands:
+            self._acquisitions_done()
 
     def _acquisitions_done(self) -> None:
         if self.membership.state is not MembershipState.REGISTERED:
@@ -857,7 +744,7 @@ class MemberStateMachine:
     def _read_positions(self) -> None:
         """Read the positions of the acquired partitions, after the listener was called with the assignment."""
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
-        if unread or not self.not_acquired:
+        if unread or not self.acquirer.not_acquired:
             self._emit(*self.listener.call_before_start(self.assignment.group_assignment))
         if self.listener.is_blocking_rebalance:
             return
@@ -880,7 +767,7 @@ class MemberStateMachine:
         """End the attempt.  It is complete only if every partition is fetched; an unreadable offset is retried."""
         assert not self.position_reader.is_reading, "the other store has not answered"
         fetching = all(p.state is PartitionState.FETCHING for p in self.partitions.values())
-        is_whole = not (self.not_acquired or self.assignment.error or self.assignment.is_partial)
+        is_whole = not (self.acquirer.not_acquired or self.assignment.error or self.assignment.is_partial)
         self.rebalance.handle(reb.PositionsDone(fetching and is_whole))
         if self.rebalance.state is RebalanceState.STABLE:
             self._on_assignment_complete()
@@ -888,48 +775,22 @@ class MemberStateMachine:
             self._retry_later()
 
     def _on_assignment_complete(self) -> None:
-        assert not self.not_acquired, "a missing partition makes the attempt incomplete"
+        """Nothing is retried, and a diagnosis is due only for partitions of other members."""
+        assert not self.acquirer.not_acquired, "a missing partition makes the attempt incomplete"
         assert not self.assignment.error, "without an assignment nothing is complete"
-        self.attempt_count = 0
-        self._emit(do.StopTimer(MemberTimer.RETRY))
-        self._stop_diagnosis()
-        self._diagnosis.unowned_topics &= {tp.topic for tp in self.assignment.own_partitions}
-        if self._diagnosis.unowned_topics:
-            self._diagnose_later()
-        if self._logged_assignment != self.assignment.own_partitions:
-            self._logged_assignment = self.assignment.own_partitions
-            members = len(self.view.members) if self.view else 0
-            self._log(
-                "INFO", "assignment-complete", f"partitions={len(self.assignment.own_partitions)} members={members}"
-            )
-        self._emit(do.AnnounceAssignment(len(self.assignment.own_partitions)))
+        own = self.assignment.own_partitions
+        self._emit(*self.retries.on_complete(), *self.diagnosis.on_complete({tp.topic for tp in own}))
+        self._emit(*self.retries.log_complete(own, len(self.view.members) if self.view else 0))
+        self._emit(do.AnnounceAssignment(len(own)))
 
     def _retry_later(self) -> None:
-        """Retry after growing pauses with jitter; the owner nodes that conflicted with ours are watched meanwhile."""
+        """Retry after growing pauses; the owner nodes that conflicted with ours are watched meanwhile."""
         assert self.rebalance.state in (RebalanceState.INCOMPLETE, RebalanceState.READING), "an attempt has ended"
-        longest = KAFKA_RETRY_MAX_MS if self.position_reader.is_kafka_unavailable else RETRY_MAX_MS
-        delay = min(longest, int(self.settings.rebalance_backoff_ms * RETRY_GROWTH ** min(self.attempt_count, 12)))
-        spread = sum(self.settings.member_id.encode()) * (self.attempt_count + 1) % 20
-        self.attempt_count += 1
-        self._emit(do.StartTimer(MemberTimer.RETRY, delay * (100 + spread) // 100))
-        if self.not_acquired and self.attempt_count in (1, IDENTIFY_OWNERS_FROM_TRY + 1):
-            some = ", ".join(f"{tp} ({why})" for tp, why in sorted(self.not_acquired.items())[:3])
-            # The rebalance of the other members is over by this attempt: an owner that still exists may be permanent.
-            level, name = (
-                ("INFO", "assignment-incomplete") if self.attempt_count == 1 else ("WARNING", "ownership-conflict")
-            )
-            self._logged_assignment = None
-            self._log(level, name, f"missing={len(self.not_acquired)} first={some}")
-        self._diagnose_later()
-
-    def _diagnose_later(self) -> None:
-        """Start the diagnosis timer; not for an assignment from outside, as the diagnosis compares computed ones."""
-        if MemberTimer.DIAGNOSE not in self._timers and self.external_assignment is None:
-            self._emit(do.StartTimer(MemberTimer.DIAGNOSE, self.settings.diagnose_after_ms))
-
-    def _stop_diagnosis(self) -> None:
-        self._diagnosis.is_due = False
-        self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
+        is_kafka_unavailable = self.position_reader.is_kafka_unavailable
+        self._emit(
+            *self.retries.on_incomplete(self.acquirer.not_acquired, is_kafka_unavailable=is_kafka_unavailable),
+            *self.diagnosis.start(),
+        )
 
     # --- changes of owner nodes -----------------------------------------------------------------------------
 
@@ -953,23 +814,8 @@ class MemberStateMachine:
         elif self.rebalance.state is RebalanceState.INCOMPLETE and freed and self._may_acquire:
             self._emit(do.StopTimer(MemberTimer.RETRY))
             self.rebalance.handle(reb.PartitionsFreed())
-        self._track_unowned_topics(event.owned)
-
-    def _track_unowned_topics(self, owned: Mapping[str, frozenset[int]]) -> None:
-        """Start the diagnosis if we own our assignment and a partition of our topics stays without an owner."""
-        if self.view is None or self.rebalance.state is not RebalanceState.STABLE:
-            return
-        assert not self._diagnosis.is_due, "a diagnosis that is due starts a read, which ends the stable state"
-        unowned = self._diagnosis.unowned_topics
-        for topic, numbers in owned.items():
-            if set(self.view.partitions_by_topic.get(topic, ())) <= numbers:
-                unowned.discard(topic)
-            else:
-                unowned.add(topic)
-        if not unowned and MemberTimer.DIAGNOSE in self._timers:
-            self._emit(do.StopTimer(MemberTimer.DIAGNOSE))
-        elif unowned:
-            self._diagnose_later()
+        if self.rebalance.state is RebalanceState.STABLE and self.view is not None:
+            self._emit(*self.diagnosis.on_owners_listed(event.owned, self.view.partitions_by_topic))
 
     def _on_ownership_lost(self, partitions: Iterable[TopicPartition], why: str) -> None:
         """These owner nodes are no longer ours: stop at once, commit nothing for them, and read the group again.
@@ -987,7 +833,7 @@ class MemberStateMachine:
             self.position_reader.on_ownership_lost(tp)
         self._emit(*self.committer.on_ownership_lost(tuple(lost)))
         if lost:
-            self._logged_assignment = None
+            self.retries.forget_logged()
             self._log("WARNING", "ownership-lost", f"partitions={len(lost)} first={min(lost)} reason={why!r}")
             self._emit(ownership.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
             self._trigger()
@@ -1097,7 +943,7 @@ class MemberStateMachine:
                 if self.membership.state is MembershipState.WAITING:
                     self.membership.handle(mem.JoinStarted())
             case MemberTimer.DIAGNOSE:
-                self._diagnosis.is_due = True
+                self.diagnosis.on_timer()
                 self._trigger()
             case MemberTimer.LISTENER:
                 self._emit(*self.listener.on_timeout())
@@ -1118,10 +964,6 @@ class MemberStateMachine:
         return {tp.topic for tp in self.assignment.own_partitions} | (
             self.assignment.subscribed_topics if self.assignment.is_partial else set()
         )
-
-    @property
-    def _session_timeout_ms(self) -> int:
-        return self.session.live.timeout_ms if self.session.live else 0
 
     @property
     def exclusion_reason(self) -> str:

@@ -20,9 +20,8 @@ overtook the create would leave a registration behind, until the session ends
 
 A create may be sent while the znode is ``POSSIBLE``: one of our own session is then found, and counts as registered
 (``a_registration_without_an_answer_may_exist.txt``).  A znode of *another* session is a conflict.  Usually the session
-is that of the same process before a restart, and ends within its timeout.  So the member repeats the create, and counts
-how long the conflict lasts; the member that contains this machine decides when that is too long.  The Scala consumer of
-0.8 repeats it without end, and later ones fail at once (``ZKCheckedEphemeral``).
+is that of the same process before a restart, and ends within its timeout.  So the member repeats the create, and
+``consumer_id_conflict`` decides when that has lasted too long.
 
 A delete that failed is not repeated at once: ``DELETE_FAILED`` lasts for the pause that the member starts.  A pause of
 the process needs no state: if the session has ended meanwhile, ``SessionLost`` arrives, and an answer that was
@@ -96,10 +95,7 @@ class RegistrationStateMachine(StateMachine):
         self.ticket: int | None = None
         """That of the request without an answer; not None exactly in ``CREATING`` and ``DELETING``."""
         self.sent_at_ms = 0
-        """When the last create request was sent; the time that a conflict lasts is measured from request to request."""
-        self.conflict_since_ms: int | None = None
-        """When another session's znode was found first; None after a registration, and in a new session.  A request
-        whose outcome is unknown does not end the conflict.  The member sets it, because only the member has a clock."""
+        """When the last create request was sent; ``ConsumerIdConflict`` measures a conflict from request to request."""
 
     @property
     def may_exist(self) -> bool:
@@ -120,12 +116,10 @@ class RegistrationStateMachine(StateMachine):
         return RegistrationState.CREATING, []
 
     @transitions_to(RegistrationState.POSSIBLE)
-    def _created(self, event: Registered | RegistrationFailed) -> RegistrationStep:
+    def _created(self, _: Registered | RegistrationFailed) -> RegistrationStep:
         """A failed create counts like one that was executed: its outcome may be unknown, and a later delete of a znode
         that does not exist succeeds, too."""
         self.ticket = None
-        if isinstance(event, Registered):
-            self.conflict_since_ms = None
         return RegistrationState.POSSIBLE, []
 
     @transitions_to(RegistrationState.DELETING)
@@ -139,10 +133,8 @@ class RegistrationStateMachine(StateMachine):
         return (RegistrationState.DELETE_FAILED if event.why else RegistrationState.ABSENT), []
 
     @transitions_to(RegistrationState.ABSENT)
-    def _gone(self, event: RegistrationConflict | SessionLost) -> RegistrationStep:
+    def _gone(self, _: RegistrationConflict | SessionLost) -> RegistrationStep:
         self.ticket = None
-        if isinstance(event, SessionLost):
-            self.conflict_since_ms = None
         return RegistrationState.ABSENT, []
 
     TRANSITIONS: ClassVar[TransitionTable] = {

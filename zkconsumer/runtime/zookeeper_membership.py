@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.kafka.offsets_coordinator_client import OffsetsChannelSettings
     from zkconsumer.member.group_view import TopicSubscription
-    from zkconsumer.member.member_state_machine import AssignmentPlanner
+    from zkconsumer.member.member_assignment import AssignmentPlanner
     from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.connector_member import ConnectorMembership
@@ -301,13 +301,13 @@ class ZooKeeperMembership:
             },
             view.missing_topics,
             tuple(name for name in view.members if name != self.id),
-            machine.not_acquired,
+            machine.acquirer.not_acquired,
             machine.exclusion_reason or machine.assignment.error,
         )
 
     def health_snapshot(self, fetching: int, failures: Sequence[str]) -> MemberHealthSnapshot:
         machine, session_id = self.state_machine, self.session_id
-        failed = {str(tp): why for tp, why in machine.not_acquired.items()}
+        failed = {str(tp): why for tp, why in machine.acquirer.not_acquired.items()}
         failed |= {
             str(tp): UNREADABLE_OFFSET_MESSAGE
             for tp, p in machine.partitions.items()

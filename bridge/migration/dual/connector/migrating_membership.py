@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import TopicSubscription
-    from zkconsumer.member.member_state_machine import AssignmentPlanner
+    from zkconsumer.member.member_assignment import AssignmentPlanner
     from zkconsumer.member.offset_stores import CommitFailure
     from zkconsumer.member.ownership import AssignmentStatus, PartitionProcessor
     from zkconsumer.observe.member_health import MemberHealthSnapshot
