@@ -40,7 +40,7 @@ class ConsumerIdConflict:
         """When the first answer of this conflict was handled; None without a conflict."""
 
     def on_conflict(
-        self, event: RegistrationConflict, *, sent_at_ms: int, now_ms: int, session_timeout_ms: int
+        self, event: RegistrationConflict, sent_at_ms: int, now_ms: int, session_timeout_ms: int
     ) -> tuple[list[Command], str]:
         """Another session has our id; return log commands, and the error text if it has had it for too long.
 

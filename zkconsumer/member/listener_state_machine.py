@@ -42,14 +42,13 @@ the next attempt, for the same partitions, and a start call that failed is prece
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from zkconsumer.member import commands as do
 from zkconsumer.member.events import MemberTimer
 from zkconsumer.member.partition_state_machine import PartitionState
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to
+from zkconsumer.member.state_machine import MachineEvent, StateMachine, TransitionTable, go_to, rows_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -109,28 +108,23 @@ class ListenerState(Enum):
     CALLING_START = "starting"
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseCallStarted:
+class ReleaseCallStarted(MachineEvent):
     """``before_releasing_partitions`` is called."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartCallStarted:
+class StartCallStarted(MachineEvent):
     """``before_starting_fetchers`` is called."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerCallDone:
+class ListenerCallDone(MachineEvent):
     """The call returned, or its timeout expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerCallFailed:
+class ListenerCallFailed(MachineEvent):
     """The call raised an exception."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerReset:
+class ListenerReset(MachineEvent):
     """What the listener received is no longer valid: the session ended, or a call was skipped."""
 
 
@@ -217,12 +211,10 @@ class ListenerStateMachine(StateMachine):
 
         The thread may differ: the assignment contains a move between two of our threads before it is made.
         """
-        heard = self._last_start_assignment.get(tp)
-        return (
-            heard is not None
-            and tp not in self._released_since_start
-            and heard.consumer_id == held.thread.rpartition("-")[0]
-        )
+        reported = self._last_start_assignment.get(tp)
+        if reported is None or tp in self._released_since_start:
+            return False
+        return reported.consumer_id == held.thread.rpartition("-")[0]
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -235,12 +227,8 @@ class ListenerStateMachine(StateMachine):
         """
         if not self.is_set or self.is_blocking_rebalance:
             return []
-        leaving = {
-            tp: held
-            for tp, held in sorted(self._partitions.items())
-            if held.is_leaving and not held.is_listener_notified
-        }
-        if any(held.state is PartitionState.DRAINING for held in leaving.values()):
+        leaving = sorted(tp for tp, p in self._partitions.items() if p.is_leaving and not p.is_listener_notified)
+        if any(self._partitions[tp].state is PartitionState.DRAINING for tp in leaving):
             return []
         if not leaving and not self.needs_release_call(assignment):
             return []
@@ -248,11 +236,9 @@ class ListenerStateMachine(StateMachine):
             return self._await_return()
         self.handle(ReleaseCallStarted())
         self._partitions_in_call = tuple(leaving)
-        return (
-            self._skip()
-            if self._is_late
-            else self._start_call(do.CallBeforeReleasing(self._new_ticket(), self._partitions_in_call))
-        )
+        if self._is_late:
+            return self._skip()
+        return self._start_call(do.CallBeforeReleasing(self._new_ticket(), self._partitions_in_call))
 
     def call_before_start(self, assignment: Mapping[TopicPartition, ConsumerThreadId] | None) -> list[Command]:
         """Start the start call with the assignment of the whole group, after the release call.
@@ -306,9 +292,8 @@ class ListenerStateMachine(StateMachine):
             out.append(do.IncrementCounter("listener_failures"))
             is_repeated = not (is_leaving or was_late or self.state not in CALLED_METHODS)
             what = "the rebalance is retried after a pause" if is_repeated else "the rebalance continues"
-            out.append(
-                do.LogEvent("ERROR", "listener-failed", f"call={event.method_name} reason={event.why!r}: {what}")
-            )
+            words = f"call={event.method_name} reason={event.why!r}: {what}"
+            out.append(do.LogEvent("ERROR", "listener-failed", words))
         if was_late or self.state not in CALLED_METHODS:
             return out, False
         if event.why and not is_leaving:
@@ -383,5 +368,5 @@ class ListenerStateMachine(StateMachine):
         (ListenerState.RELEASE_CALLED, StartCallStarted): go_to(ListenerState.CALLING_START),
         (ListenerState.CALLING_START, ListenerCallDone): go_to(ListenerState.IDLE),
         (ListenerState.CALLING_START, ListenerCallFailed): go_to(ListenerState.RELEASE_CALLED),
-        **from_states(ListenerState, ListenerReset, go_to(ListenerState.IDLE)),
+        **rows_for(ListenerState, ListenerReset, go_to(ListenerState.IDLE)),
     }

@@ -45,14 +45,33 @@ assumes that it exists: it checks and releases it before it acquires the partiti
 the lost one was executed.  A ticket distinguishes the expected answer from one of an earlier attempt or session
 (``late_answers_concern_nobody.txt``).
 
+Which part decides what.  Each has its own state and theory, and none of them calls this module.  The releaser uses the
+committer and the listener, the acquirer uses the watches of owners, and the position reader uses the new partitions.
+
+    releaser            when a drained partition is committed and released
+    acquirer            what the answer to an acquisition means for each partition
+    position_reader     where a partition starts, from the answers of one or two stores
+    new_partitions      which partitions start at their beginning
+    committer           which offsets are written, and in which order to which store; one commit at a time
+    commit_on_change    whether a read of the group waits for a commit
+    owner_watches       when the owners of a topic are listed again
+    retries, diagnosis  when an incomplete assignment is tried again, and when it is explained
+    listener            whether a step waits for the program's rebalance listener
+    id_conflict         how long another session may have our id
+
 What a pause of the process costs.  The lease expires, and the streams deliver nothing until an answer renews it.  If
 the session ended meanwhile, ``SessionLost`` arrives and the partitions are dropped without a commit: their next owners
-have started from the last committed offsets.
+have started from the last committed offsets.  Timers that became due in the pause fire after it, perhaps after the
+answer that makes them needless; so no case of ``_timer_fired`` relies on having been started.
+
+Errors.  A member never gives up because of another member or a server: it retries, and logs.  ``Fail`` ends it for what
+a person must repair: an id that another process uses, a group that it cannot join, an authority that is not ZooKeeper,
+brokers that cannot store offsets.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -90,44 +109,45 @@ if TYPE_CHECKING:
     from zkconsumer.member.commands import Command
     from zkconsumer.member.events import StoredOffset
     from zkconsumer.member.group_settings import GroupSettings
-    from zkconsumer.member.group_view import ControlRecord, GroupView, TopicSubscription
+    from zkconsumer.member.group_view import GroupView, TopicSubscription
     from zkconsumer.member.member_assignment import AssignmentPlanner
     from zkconsumer.types import TopicPartition
 
 REGISTER_RETRY_MS = 500
+"""The pause before a failed create, delete or preflight read is tried again."""
+
 AUTHORITY_ZOOKEEPER = "zookeeper"
 
 RegistrationResult: TypeAlias = ev.Registered | ev.RegistrationConflict | ev.RegistrationFailed | ev.Deregistered
+
 MEMBERSHIP_TIMERS = tuple(timer for timer in MemberTimer if timer is not MemberTimer.PROBE)
+"""The timers that end with the membership.  The probe belongs to the session: it is ignored without one, and started
+again by the next one."""
 
 
 class LeaveProgress(Enum):
-    """How far this member is with leaving for good, which only the connector requests."""
+    """How far this member is with leaving for good, which only the connector requests.
+
+    An exclusion also leaves the group, but the member joins again later; it does not count here.  ``ANNOUNCED``:
+    ``AnnounceLeft`` was emitted, which is done once and ends the wait of the close.
+    """
 
     NOT_REQUESTED = "not requested"
     LEAVING = "leaving"
     ANNOUNCED = "announced"
 
 
-@dataclass(slots=True)
-class UnreadChanges:
-    """The changes of the group that the last read may not contain.
-
-    Both flags can be False while the debounce timer runs: the read at its start contained the change.
-    """
-
-    since_read: bool = False
-    """Something changed after the last read was requested; a watch fires once, so this must not be forgotten."""
-    in_debounce: bool = False
-    """Another change arrived after the one that started the present debounce time."""
-
-
 class MemberStateMachine:
-    """One member of one group: decisions only, no input or output."""
+    """One member of one group: decisions only, no input or output.
+
+    The health report and the status read its public attributes on the control thread; only ``handle`` changes them.
+    """
 
     def __init__(self, settings: GroupSettings, planner: AssignmentPlanner) -> None:
         self.settings = settings
         self.planner = planner
+        # The machines and parts.  All of them share ``partitions``, and take their tickets from one counter, so that no
+        # two requests of a member have the same one.
         self.session = SessionStateMachine()
         self.membership = MembershipStateMachine()
         self.registration = RegistrationStateMachine()
@@ -151,11 +171,14 @@ class MemberStateMachine:
         self.subscription: TopicSubscription | None = None
         """What to join with; None until streams were created, then never None again."""
         self.view: GroupView | None = None
-        """The view that was read last; kept after the end of a session, for the status and the control version."""
+        """The view that was read last; kept after the end of a session, for the status and the control version.  Writes
+        check its control version, so one that was decided before the cut-over is refused after it."""
         self.assignment = MemberAssignment({})
-        """The assignment in the last view that had one; without partitions when the session has ended since."""
+        """The assignment in the last view, also one with an error; without partitions when the session has ended since.
+        While the member leaves, it is the one of before and nothing follows from it."""
         self.external_assignment: Mapping[TopicPartition, str] | None = None
-        """The assignment that was set from outside; None: this member computes it."""
+        """The assignment that was set from outside; None: this member computes it.  It outlives sessions
+        (``a_share_that_is_given_outlives_the_session.txt``)."""
         self.leave_progress = LeaveProgress.NOT_REQUESTED
         """Moves forward only: a member that leaves does not join again."""
         self.has_failed = False
@@ -165,22 +188,32 @@ class MemberStateMachine:
         """That of the ``ReadGroup`` without an answer.  It is sent in ``PREFLIGHT`` and ``REGISTERED`` only; if the
         membership is in another state when the answer arrives, the answer is ignored."""
         self._timers: set[MemberTimer] = set()
-        """The timers that were started, and neither stopped nor fired since."""
-        self._changes = UnreadChanges()
+        """The timers that were started, and neither stopped nor fired since; complete, because every command passes
+        ``_emit``."""
+        self._has_unread_change = False
+        """Something changed after the last read was requested, which may not contain it.  A watch fires once, so the
+        flag is kept until a read is sent."""
+        self._has_change_in_debounce = False
+        """A change arrived after the one that started the present debounce time; the end of the time handles it.  Both
+        flags can be False while the timer runs: the read at its start contained the change."""
         self._exclusion_reason = ""
         """Why this member was excluded last; "" after a preflight has passed, so always "" when it registers."""
         self._is_lease_expiry_logged = False
-        """Whether ``lease-expired`` was logged, and ``lease-renewed`` not yet."""
-        self._announced_control: tuple[ControlRecord | None, int | None] = (None, None)
-        """The control znode that was announced last; only with ``follows_control_znode``."""
+        """Whether ``lease-expired`` was logged, and ``lease-renewed`` not yet; False in a new session."""
         self._out: list[Command] = []
-        """The commands of the event that is being handled; empty between events."""
+        """The commands of the event that is being handled, or was handled last, in order."""
         self._now_ms = 0
+        """The monotonic time of that event; all decisions of one event see the same time."""
 
     # --- the entry point ------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
-        """Process one event; return the commands to execute, in order."""
+        """Process one event; return the commands to execute, in order.
+
+        Only the control thread calls it, one event after the other.  An answer with an outdated ticket, and a timer
+        that was stopped, change nothing.  An exception is a defect: the runtime ends the membership, and the end of the
+        session releases everything.
+        """
         self._out = []
         self._now_ms = now_ms
         match event:
@@ -243,9 +276,12 @@ class MemberStateMachine:
             case ev.TimerFired(timer):
                 self._timer_fired(timer)
         self._advance()
+        registered = self.membership.state is MembershipState.REGISTERED
         assert not (self.has_failed and self.partitions), "a member that has failed owns nothing"
-        out, self._out = self._out, []
-        return out
+        assert not self.partitions or self.session.live is not None, "an owner node exists in a session only"
+        assert registered or self.rebalance.state is RebalanceState.IDLE, "only a registered member rebalances"
+        assert not registered or self.registration.state is RegistrationState.POSSIBLE, "no request about it is open"
+        return self._out
 
     @property
     def is_leaving(self) -> bool:
@@ -263,10 +299,15 @@ class MemberStateMachine:
         """Start every step that can start now, in the order in which their commands must be executed.
 
         Without a connection nothing starts: the runtime would hold the requests back, and the reconnect decides anew.
+
+        Commits of the program come first without auto commit, because a release writes no offset then: the next owner
+        would read again what the program had asked to commit
+        (``a_commit_of_the_program_that_waits_comes_before_a_release_that_writes_nothing.txt``).  With auto commit they
+        come last: a release writes the newest position itself, and must not wait for a commit under way.
         """
         if not self.session.is_connected or self.has_failed:
             return
-        if not self.settings.auto_commit:  # a release commits nothing then, so commits of the program are sent first
+        if not self.settings.auto_commit:
             self._start_pending_commits()
         if self.membership.state is MembershipState.LEAVING:
             self._advance_leaving()
@@ -280,13 +321,23 @@ class MemberStateMachine:
             self._emit(do.StartTimer(MemberTimer.COMMIT, self.settings.auto_commit_interval_ms))
 
     def _start_pending_commits(self) -> None:
+        """Send the calls of the program in their order; one whose caller has stopped waiting is not made any more.
+
+        A commit that finds nothing to write is complete at once, so the loop may send several.
+        """
         self._emit(*self.committer.expire_calls(self._now_ms))
         while self.committer.pending_calls and not self.committer.is_in_progress:
             call = self.committer.pending_calls.pop(0)
             self._emit(*self.committer.send(call.positions, self._session_id, self.control_version, call))
 
     def _advance_membership(self) -> None:
-        """Join: read the group, then register.  ``WAITING`` and ``EXCLUDED`` are left by timers and changes only."""
+        """Join: read the group, then register.  ``WAITING`` and ``EXCLUDED`` are left by timers and changes only.
+
+        The read comes first, so that a member that cannot join leaves nothing behind
+        (``defect_17_nothing_is_registered_when_the_group_cannot_be_joined.txt``).  A read of an earlier state that has
+        no answer yet is awaited, and its view is used: it is as new as a second one would be, apart from changes, which
+        the watches report.
+        """
         if self.subscription is None or self.is_leaving:
             return
         if self.membership.state is MembershipState.NOT_REGISTERED:
@@ -299,7 +350,13 @@ class MemberStateMachine:
             self._emit(do.Register(ticket, self._session_id, self.subscription))
 
     def _advance_leaving(self) -> None:
-        """Release all partitions, then delete the registration: other members rebalance only when it is deleted."""
+        """Release all partitions, then delete the registration: other members rebalance only when it is deleted.
+
+        Called at every event until the delete is sent.  It waits for the listener (a close starts no call of it),
+        for the releases, and for an acquisition under way, whose owner nodes must be released, too.  The delete waits
+        for the answer to a create, see ``registration_state_machine``.  A partition whose release was rejected does not
+        stop it: the session's end, or ``_retry_unreleased``, releases that one.
+        """
         assert self.rebalance.state is RebalanceState.IDLE, "a member that leaves acquires nothing more"
         self._emit(*self.releaser.revoke(self.partitions))
         self._emit(*self.listener.call_before_release(None))
@@ -316,14 +373,22 @@ class MemberStateMachine:
             self._deregistered()
 
     def _retry_unreleased(self) -> None:
-        """Retry releases that failed while we left: other members cannot acquire these partitions until then."""
+        """Retry releases that failed while we left: other members cannot acquire these partitions until then.
+
+        This member stays outside of the group, perhaps for long, and its session lives
+        (``a_member_that_stays_excluded_retries_its_failed_releases.txt``).
+        """
         assert self.rebalance.state is RebalanceState.IDLE, "an attempt of a registered member releases by itself"
         self._emit(*self.releaser.send({}, self._session_id, self.control_version))
         if not self.releaser.is_pending and self.partitions and MemberTimer.RETRY not in self._timers:
             self._emit(do.StartTimer(MemberTimer.RETRY, self.settings.rebalance_backoff_ms))
 
     def _advance_rebalance(self) -> None:
-        """Continue the attempt.  One event may carry it through several steps, when a step has nothing to wait for."""
+        """Continue the attempt.  One event may carry it through several steps, when a step has nothing to wait for.
+
+        The order of the ``if`` statements is the order of the steps, so the commands of several steps are in order,
+        too. The end of an attempt leads to ``READING`` when a rerun was requested; that read is sent in the same event.
+        """
         self._emit(*self.new_partitions.restart_recreated(self.assignment.own_partitions))
         if self.rebalance.state is RebalanceState.RELEASING:
             self._emit(*self.listener.call_before_release(self.assignment.group_assignment))
@@ -340,27 +405,23 @@ class MemberStateMachine:
         is_to_read = self.rebalance.state is RebalanceState.READING and self._read_ticket is None
         if is_to_read:
             self.commit_on_change.begin()
-        self._emit(
-            *self.commit_on_change.collect(
-                is_fetching=bool(self.fetched_partitions), is_busy=self.committer.is_in_progress
-            )
-        )
+        is_fetching, is_busy = bool(self.fetched_partitions), self.committer.is_in_progress
+        self._emit(*self.commit_on_change.collect(is_fetching=is_fetching, is_busy=is_busy))
         if is_to_read and not self.commit_on_change.is_collecting:
             self._emit(do.StopTimer(MemberTimer.RETRY))
             self._read_group()
         if self.rebalance.state in (RebalanceState.STABLE, RebalanceState.INCOMPLETE):
-            self._emit(
-                *self.owner_watches.ensure_watched(
-                    self._topics_watched, soon=self.rebalance.state is RebalanceState.INCOMPLETE
-                )
-            )
+            is_incomplete = self.rebalance.state is RebalanceState.INCOMPLETE
+            self._emit(*self.owner_watches.ensure_watched(self._topics_watched, soon=is_incomplete))
 
     # --- session --------------------------------------------------------------------------------------------
 
     def _session_connected(self, event: ev.SessionConnected) -> None:
         """Continue the session, or start a new one.  A new id without ``SessionLost`` ends the old session here.
 
-        A change may have happened while no watch existed, so the group is read again also in the same session.
+        A change may have happened while no watch existed, so the group is read again also in the same session; nothing
+        visible follows if nothing has changed (``a_short_disconnect_causes_nothing.txt``).  For an excluded member the
+        change may be the one that it waits for.
         """
         live = self.session.live
         if live is not None and live.session_id != event.session_id:
@@ -369,9 +430,9 @@ class MemberStateMachine:
         if not self.session.is_connected:
             return
         self.owner_watches.reset(watches_only=True)
-        self._changes.since_read = True
+        self._has_unread_change = True
         self.commit_on_change.on_change()
-        self._emit(do.ProbeSession(event.session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms))
+        self._probe()
         if self.membership.state is MembershipState.EXCLUDED:
             self.membership.handle(mem.JoinStarted())
         self._trigger()
@@ -389,8 +450,14 @@ class MemberStateMachine:
         self._reset("the ZooKeeper session expired")
 
     def _reset(self, why: str) -> None:
-        """Forget all state of the ended session: its records must not be delivered or committed in the next one."""
-        self._drop_all_partitions(why)
+        """Forget all state of the ended session: its records must not be delivered or committed in the next one.
+
+        The session machine has handled the event before, so the lease is zero.  Then the order is: stop the partitions;
+        answer the commits that wait (``defect_27_a_commit_is_always_answered.txt``) and cancel requests to Kafka; reset
+        the parts and machines; stop the timers.  No request to ZooKeeper is emitted: there is no session for it, and
+        the server has deleted, or will delete, what was ours.
+        """
+        self._drop(dict(self.partitions), why)
         self._emit(*self.committer.reset(why), *self.position_reader.cancel(), *self.commit_on_change.reset())
         self.new_partitions.reset()
         self.releaser.reset()
@@ -411,14 +478,18 @@ class MemberStateMachine:
         if self.is_leaving:
             self._announce_left(())
 
-    def _drop_all_partitions(self, why: str) -> None:
-        """Stop all partitions without a commit: their owner nodes are gone, and other members may own them."""
-        gone = dict(self.partitions)
-        for partition in gone.values():
+    def _drop(self, lost: Mapping[TopicPartition, PartitionStateMachine], why: str) -> None:
+        """Stop these without a commit: their owner nodes are gone, and other members may own them."""
+        for tp, partition in lost.items():
             partition.handle(part.OwnershipLost())
-        self.partitions.clear()
-        if gone:
-            self._emit(ownership.DropPartitions(tuple(sorted(gone)), why), *self.listener.on_ownership_lost(gone))
+            del self.partitions[tp]
+        if lost:
+            self._emit(ownership.DropPartitions(tuple(sorted(lost)), why), *self.listener.on_ownership_lost(lost))
+
+    def _probe(self) -> None:
+        """Send a request whose answer renews the lease, and the next one after a sixth of the session timeout."""
+        interval_ms = self.session.probe_interval_ms
+        self._emit(do.ProbeSession(self._session_id), do.StartTimer(MemberTimer.PROBE, interval_ms))
 
     def _log_lease_expiry(self) -> None:
         """Log when the lease expires while this member owns partitions, and when it is renewed.
@@ -428,12 +499,9 @@ class MemberStateMachine:
         is_over = 0 < self.session.lease_until_ms <= self._now_ms
         if is_over and self.partitions and not self._is_lease_expiry_logged:
             self._is_lease_expiry_logged = True
-            self._log(
-                "WARNING",
-                "lease-expired",
-                f"partitions={len(self.partitions)}: ZooKeeper has not answered for two thirds of the session "
-                "timeout, or this process was paused; no records are delivered until ZooKeeper answers",
-            )
+            why = "ZooKeeper has not answered for two thirds of the session timeout, or this process was paused"
+            words = f"partitions={len(self.partitions)}: {why}; no records are delivered until ZooKeeper answers"
+            self._log("WARNING", "lease-expired", words)
         elif self._is_lease_expiry_logged and not is_over:
             self._is_lease_expiry_logged = False
             self._log("INFO", "lease-renewed", f"partitions={len(self.partitions)}: records are delivered again")
@@ -468,21 +536,31 @@ class MemberStateMachine:
                 self._deregistered()
 
     def _deregistered(self) -> None:
-        """Our registration znode does not exist (any more); when the connector is closed, it ends with the session."""
+        """Our registration znode does not exist (any more); when the connector is closed, it ends with the session.
+
+        An excluded member reads the changes that arrived while it was leaving: the only watch has fired for them, or
+        for our own delete, and nothing else would make it join again
+        (``a_pattern_that_we_cannot_evaluate_makes_us_withdraw_and_return.txt``).
+        """
         self.membership.handle(mem.DeregistrationDone(bool(self._exclusion_reason) and not self.is_leaving))
         if self.is_leaving:
             self._left()
         self._read_again_if_changed()
 
     def _left(self) -> None:
-        """Announce that we left; owner nodes that could not be deleted end with the session."""
+        """Announce that we left; owner nodes that could not be deleted end with the session.
+
+        So does a release that is still under way: its answer finds no ticket and is ignored
+        (``leaving_while_what_was_left_over_is_given_back.txt``).
+        """
         assert not self.acquirer.is_pending or not self.session.is_connected, "an acquisition may still succeed"
         leftovers = tuple(sorted(self.partitions))
         self._announce_left(leftovers)
-        self._drop_all_partitions("its owner node could not be deleted")
+        self._drop(dict(self.partitions), "its owner node could not be deleted")
         self.releaser.reset()
 
     def _announce_left(self, not_released: Iterable[TopicPartition]) -> None:
+        """End the wait of the close, once; ``not_released`` are named in its log line."""
         assert self.is_leaving, "only a member that leaves for good announces that it has left"
         if self.leave_progress is not LeaveProgress.ANNOUNCED:
             self.leave_progress = LeaveProgress.ANNOUNCED
@@ -495,12 +573,9 @@ class MemberStateMachine:
     def _on_registration_conflict(self, event: ev.RegistrationConflict) -> None:
         """Another session uses our id: try again soon, until that has lasted longer than a session can."""
         assert self.membership.state is MembershipState.WAITING, "a member that leaves does not wait for its id"
-        commands, error = self.id_conflict.on_conflict(
-            event,
-            sent_at_ms=self.registration.sent_at_ms,
-            now_ms=self._now_ms,
-            session_timeout_ms=self.session.live.timeout_ms if self.session.live else 0,
-        )
+        assert self.session.live is not None, "the answer of an ended session has another ticket"
+        sent_at_ms, session_timeout_ms = self.registration.sent_at_ms, self.session.live.timeout_ms
+        commands, error = self.id_conflict.on_conflict(event, sent_at_ms, self._now_ms, session_timeout_ms)
         self._emit(*commands)
         if error:
             self._fail("ConsumerIdInUse", error)
@@ -508,11 +583,16 @@ class MemberStateMachine:
             self._emit(do.StartTimer(MemberTimer.REGISTER, REGISTER_RETRY_MS))
 
     def _end_deletion_pause(self) -> None:
+        """Allow the delete again after a failed one; ``_advance_leaving`` sends it."""
         if self.registration.state is RegistrationState.DELETE_FAILED:
             self.registration.handle(reg.DeletionDue())
 
     def _leave_wanted(self) -> None:
         """Leave for good.  A disconnected member announces at once what it owns: the session's end will release that.
+
+        The attempt under way is stopped, so nothing more is fetched and the drain begins in this event
+        (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).  Answers that are still open are awaited where
+        they may have created a znode.
 
         The program waits for the close, so a commit to Kafka gets more time and more attempts than in a rebalance.
         """
@@ -531,7 +611,12 @@ class MemberStateMachine:
             self._announce_left(tp for tp, p in self.partitions.items() if p.is_owned)
 
     def _on_external_assignment(self, event: ev.ExternalAssignmentSet) -> None:
-        """Set or clear the assignment from outside; it takes effect with the next view, after the attempt under way."""
+        """Set or clear the assignment from outside; it takes effect with the next view, after the attempt under way.
+
+        A migrating member uses it: the coordinator's assignment is executed with owner nodes, which stay the lock while
+        the members of the group change over at different times
+        (``a_share_that_is_given_is_claimed_like_any_other.txt``).
+        """
         if (event.threads is None) != (self.external_assignment is None):
             how = "this member computes it again" if event.threads is None else "this member receives it from now on"
             self._log("INFO", "assignment-source-changed", how)
@@ -550,7 +635,7 @@ class MemberStateMachine:
         A change of the control znode alone starts no commit: it moves no partition, and ZooKeeper would reject a
         commit that checks the old version of the control znode.
         """
-        self._changes.since_read = self._changes.in_debounce = True
+        self._has_unread_change = self._has_change_in_debounce = True
         if not is_control:
             self.commit_on_change.on_change()
         self._read_again_if_changed()
@@ -563,15 +648,19 @@ class MemberStateMachine:
         our own registration fires it, too); so the change is remembered until it can.
         """
         concerned = self.membership.state in (MembershipState.REGISTERED, MembershipState.EXCLUDED)
-        if concerned and self._changes.since_read and MemberTimer.DEBOUNCE not in self._timers:
-            self._changes.in_debounce = False
+        if concerned and self._has_unread_change and MemberTimer.DEBOUNCE not in self._timers:
+            self._has_change_in_debounce = False
             self._emit(do.StartTimer(MemberTimer.DEBOUNCE, self.settings.debounce_ms))
             if self.membership.state is MembershipState.REGISTERED:
                 self.commit_on_change.begin()
                 self._trigger()
 
     def _stop_attempt(self) -> None:
-        """Stop the present rebalance because this member leaves: acquire nothing more and read no positions."""
+        """Stop the present rebalance because this member leaves: acquire nothing more and read no positions.
+
+        What is under way at the server is not forgotten: the tickets of the acquisition, of releases and of the commit
+        stay.  Releases that were rejected are tried once more, as part of leaving.
+        """
         self.rebalance.handle(reb.RebalanceStopped())
         self.releaser.unreleasable.clear()
         self._emit(*self.position_reader.cancel(), *self.commit_on_change.reset())
@@ -588,20 +677,20 @@ class MemberStateMachine:
             self.rebalance.handle(reb.RebalanceTriggered())
 
     def _read_group(self) -> None:
+        """Read members, topics and, if they decide something, owners; changes from now on need another read.
+
+        Owners are limited to as many as the planner needs, because servers without multiRead answer one packet for each
+        of them; a diagnosis needs all.
+        """
         assert self.subscription is not None, "only a member with a subscription reads its group"
         assert self._read_ticket is None, "one read at a time: the answer of an older one would be taken for the newer"
-        self._changes.since_read = False
+        self._has_unread_change = False
         self._read_ticket = self._new_ticket()
-        self._emit(
-            do.ReadGroup(
-                self._read_ticket,
-                self._session_id,
-                self.subscription,
-                whole_group=self.planner.needs_whole_group(),
-                with_owners=self.planner.needs_owners() or self.diagnosis.is_due,
-                owners_max=None if self.diagnosis.is_due else self.planner.owners_max(),
-            )
-        )
+        whole_group = self.planner.needs_whole_group()
+        with_owners = self.planner.needs_owners() or self.diagnosis.is_due
+        owners_max = None if self.diagnosis.is_due else self.planner.owners_max()
+        ticket, session_id = self._read_ticket, self._session_id
+        self._emit(do.ReadGroup(ticket, session_id, self.subscription, whole_group, with_owners, owners_max))
 
     def _read_answered(self, event: ev.GroupRead | ev.GroupReadFailed) -> None:
         """Process a view: as a preflight before the registration, as the input of the assignment after it.
@@ -611,19 +700,15 @@ class MemberStateMachine:
         if event.ticket != self._read_ticket:
             return
         self._read_ticket = None
-        scouting = self.membership.state is MembershipState.PREFLIGHT
-        if not scouting and self.membership.state is not MembershipState.REGISTERED:
+        is_preflight = self.membership.state is MembershipState.PREFLIGHT
+        if not is_preflight and self.membership.state is not MembershipState.REGISTERED:
             return
         match event:
             case ev.GroupRead(_, view):
                 self._emit(*self.view_log.on_view(view, self.subscription, self._now_ms))
-                if not self._check_authority(view):
-                    return
-                if scouting:
-                    self._on_preflight_view(view)
-                else:
-                    self._on_view(view)
-            case ev.GroupReadFailed(_, why) if scouting:
+                if self._check_authority(view):
+                    (self._on_preflight_view if is_preflight else self._on_view)(view)
+            case ev.GroupReadFailed(_, why) if is_preflight:
                 self.membership.handle(mem.RegistrationDeferred())
                 self._retry_registration_later("group-read-failed", why)
             case ev.GroupReadFailed(_, why):
@@ -636,24 +721,23 @@ class MemberStateMachine:
 
         A member that went on after the cut-over would commit offsets that nothing reads, and deliver records twice.
         """
-        control = view.control
-        if self.settings.follows_control_znode:
-            self.view = view
-            if (control, view.control_version) != self._announced_control:
-                self._announced_control = control, view.control_version
-                self._emit(do.AnnounceControl(control, view.control_version))
-            return True
-        if control is None or control.authority == AUTHORITY_ZOOKEEPER:
-            self.view = view
-            return True
-        self._fail(
-            "MigrationError",
-            f"the authority for the offsets of this group is {control.authority!r} now (phase {control.phase!r}), no "
-            "longer ZooKeeper: start consumers of the coordinator group instead, or roll the migration back first",
-        )
-        return False
+        control, follows = view.control, self.settings.follows_control_znode
+        if not follows and control is not None and control.authority != AUTHORITY_ZOOKEEPER:
+            words = (
+                f"the authority for the offsets of this group is {control.authority!r} now (phase {control.phase!r}), "
+                "no longer ZooKeeper: start consumers of the coordinator group instead, or roll the migration back "
+                "first"
+            )
+            self._fail("MigrationError", words)
+            return False
+        before = (self.view.control, self.view.control_version) if self.view else (None, None)
+        self.view = view
+        if follows and (control, view.control_version) != before:
+            self._emit(do.AnnounceControl(control, view.control_version))
+        return True
 
     def _on_preflight_view(self, view: GroupView) -> None:
+        """Register only if the group would stay valid: one member that cannot be assigned stops a Scala group."""
         assert self.subscription is not None, "only a member with a subscription does the preflight"
         share = self.planner.preflight(view, self.subscription)
         self._emit(*share.log_commands)
@@ -670,6 +754,11 @@ class MemberStateMachine:
 
         A change that arrived during the read makes the attempt read again at once (``ViewRead`` leads to ``READING``):
         releasing by an outdated assignment would move partitions twice.
+
+        Without our registration the other members have assigned our partitions to themselves, so everything is released
+        before we register again (``a_registration_that_somebody_deletes.txt``).  An assignment with an error has no
+        partitions, and what we own is released, as a Scala member does before it fails.  A new view ends the exemption
+        of partitions that could not be released, and the commit for the change: releases contain the commit.
         """
         if self.settings.member_id not in view.members:
             self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
@@ -679,11 +768,8 @@ class MemberStateMachine:
             return
         if self.diagnosis.on_view():
             self._emit(*self.planner.diagnose(view))
-        share = (
-            self.planner.plan(view)
-            if self.external_assignment is None
-            else self.planner.plan_external(view, self.external_assignment)
-        )
+        given = self.external_assignment
+        share = self.planner.plan(view) if given is None else self.planner.plan_external(view, given)
         self._emit(*share.log_commands)
         if share.unevaluable_filter:
             self._exclude(share.unevaluable_filter)
@@ -694,20 +780,21 @@ class MemberStateMachine:
         assert self.subscription is not None, "only a member with a subscription has a view"
         self._emit(*self.view_log.on_filter_topics(self.subscription, share.subscribed_topics))
         if not share.error:
-            wanted = share.own_partitions if self.external_assignment is None else self.external_assignment
+            wanted = share.own_partitions if given is None else given
             self._emit(*self.new_partitions.on_view(view, share.subscribed_topics, wanted))
         self.releaser.unreleasable.clear()
         self.commit_on_change.commit_done()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
-            self._emit(
-                *self.releaser.revoke(
-                    [tp for tp, p in self.partitions.items() if self.assignment.own_partitions.get(tp) != p.thread]
-                )
-            )
+            own = share.own_partitions
+            self._emit(*self.releaser.revoke([tp for tp, p in self.partitions.items() if own.get(tp) != p.thread]))
 
     def _exclude(self, why: str) -> None:
-        """Leave the group: if two members evaluated one pattern differently, a partition would have two owners."""
+        """Leave the group: if two members evaluated one pattern differently, a partition would have two owners.
+
+        Ignoring the other member instead is no choice: Scala members count it.  The member comes back when the group
+        changes; ``why`` is logged when it differs from the reason of the last exclusion.
+        """
         assert why, "an excluded member can name the reason"
         if why != self._exclusion_reason:
             self._exclusion_reason = why
@@ -719,30 +806,29 @@ class MemberStateMachine:
     # --- acquiring ------------------------------------------------------------------------------------------
 
     def _acquire_missing(self) -> None:
-        """Create the owner nodes of the assignment that we do not have, in one request.
-
-        A member that is alone lists no owners before: no other member can own a partition.
-        """
+        """Create the owner nodes of the assignment that we do not have; the attempt continues with the answer."""
         assert not self.releaser.is_pending, "release before acquire"
-        commands = self.acquirer.acquire(
-            self.assignment.own_partitions,
-            self._session_id,
-            is_alone=self.view is not None and len(self.view.members) == 1,
-            identify_owners=self.retries.identifies_owners,
-            control_version=self.control_version,
-        )
+        assert self.view is not None, "an attempt has read the group"
+        own, identifies = self.assignment.own_partitions, self.retries.identifies_owners
+        commands = self.acquirer.acquire(own, self.view, self._session_id, identify_owners=identifies)
         self._emit(*commands)
         if not commands:
             self._acquisitions_done()
 
     def _acquisitions_done(self) -> None:
+        """Continue with the positions; a member that leaves meanwhile releases what it got, in ``_advance_leaving``."""
         if self.membership.state is not MembershipState.REGISTERED:
             return
         self.rebalance.handle(reb.AcquisitionsDone())
         self._read_positions()
 
     def _read_positions(self) -> None:
-        """Read the positions of the acquired partitions, after the listener was called with the assignment."""
+        """Read the positions of the acquired partitions, after the listener was called with the assignment.
+
+        Called at the end of the acquire step, and again when a call of the listener has ended.  Partitions whose offset
+        was unreadable are read again.  The listener is called if something starts, or if the assignment is whole; not
+        for an attempt that got nothing (``a_listener_and_refused_claims.txt``).
+        """
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
         if unread or not self.acquirer.not_acquired:
             self._emit(*self.listener.call_before_start(self.assignment.group_assignment))
@@ -754,6 +840,11 @@ class MemberStateMachine:
             self._positions_done()
 
     def _positions_read(self, event: ev.PositionsRead | ev.OffsetsFetched) -> None:
+        """Start the partitions whose positions are known, when every store has answered.
+
+        Brokers without offset storage (before 0.8.2) are an error: no retry helps
+        (``kafka_brokers_that_keep_no_offsets.txt``).
+        """
         commands = self.position_reader.on_result(event)
         if commands is None:
             return
@@ -775,7 +866,7 @@ class MemberStateMachine:
             self._retry_later()
 
     def _on_assignment_complete(self) -> None:
-        """Nothing is retried, and a diagnosis is due only for partitions of other members."""
+        """Stop the retries; a diagnosis follows only for topics that the other members do not own completely."""
         assert not self.acquirer.not_acquired, "a missing partition makes the attempt incomplete"
         assert not self.assignment.error, "without an assignment nothing is complete"
         own = self.assignment.own_partitions
@@ -787,17 +878,17 @@ class MemberStateMachine:
         """Retry after growing pauses; the owner nodes that conflicted with ours are watched meanwhile."""
         assert self.rebalance.state in (RebalanceState.INCOMPLETE, RebalanceState.READING), "an attempt has ended"
         is_kafka_unavailable = self.position_reader.is_kafka_unavailable
-        self._emit(
-            *self.retries.on_incomplete(self.acquirer.not_acquired, is_kafka_unavailable=is_kafka_unavailable),
-            *self.diagnosis.start(),
-        )
+        self._emit(*self.retries.on_incomplete(self.acquirer.not_acquired, is_kafka_unavailable=is_kafka_unavailable))
+        self._emit(*self.diagnosis.start())
 
     # --- changes of owner nodes -----------------------------------------------------------------------------
 
     def _owners_listed(self, event: ev.OwnersListed) -> None:
         """Compare the owner nodes with ours: lost ones stop, freed ones of our assignment are acquired without a read.
 
-        A topic that the answer lacks was not listed; nothing is concluded about its partitions.
+        A topic that the answer lacks was not listed; nothing is concluded about its partitions.  A partition that is
+        being acquired or released is not compared: the answer to that request decides.  While the assignment is
+        partial, owners of other members may show the variant of the group, so the group is read again with its owners.
         """
         if not self.owner_watches.on_listed(event):
             return
@@ -805,8 +896,8 @@ class MemberStateMachine:
         def is_free(tp: TopicPartition) -> bool:
             return tp.topic in event.owned and tp.partition not in event.owned[tp.topic]
 
-        partition = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
-        vanished = [tp for tp, p in self.partitions.items() if p.state in partition and is_free(tp)]
+        with_node = (PartitionState.ACQUIRED, PartitionState.FETCHING, PartitionState.POSITION_UNREADABLE)
+        vanished = [tp for tp, p in self.partitions.items() if p.state in with_node and is_free(tp)]
         self._on_ownership_lost(vanished, "its owner node vanished")
         freed = any(is_free(tp) for tp in self.assignment.own_partitions if tp not in self.partitions)
         if self.rebalance.state is RebalanceState.INCOMPLETE and self.assignment.is_partial:
@@ -823,28 +914,27 @@ class MemberStateMachine:
         A partition that is being acquired has no owner node yet.  The loss is then that of an earlier ownership, for
         example the late result of a commit, and the answer to the acquisition decides.
         """
-        lost = {
-            tp: self.partitions.pop(tp)
-            for tp in sorted(set(partitions) & self.partitions.keys())
-            if self.partitions[tp].state is not PartitionState.ACQUIRING
-        }
-        for tp, partition in lost.items():
-            partition.handle(part.OwnershipLost())
+        found = {tp: self.partitions[tp] for tp in sorted(set(partitions) & self.partitions.keys())}
+        lost = {tp: partition for tp, partition in found.items() if partition.is_owned}
+        for tp in lost:
             self.position_reader.on_ownership_lost(tp)
         self._emit(*self.committer.on_ownership_lost(tuple(lost)))
         if lost:
             self.retries.forget_logged()
             self._log("WARNING", "ownership-lost", f"partitions={len(lost)} first={min(lost)} reason={why!r}")
-            self._emit(ownership.DropPartitions(tuple(lost), why), *self.listener.on_ownership_lost(lost))
+            self._drop(lost, why)
             self._trigger()
 
     # --- the rebalance listener -----------------------------------------------------------------------------
 
     def _listener_returned(self, event: ev.ListenerReturned) -> None:
-        """Continue the attempt that waited for the listener, or end it when the listener raised."""
-        commands, has_failed = self.listener.on_returned(
-            event, is_leaving=self.membership.state is MembershipState.LEAVING
-        )
+        """Continue the attempt that waited for the listener, or end it when the listener raised.
+
+        ``_advance`` continues a release; only the positions must be requested here.  A call that was skipped because an
+        earlier one was late is made up for by another attempt.
+        """
+        is_leaving = self.membership.state is MembershipState.LEAVING
+        commands, has_failed = self.listener.on_returned(event, is_leaving=is_leaving)
         self._emit(*commands)
         if has_failed:
             self.rebalance.handle(reb.ListenerFailed())
@@ -857,10 +947,14 @@ class MemberStateMachine:
 
     @property
     def _may_acquire(self) -> bool:
-        """Whether this attempt reached the acquire step; False if the listener failed before it."""
+        """Whether this attempt reached the acquire step; False if the listener failed before it.
+
+        Then an owner node that is freed must not be acquired: the listener has not confirmed this assignment.
+        """
         return not self.releaser.is_pending and not self.listener.needs_release_call(self.assignment.group_assignment)
 
     def _continue_positioning(self) -> None:
+        """The listener blocks no more: read the positions, if that is the step that waited for it."""
         if self.rebalance.state is RebalanceState.POSITIONING and not self.position_reader.is_reading:
             self._read_positions()
 
@@ -875,11 +969,17 @@ class MemberStateMachine:
             self.committer.pending_calls.append(event)
 
     def _commit_settled(self, commands: Iterable[Command], lost: Iterable[TopicPartition]) -> None:
+        """A store has answered; a commit is also the check that finds a lost owner node whose watch was missed."""
         self._emit(*commands)
         self._on_ownership_lost(lost, "a commit found that the owner node is not ours")
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit for the interval or for a change; only the interval repeats offsets that Kafka has already."""
+        """Commit for the interval or for a change; only the interval repeats offsets that Kafka has already.
+
+        Brokers delete offsets that are not committed again (``defect_39_unchanged_offsets_are_repeated_to_kafka.txt``);
+        a change must not delay the rebalance with them.  While another commit is under way the positions are dropped:
+        the next interval, or the release, commits newer ones.
+        """
         repeats = not self.commit_on_change.is_collecting
         self._emit(*self.commit_on_change.on_collected())
         if self.session.is_connected and not self.committer.is_in_progress:
@@ -887,7 +987,11 @@ class MemberStateMachine:
             self._emit(*self.committer.send(positions, self._session_id, self.control_version, repeats=repeats))
 
     def _offset_reset(self, tp: TopicPartition, offset: int) -> None:
-        """The reset policy moved the position; from now on a smaller offset than the stored one may be committed."""
+        """The reset policy moved the position; from now on a smaller offset than the stored one may be committed.
+
+        It is counted, not flagged: the answer of a commit that was decided before it must not end its effect
+        (``a_reset_is_the_only_way_back.txt``).  Only the first position of a partition without an offset is not logged.
+        """
         partition = self.partitions.get(tp)
         if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
             partition.reset_count += 1
@@ -898,7 +1002,10 @@ class MemberStateMachine:
                 self._log("WARNING", "offset-reset", words, (tp, partition.stored.offset, offset))
 
     def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
-        """Offsets were overwritten on request: older offsets in a store do not block the next, smaller commit."""
+        """Offsets were overwritten on request: older offsets in a store do not block the next, smaller commit.
+
+        The versions of the znodes are those of that write, so the next commit does not find a foreign one.
+        """
         for tp, stored in placed.items():
             partition = self.partitions.get(tp)
             if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
@@ -911,21 +1018,18 @@ class MemberStateMachine:
         self._timers.discard(timer)
         match timer:
             case MemberTimer.PROBE if self.session.live is not None:
-                self._emit(
-                    do.ProbeSession(self._session_id), do.StartTimer(MemberTimer.PROBE, self.session.probe_interval_ms)
-                )
+                self._probe()
                 self._log_lease_expiry()
             case MemberTimer.DEBOUNCE:
-                if self.membership.state is MembershipState.EXCLUDED and self._changes.since_read:
+                if self.membership.state is MembershipState.EXCLUDED and self._has_unread_change:
                     self.membership.handle(mem.JoinStarted())
-                elif self._changes.in_debounce:
+                elif self._has_change_in_debounce:
                     self._read_again_if_changed()
             case MemberTimer.COLLECT_POSITIONS:
                 self.commit_on_change.on_timeout()
             case MemberTimer.LIST_OWNERS if self.session.live is not None:
-                self._emit(
-                    *self.owner_watches.on_timer(self._topics_watched, self.fetched_partitions, self._session_id)
-                )
+                topics, fetched = self._topics_watched, self.fetched_partitions
+                self._emit(*self.owner_watches.on_timer(topics, fetched, self._session_id))
             case MemberTimer.RETRY:
                 self.releaser.unreleasable.clear()
                 self._trigger()
@@ -961,9 +1065,8 @@ class MemberStateMachine:
     @property
     def _topics_watched(self) -> set[str]:
         """The topics whose owners are watched: those of our assignment; all subscribed ones while it is partial."""
-        return {tp.topic for tp in self.assignment.own_partitions} | (
-            self.assignment.subscribed_topics if self.assignment.is_partial else set()
-        )
+        topics = {tp.topic for tp in self.assignment.own_partitions}
+        return topics | self.assignment.subscribed_topics if self.assignment.is_partial else topics
 
     @property
     def exclusion_reason(self) -> str:
@@ -976,7 +1079,10 @@ class MemberStateMachine:
         return None if self.view is None else self.view.control_version
 
     def _fail(self, kind: str, words: str) -> None:
-        """The member cannot continue: stop everything, and end the streams with this error."""
+        """The member cannot continue: stop everything, and end the streams with this error.
+
+        The runtime closes the session after it, which deletes the registration and the owner nodes.
+        """
         assert not self.has_failed, "nothing can go wrong in a member that has stopped"
         self.has_failed = True
         self._reset(words)

@@ -43,7 +43,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from zkconsumer.member.events import LeaveRequested, SessionLost
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
+from zkconsumer.member.state_machine import MachineEvent, StateMachine, TransitionTable, go_to, rows_for, transitions_to
 
 
 class MembershipState(Enum):
@@ -65,28 +65,23 @@ STATES_WITH_ZNODES = (MembershipState.REGISTERING, MembershipState.REGISTERED, M
 """In these a member that leaves must wait for an answer, or delete what it made."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinStarted:
+class JoinStarted(MachineEvent):
     """A session and a subscription exist: join the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreflightPassed:
+class PreflightPassed(MachineEvent):
     """The group can be joined."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationDone:
+class RegistrationDone(MachineEvent):
     """Our registration znode exists."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationDeferred:
+class RegistrationDeferred(MachineEvent):
     """Our registration cannot be made now, or its outcome is unknown; it is tried again later, after a preflight."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrationDeleted:
+class RegistrationDeleted(MachineEvent):
     """Another client deleted our registration znode; our session is alive.
 
     We release all partitions before we register again: the other members assign them to themselves.
@@ -125,7 +120,7 @@ class MembershipStateMachine(StateMachine):
         return (MembershipState.EXCLUDED if event.is_excluded else MembershipState.NOT_REGISTERED), []
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        **from_states(STATES_WITHOUT_REQUEST, JoinStarted, go_to(MembershipState.PREFLIGHT)),
+        **rows_for(STATES_WITHOUT_REQUEST, JoinStarted, go_to(MembershipState.PREFLIGHT)),
         (MembershipState.PREFLIGHT, PreflightPassed): go_to(MembershipState.REGISTERING),
         (MembershipState.PREFLIGHT, RegistrationDeferred): go_to(MembershipState.WAITING),
         (MembershipState.PREFLIGHT, MemberExcluded): _withdrawn,
@@ -137,7 +132,7 @@ class MembershipStateMachine(StateMachine):
         (MembershipState.LEAVING, RegistrationDone): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, RegistrationDeferred): go_to(MembershipState.LEAVING),
         (MembershipState.LEAVING, DeregistrationDone): _deregistered,
-        **from_states(MembershipState, LeaveRequested, go_to(MembershipState.NOT_REGISTERED)),
-        **from_states(STATES_WITH_ZNODES, LeaveRequested, go_to(MembershipState.LEAVING)),
-        **from_states(MembershipState, SessionLost, go_to(MembershipState.NOT_REGISTERED)),
+        **rows_for(MembershipState, LeaveRequested, go_to(MembershipState.NOT_REGISTERED)),
+        **rows_for(STATES_WITH_ZNODES, LeaveRequested, go_to(MembershipState.LEAVING)),
+        **rows_for(MembershipState, SessionLost, go_to(MembershipState.NOT_REGISTERED)),
     }

@@ -133,13 +133,9 @@ class NewPartitionTracker:
         The others are being released: their next owner, or the next thread, finds no position to commit.  Drop and
         start follow each other in one list, so no record of the old topic is delivered after the restart.
         """
-        ready = {
-            tp: partition.thread
-            for tp in sorted(self._to_restart)
-            if (partition := self._partitions.get(tp)) is not None
-            and partition.state is PartitionState.FETCHING
-            and assigned.get(tp) == partition.thread
-        }
+        owned = {tp: self._partitions[tp] for tp in sorted(self._to_restart & self._partitions.keys())}
+        kept = {tp: p for tp, p in owned.items() if assigned.get(tp) == p.thread}
+        ready = {tp: p.thread for tp, p in kept.items() if p.state is PartitionState.FETCHING}
         if not ready:
             return []
         assert not any(self._partitions[tp].is_position_valid for tp in ready), "these are positions in the old topic"
@@ -174,10 +170,8 @@ class NewPartitionTracker:
             starts[tp] = ownership.BEGINNING if begins else held.position
         out: list[Command] = []
         for topic, count in ignored.items():
-            out += [
-                do.IncrementCounter("offsets_ignored", count),
-                _older_offset_log_event(topic, count, "they belong to a deleted topic and are ignored"),
-            ]
+            out.append(do.IncrementCounter("offsets_ignored", count))
+            out.append(_older_offset_log_event(topic, count, "they belong to a deleted topic and are ignored"))
         for topic in used.keys() - self._logged_older:
             self._logged_older.add(topic)
             words = "they may belong to a deleted topic; they are used (offsets.older.than.topic)"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.member.commands import Command
     from zkconsumer.member.events import AcquireOwnershipCompleted
+    from zkconsumer.member.group_view import GroupView
     from zkconsumer.member.owner_watch_scheduler import OwnerWatchScheduler
     from zkconsumer.types import TopicPartition
 
@@ -62,19 +63,13 @@ class PartitionAcquirer:
         return self._ticket is not None
 
     def acquire(
-        self,
-        assigned: Mapping[TopicPartition, str],
-        session_id: int,
-        *,
-        is_alone: bool,
-        identify_owners: bool,
-        control_version: int | None,
+        self, assigned: Mapping[TopicPartition, str], view: GroupView, session_id: int, *, identify_owners: bool
     ) -> list[Command]:
         """Create the owner nodes of the assignment that we do not have; nothing is pending if none is missing.
 
-        ``is_alone``: no other member is registered, so no list of owners is read before, which saves a packet; an owner
-        node of a dead session makes the request fail, and the watch is set then.  ``identify_owners``: also read who
-        owns the partitions that we do not get, which costs a packet for each.
+        ``identify_owners``: also read who owns the partitions that we do not get, which is one more read.
+        A member that is alone in ``view`` lists no owners before, which saves a packet: no other member can own a
+        partition.  A node of a session that has not expired yet makes the request fail; its owners are listed then.
         """
         assert self._ticket is None, "one request at a time: its partitions would be requested twice"
         wanted = {tp: thread for tp, thread in sorted(assigned.items()) if tp not in self._partitions}
@@ -83,19 +78,11 @@ class PartitionAcquirer:
             return []
         for tp, thread in wanted.items():
             self._partitions[tp] = PartitionStateMachine(thread)
-        if not is_alone:
+        lists_owners = len(view.members) > 1
+        if lists_owners:
             self._owner_watches.on_watch_set(tp.topic for tp in wanted)
-        self._ticket = self._new_ticket()
-        return [
-            do.AcquireOwnership(
-                self._ticket,
-                session_id,
-                wanted,
-                list_owners_first=not is_alone,
-                identify_owners=identify_owners,
-                control_version=control_version,
-            )
-        ]
+        ticket = self._ticket = self._new_ticket()
+        return [do.AcquireOwnership(ticket, session_id, wanted, lists_owners, identify_owners, view.control_version)]
 
     def on_result(self, event: AcquireOwnershipCompleted) -> bool:
         """Keep what was acquired, also when the member leaves meanwhile: it must then be released.

@@ -55,7 +55,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.member.events import StoredOffset
 from zkconsumer.member.offset_stores import OffsetSource
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
+from zkconsumer.member.state_machine import MachineEvent, StateMachine, TransitionTable, go_to, rows_for, transitions_to
 
 NO_POSITION = -1
 
@@ -95,13 +95,11 @@ class OwnershipAcquired:
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipNotAcquired:
+class OwnershipNotAcquired(MachineEvent):
     """Our owner node was not created."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipUnknown:
+class OwnershipUnknown(MachineEvent):
     """It is unknown whether our owner node was created."""
 
 
@@ -120,8 +118,7 @@ class PositionUnreadable:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRevoked:
+class PartitionRevoked(MachineEvent):
     """The present view assigns this partition to another thread."""
 
 
@@ -132,8 +129,7 @@ class DrainCompleted:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseSent:
+class ReleaseSent(MachineEvent):
     """The request to delete the owner node was sent."""
 
 
@@ -152,13 +148,11 @@ class OwnerThreadChanged:
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipReleased:
+class OwnershipReleased(MachineEvent):
     """The owner node is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipLost:
+class OwnershipLost(MachineEvent):
     """The owner node is no longer ours."""
 
 
@@ -240,25 +234,22 @@ class PartitionStateMachine(StateMachine):
             return OffsetSource.BOTH
         return OffsetSource.ZOOKEEPER if self.stored.offset > self.kafka_offset else OffsetSource.KAFKA
 
-    def _check_resets(self, resets: int) -> None:
-        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
-
     def record_zookeeper_write(self, stored: StoredOffset, resets: int) -> None:
         """The offset znode contains ``stored`` now; ``resets``: the reset count when the write was decided."""
-        self._check_resets(resets)
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self.stored = stored
         self._zookeeper_write_resets = resets
 
     def record_kafka_write(self, offset: int, resets: int) -> None:
         """Kafka has stored ``offset``; ``resets``: the reset count when the commit was decided."""
-        self._check_resets(resets)
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self.kafka_offset = offset
         self._kafka_write_resets = resets
 
     def record_unknown_kafka_write(self, offset: int, resets: int) -> None:
         """The answer to a commit was lost: Kafka may store this offset now or later."""
         assert offset >= 0, "only an offset that was to be committed may be stored"
-        self._check_resets(resets)
+        assert resets <= self.reset_count, "a write cannot be decided after a reset that has not happened"
         self._possible_kafka_offset = offset
         self._possible_kafka_offset_resets = resets
 
@@ -283,11 +274,9 @@ class PartitionStateMachine(StateMachine):
             return None
         if self._goes_back(position):
             return None
-        return (
-            max(position, self._possible_kafka_offset)
-            if self.reset_count == self._possible_kafka_offset_resets
-            else position
-        )
+        if self.reset_count == self._possible_kafka_offset_resets:
+            return max(position, self._possible_kafka_offset)
+        return position
 
     def _goes_back(self, position: int) -> bool:
         """Whether a store is known to contain a larger offset that was written since the last reset.
@@ -357,14 +346,14 @@ class PartitionStateMachine(StateMachine):
         (PartitionState.ACQUIRING, OwnershipAcquired): _acquired,
         (PartitionState.ACQUIRING, OwnershipNotAcquired): go_to(PartitionState.NOT_OWNED),
         (PartitionState.ACQUIRING, OwnershipUnknown): _acquisition_unknown,
-        **from_states(STATES_BEFORE_FETCH, PositionKnown, _position_known),
-        **from_states(STATES_BEFORE_FETCH, PositionUnreadable, go_to(PartitionState.POSITION_UNREADABLE)),
-        **from_states(STATES_BEFORE_FETCH, PartitionRevoked, _revoked_before_fetch),
+        **rows_for(STATES_BEFORE_FETCH, PositionKnown, _position_known),
+        **rows_for(STATES_BEFORE_FETCH, PositionUnreadable, go_to(PartitionState.POSITION_UNREADABLE)),
+        **rows_for(STATES_BEFORE_FETCH, PartitionRevoked, _revoked_before_fetch),
         (PartitionState.FETCHING, PartitionRevoked): go_to(PartitionState.DRAINING),
         (PartitionState.DRAINING, DrainCompleted): _drained,
         (PartitionState.DRAINED, ReleaseSent): go_to(PartitionState.RELEASING),
         (PartitionState.RELEASING, OwnershipReleased): go_to(PartitionState.NOT_OWNED),
         (PartitionState.RELEASING, ReleaseFailed): _not_released,
         (PartitionState.RELEASING, OwnerThreadChanged): _thread_changed,
-        **from_states(STATES_OF_MACHINE, OwnershipLost, go_to(PartitionState.NOT_OWNED)),
+        **rows_for(STATES_OF_MACHINE, OwnershipLost, go_to(PartitionState.NOT_OWNED)),
     }

@@ -43,14 +43,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from zkconsumer.member.state_machine import (
-    StateMachine,
-    TransitionTable,
-    from_states,
-    go_to,
-    stays_in_state,
-    transitions_to,
-)
+from zkconsumer.member.state_machine import MachineEvent, StateMachine, TransitionTable, go_to, rows_for, transitions_to
 
 
 class RebalanceState(Enum):
@@ -69,28 +62,23 @@ STATES_BETWEEN_ATTEMPTS = (RebalanceState.IDLE, RebalanceState.STABLE, Rebalance
 STATES_OF_ATTEMPT = tuple(state for state in RebalanceState if state not in STATES_BETWEEN_ATTEMPTS)
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceTriggered:
+class RebalanceTriggered(MachineEvent):
     """Something changed, or a retry is due: read the group."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewRead:
+class ViewRead(MachineEvent):
     """The group was read and the assignment computed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFailed:
+class ReadFailed(MachineEvent):
     """The group could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasesDone:
+class ReleasesDone(MachineEvent):
     """All revoked partitions are released."""
 
 
-@dataclass(frozen=True, slots=True)
-class AcquisitionsDone:
+class AcquisitionsDone(MachineEvent):
     """The results of creating the owner nodes have arrived."""
 
 
@@ -101,18 +89,15 @@ class PositionsDone:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerFailed:
+class ListenerFailed(MachineEvent):
     """The program's rebalance listener raised."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsFreed:
+class PartitionsFreed(MachineEvent):
     """An owner node that conflicted with ours does not exist any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceStopped:
+class RebalanceStopped(MachineEvent):
     """The session ended, or the member leaves: forget the attempt."""
 
 
@@ -138,7 +123,7 @@ class RebalanceStateMachine(StateMachine):
         assert not (self.is_rerun_requested and self.state in STATES_BETWEEN_ATTEMPTS), "its attempt consumes a request"
         return commands
 
-    @stays_in_state
+    @transitions_to()
     def _request_rerun(self, _: RebalanceTriggered) -> RebalanceStep:
         self.is_rerun_requested = True
         return self.state, []
@@ -174,8 +159,8 @@ class RebalanceStateMachine(StateMachine):
         return again
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        **from_states(STATES_BETWEEN_ATTEMPTS, RebalanceTriggered, go_to(RebalanceState.READING)),
-        **from_states(STATES_OF_ATTEMPT, RebalanceTriggered, _request_rerun),
+        **rows_for(STATES_BETWEEN_ATTEMPTS, RebalanceTriggered, go_to(RebalanceState.READING)),
+        **rows_for(STATES_OF_ATTEMPT, RebalanceTriggered, _request_rerun),
         (RebalanceState.READING, ViewRead): _viewed,
         (RebalanceState.READING, ReadFailed): _failed,
         (RebalanceState.RELEASING, ReleasesDone): _released,
@@ -184,5 +169,5 @@ class RebalanceStateMachine(StateMachine):
         (RebalanceState.POSITIONING, PositionsDone): _positioned,
         (RebalanceState.POSITIONING, ListenerFailed): _failed,
         (RebalanceState.INCOMPLETE, PartitionsFreed): go_to(RebalanceState.ACQUIRING),
-        **from_states(RebalanceState, RebalanceStopped, _idle),
+        **rows_for(RebalanceState, RebalanceStopped, _idle),
     }

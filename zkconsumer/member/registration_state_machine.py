@@ -43,7 +43,7 @@ from zkconsumer.member.events import (
     SessionLost,
 )
 from zkconsumer.member.membership_state_machine import RegistrationDeleted
-from zkconsumer.member.state_machine import StateMachine, TransitionTable, from_states, go_to, transitions_to
+from zkconsumer.member.state_machine import MachineEvent, StateMachine, TransitionTable, go_to, rows_for, transitions_to
 
 
 class RegistrationState(Enum):
@@ -77,8 +77,7 @@ class DeregistrationSent:
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionDue:
+class DeletionDue(MachineEvent):
     """The pause after a failed delete is over, or the connector is being closed, which does not wait for it."""
 
 
@@ -138,7 +137,7 @@ class RegistrationStateMachine(StateMachine):
         return RegistrationState.ABSENT, []
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        **from_states((RegistrationState.ABSENT, RegistrationState.POSSIBLE), RegistrationSent, _create_sent),
+        **rows_for((RegistrationState.ABSENT, RegistrationState.POSSIBLE), RegistrationSent, _create_sent),
         (RegistrationState.CREATING, Registered): _created,
         (RegistrationState.CREATING, RegistrationFailed): _created,
         (RegistrationState.CREATING, RegistrationConflict): _gone,
@@ -146,5 +145,5 @@ class RegistrationStateMachine(StateMachine):
         (RegistrationState.DELETING, Deregistered): _deleted,
         (RegistrationState.DELETE_FAILED, DeletionDue): go_to(RegistrationState.POSSIBLE),
         (RegistrationState.POSSIBLE, RegistrationDeleted): go_to(RegistrationState.ABSENT),
-        **from_states(RegistrationState, SessionLost, _gone),
+        **rows_for(RegistrationState, SessionLost, _gone),
     }

@@ -45,14 +45,7 @@ from typing import Any, ClassVar
 
 from zkconsumer.member.commands import SetLease
 from zkconsumer.member.events import SessionAnswered, SessionClosed, SessionConnected, SessionLost, SessionSuspended
-from zkconsumer.member.state_machine import (
-    StateMachine,
-    TransitionTable,
-    from_states,
-    go_to,
-    stays_in_state,
-    transitions_to,
-)
+from zkconsumer.member.state_machine import StateMachine, TransitionTable, go_to, rows_for, transitions_to
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3
 PROBES_PER_TIMEOUT = 6
@@ -130,7 +123,7 @@ class SessionStateMachine(StateMachine):
         self.live = LiveSession(event.session_id, event.timeout_ms)
         return SessionState.CONNECTED, [SetLease(self.lease_until_ms)]
 
-    @stays_in_state
+    @transitions_to()
     def _answered(self, event: SessionAnswered) -> tuple[SessionState, list[Any]]:
         """Extend the lease from the time of sending; answers may arrive in another order than they were sent.
 
@@ -141,7 +134,7 @@ class SessionStateMachine(StateMachine):
             self.lease_until_ms = max(self.lease_until_ms, lease_end_ms(event.sent_at_ms, self.live.timeout_ms))
         return self.state, [SetLease(self.lease_until_ms)]
 
-    @stays_in_state
+    @transitions_to()
     def _ignored(self, _: object) -> tuple[SessionState, list[Any]]:
         return self.state, []
 
@@ -158,14 +151,14 @@ class SessionStateMachine(StateMachine):
         return SessionState.CLOSED, [SetLease(NO_LEASE_MS)]
 
     TRANSITIONS: ClassVar[TransitionTable] = {
-        **from_states(SessionState, SessionConnected, _connected),
-        **from_states(STATES_WITH_SESSION, SessionAnswered, _answered),
-        **from_states(STATES_WITH_SESSION, SessionSuspended, go_to(SessionState.SUSPENDED)),
-        **from_states(STATES_WITH_SESSION, SessionLost, _lost),
-        **from_states(SessionState, SessionClosed, _closed),
+        **rows_for(SessionState, SessionConnected, _connected),
+        **rows_for(STATES_WITH_SESSION, SessionAnswered, _answered),
+        **rows_for(STATES_WITH_SESSION, SessionSuspended, go_to(SessionState.SUSPENDED)),
+        **rows_for(STATES_WITH_SESSION, SessionLost, _lost),
+        **rows_for(SessionState, SessionClosed, _closed),
         # The client may still report an answer or a broken connection when the session has ended.
-        **from_states((SessionState.LOST, SessionState.CLOSED), SessionAnswered, _ignored),
-        **from_states((SessionState.LOST, SessionState.CLOSED), SessionSuspended, _ignored),
+        **rows_for((SessionState.LOST, SessionState.CLOSED), SessionAnswered, _ignored),
+        **rows_for((SessionState.LOST, SessionState.CLOSED), SessionSuspended, _ignored),
         (SessionState.CLOSED, SessionConnected): _ignored,
         (SessionState.CLOSED, SessionClosed): _ignored,
     }

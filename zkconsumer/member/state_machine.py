@@ -34,6 +34,11 @@ HISTORY_LINES_MAX = 256
 """The transitions that a machine remembers for ``InvalidTransition``; a busy session has one for each answer."""
 
 
+@dataclass(frozen=True)
+class MachineEvent:
+    """An event without fields: a subclass is one by its type alone, and needs no decorator."""
+
+
 class TransitionRecord(NamedTuple):
     """One line of a machine's history."""
 
@@ -89,10 +94,7 @@ def transitions_to(*states: Enum) -> Callable[[TransitionFunction], Transition]:
     return declare
 
 
-stays_in_state = transitions_to()
-
-
-def from_states(states: Iterable[Enum], event: type, handler: Transition) -> dict[tuple[Enum, type], Transition]:
+def rows_for(states: Iterable[Enum], event: type, handler: Transition) -> dict[tuple[Enum, type], Transition]:
     """The rows of an event that all these states handle in the same way."""
     return {(state, event): handler for state in states}
 
