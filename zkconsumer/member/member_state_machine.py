@@ -36,7 +36,7 @@ What waits for what.
 - A partition whose commit is under way is not released; a commit call of the program waits for the commit before it.
 - The registration is deleted after the last release, since the other members rebalance only when it is deleted
   (``a_member_leaves_cleanly.txt``), and after the answer to an acquisition, whose owner nodes must be released, too
-  (``leaving_while_a_node_that_refused_us_goes.txt``).
+  (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).
 
 What is lost when an answer is lost.  A write without an answer may have been executed.  For an owner node the member
 assumes that it exists: it checks and releases it before it acquires the partition again
@@ -333,7 +333,7 @@ class MemberStateMachine:
     def _advance_membership(self) -> None:
         """Join: read the group, then register.  ``WAITING`` and ``EXCLUDED`` are left by timers and changes only.
 
-        The read comes first, so that a member that cannot join leaves nothing behind
+        The read comes first, so that a member that cannot join creates no registration
         (``defect_17_nothing_is_registered_when_the_group_cannot_be_joined.txt``).  A read of an earlier state that has
         no answer yet is awaited, and its view is used: it is as new as a second one would be, apart from changes, which
         the watches report.
@@ -739,12 +739,12 @@ class MemberStateMachine:
     def _on_preflight_view(self, view: GroupView) -> None:
         """Register only if the group would stay valid: one member that cannot be assigned stops a Scala group."""
         assert self.subscription is not None, "only a member with a subscription does the preflight"
-        share = self.planner.preflight(view, self.subscription)
-        self._emit(*share.log_commands)
-        if share.unevaluable_filter:
-            self._exclude(share.unevaluable_filter)
-        elif share.error:
-            self._fail("ConsumerRebalanceFailedException", share.error)
+        planned = self.planner.preflight(view, self.subscription)
+        self._emit(*planned.log_commands)
+        if planned.unevaluable_filter:
+            self._exclude(planned.unevaluable_filter)
+        elif planned.error:
+            self._fail("ConsumerRebalanceFailedException", planned.error)
         else:
             self._exclusion_reason = ""
             self.membership.handle(mem.PreflightPassed())
@@ -769,24 +769,24 @@ class MemberStateMachine:
         if self.diagnosis.on_view():
             self._emit(*self.planner.diagnose(view))
         given = self.external_assignment
-        share = self.planner.plan(view) if given is None else self.planner.plan_external(view, given)
-        self._emit(*share.log_commands)
-        if share.unevaluable_filter:
-            self._exclude(share.unevaluable_filter)
+        planned = self.planner.plan(view) if given is None else self.planner.plan_external(view, given)
+        self._emit(*planned.log_commands)
+        if planned.unevaluable_filter:
+            self._exclude(planned.unevaluable_filter)
             return
-        if share.error and share.error != self.assignment.error:
-            self._log("ERROR", "assignment-failed", share.error)
-        self.assignment = share
+        if planned.error and planned.error != self.assignment.error:
+            self._log("ERROR", "assignment-failed", planned.error)
+        self.assignment = planned
         assert self.subscription is not None, "only a member with a subscription has a view"
-        self._emit(*self.view_log.on_filter_topics(self.subscription, share.subscribed_topics))
-        if not share.error:
-            wanted = share.own_partitions if given is None else given
-            self._emit(*self.new_partitions.on_view(view, share.subscribed_topics, wanted))
+        self._emit(*self.view_log.on_filter_topics(self.subscription, planned.subscribed_topics))
+        if not planned.error:
+            wanted = planned.own_partitions if given is None else given
+            self._emit(*self.new_partitions.on_view(view, planned.subscribed_topics, wanted))
         self.releaser.unreleasable.clear()
         self.commit_on_change.commit_done()
         self.rebalance.handle(reb.ViewRead())
         if self.rebalance.state is RebalanceState.RELEASING:
-            own = share.own_partitions
+            own = planned.own_partitions
             self._emit(*self.releaser.revoke([tp for tp, p in self.partitions.items() if own.get(tp) != p.thread]))
 
     def _exclude(self, why: str) -> None:

@@ -18,8 +18,8 @@ A topic passes through: not watched, timer runs, listing under way, watched; the
 again.  The list of a topic is complete, and a topic that was listed for an acquisition is watched from then on.  So a
 quiet group costs no request here, and a change of many owner nodes of a topic costs one list of it for each pause.
 
-An answer that is lost with the connection leaves the ticket open.  ``ListOwners`` is answered in any case: a request
-without an answer counts as failed, and its topics are listed again after the longest pause.  A pause of the process
+``ListOwners`` is answered in any case: a topic whose list was lost with the connection is missing in the answer.  It is
+listed again after the longest pause, or soon after the reconnect, which forgets all watches.  A pause of the process
 needs no care: the end of the session resets everything, and otherwise the watches have fired meanwhile.
 """
 

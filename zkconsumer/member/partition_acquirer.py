@@ -8,14 +8,14 @@ commits after its read (``release before acquire`` in ``member.invariants``, ``d
 
 One request is under way at most.  Its partitions exist as machines (``ACQUIRING``) from the moment when it is sent, so
 that the end of the session, or a leave, has something to end.  A rebalance does not interrupt it: what was created must
-be known before it can be released (``leaving_while_a_node_that_refused_us_goes.txt``).
+be known before it can be released (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).
 
-Each partition has its own result.  *Not created*: the partition is forgotten here and remembered in ``not_acquired``;
-the next attempt tries again, and the watch on the owners of its topic shows when its owner has gone.  The Scala
-consumer gives back everything that it acquired in the attempt; keeping it moves no partition twice
-(``defect_11_a_claim_that_fails_leaves_nothing_behind.txt``).  *Unknown*, when the answer was lost with the connection:
-the node may exist, so the partition is ``DRAINED`` with unknown ownership, and a release verifies the owner before the
-next acquisition (``a_claim_whose_outcome_is_unknown_is_given_back_and_made_again.txt``).
+Each partition has its own result (``defect_11_a_claim_that_fails_leaves_nothing_behind.txt``).  *Not created*: the
+partition is forgotten here and remembered in ``not_acquired``; the next attempt tries again, and the watch on the
+owners of its topic shows when its owner has gone.  The Scala consumer gives back everything that it acquired in the
+attempt; keeping it moves no partition twice.  *Unknown*, when the answer was lost with the connection: the node may
+exist, so the partition is ``DRAINED`` with unknown ownership, and a release verifies the owner before the next
+acquisition (``a_claim_whose_outcome_is_unknown_is_given_back_and_made_again.txt``).
 
 A pause of the process: if the session ended meanwhile, ``reset`` makes the answer an outdated one.  The server never
 executes the request in another session.

@@ -15,7 +15,8 @@ again. The jitter comes from the member id and the count, because a decision mus
 random source exists in this package.
 
 The timer runs only between two attempts (``INCOMPLETE``): the read that begins an attempt stops it.  A pause of the
-process makes it fire late, which is harmless.  The count survives a disconnect, and ends with the session.
+process makes it fire late, which is harmless.  The count survives a disconnect, and ends with the session.  The same
+timer repeats the failed releases of a member that is outside of its group; the two uses exclude each other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ RETRY_MAX_MS = 30_000
 
 RETRY_GROWTH = 1.5
 GROWTH_STEPS_MAX = 12
-"""The pause grows no more after so many attempts; 1.5 ** 12 is more than RETRY_MAX_MS needs with any usual setting."""
+"""Bounds the exponent.  The default pause of 2 s reaches RETRY_MAX_MS after seven attempts; a very short one never
+does."""
 
 JITTER_PERCENT_MAX = 20
 KAFKA_RETRY_MAX_MS = 5_000

@@ -1,4 +1,4 @@
-"""What this member knows about its registration znode, and the request about it that has no answer yet.
+"""What may exist of the registration znode of this member, and the request about it that has no answer yet.
 
    ABSENT, POSSIBLE --RegistrationSent----> CREATING
    CREATING --Registered, RegistrationFailed (outcome unknown)--> POSSIBLE
@@ -15,7 +15,7 @@ that must stay out of the group while its znode is possible deletes it first, be
 to every registration that exists.
 
 At most one request is under way, and its answer is awaited even when the member leaves meanwhile: a delete that
-overtook the create would leave a registration behind, until the session ends
+overtook the create would leave a registration until the session ends
 (``leaving_on_the_way_in.txt`` in the transcripts).  The answer of an earlier session has another ticket.
 
 A create may be sent while the znode is ``POSSIBLE``: one of our own session is then found, and counts as registered
