@@ -996,10 +996,11 @@ class MemberStateMachine:
         if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):
             partition.reset_count += 1
             self.new_partitions.mark_positioned(tp)
-            if partition.stored.offset >= 0 and partition.position >= 0:
+            stored = max(partition.stored.offset, partition.kafka_offset)
+            if stored >= 0 and partition.position >= 0:
                 self._emit(do.IncrementCounter("offsets_reset"))
-                words = f"partition={tp} stored={partition.stored.offset} is out of range; continuing at {offset}"
-                self._log("WARNING", "offset-reset", words, (tp, partition.stored.offset, offset))
+                words = f"partition={tp} stored={stored} is out of range; continuing at {offset}"
+                self._log("WARNING", "offset-reset", words, (tp, stored, offset))
 
     def _offsets_placed(self, placed: Mapping[TopicPartition, StoredOffset]) -> None:
         """Offsets were overwritten on request: older offsets in a store do not block the next, smaller commit.
