@@ -146,8 +146,8 @@ class MemberStateMachine:
     def __init__(self, settings: GroupSettings, planner: AssignmentPlanner) -> None:
         self.settings = settings
         self.planner = planner
-        # The machines and parts.  All of them share ``partitions``, and take their tickets from one counter, so that no
-        # two requests of a member have the same one.
+        # The machines and parts.  Many of them share ``partitions``.  All tickets are from one counter, so that no two
+        # requests of a member have the same one.
         self.session = SessionStateMachine()
         self.membership = MembershipStateMachine()
         self.registration = RegistrationStateMachine()
@@ -210,9 +210,8 @@ class MemberStateMachine:
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
         """Process one event; return the commands to execute, in order.
 
-        Only the control thread calls it, one event after the other.  An answer with an outdated ticket, and a timer
-        that was stopped, change nothing.  An exception is a defect: the runtime ends the membership, and the end of the
-        session releases everything.
+        Only the control thread calls it, one event after the other.  An answer with an outdated ticket changes nothing.
+        An exception is a defect: the runtime ends the membership, and the end of the session releases everything.
         """
         self._out = []
         self._now_ms = now_ms
@@ -1015,7 +1014,12 @@ class MemberStateMachine:
                 self.new_partitions.mark_positioned(tp)
 
     def _timer_fired(self, timer: MemberTimer) -> None:
-        """A timer fired.  It may have been stopped just before, so no case relies on having started it."""
+        """A timer fired.  It may have been stopped just before, so no case relies on having started it.
+
+        Most cases only remove what a step waits for; ``_advance`` then takes the step.  At the end of the debounce time
+        an excluded member does the preflight again, because the change may have removed the reason.  A retry tries all
+        releases again that were rejected: the reason may have been temporary.
+        """
         self._timers.discard(timer)
         match timer:
             case MemberTimer.PROBE if self.session.live is not None:
