@@ -135,7 +135,7 @@ class BrokerConnectionSettings(SettingsTable):
         "Whether to send ApiVersions requests to brokers. Set `false` for brokers of 0.9.0: there this request makes "
         "the broker lose requests that other clients send at that moment. Then all brokers are treated as 0.9. A "
         "broker that registered as 0.9 in ZooKeeper never gets this request, and one that did not answer it gets none "
-        "for ten minutes; so the setting only matters with `bootstrap.servers`. (Of librdkafka.)",
+        "for ten minutes; so the setting only matters without `zookeeper.connect`. (Of librdkafka.)",
     )  # fmt: skip
     security_protocol = _choice_any_case(
         "security.protocol", SECURITY_PROTOCOLS, "PLAINTEXT",

@@ -7,11 +7,12 @@ The brokers are those of ``bootstrap.servers`` if it is set, else those register
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import InvalidConfigException, UnavailableError
-from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
+from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST, REGISTRATION_VERSION_0_9
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError, PortDiagnosis
 from zkconsumer.kafka.broker_security import connection_factory_from_config
@@ -42,6 +43,13 @@ def no_endpoint_message(protocol: str) -> str:
         f"no broker is registered in ZooKeeper (/brokers/ids) with an endpoint for security.protocol={protocol}: start "
         "one, correct the chroot, or set security.protocol to what the brokers have"
     )
+
+
+REGISTRATIONS_TIMEOUT_MS = 6_000
+"""How long a client with ``bootstrap.servers`` waits for the brokers' registrations in ZooKeeper."""
+
+REGISTRATIONS_MAX_AGE_MS = 60_000
+"""How long it uses them, or goes on without them: less than ``api_versions_deny_list.ENTRY_TTL_MS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,11 @@ class BrokerAccess:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
             if is_real:
                 bootstrap.check()
-            return cls(connect, bootstrap.brokers, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
+            find: Callable[[], Sequence[BrokerAddress]] = bootstrap.brokers
+            if store is not None:
+                timeout_ms = min(lookup_timeout_ms, REGISTRATIONS_TIMEOUT_MS)
+                find = RegisteredBootstrapBrokers(bootstrap, store, timeout_ms, config.security_protocol, clock).brokers
+            return cls(connect, find, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
         if store is None:
             raise InvalidConfigException(
                 "bootstrap.servers is missing: set it; brokers are not read from ZooKeeper here"
@@ -107,6 +119,52 @@ class BrokerAccess:
             no_broker_message=self.no_broker_message,
             clock=clock,
         )
+
+
+class RegisteredBootstrapBrokers:
+    """The brokers of ``bootstrap.servers``, for a client that also has ZooKeeper.  For any thread.
+
+    Before the client contacts them, it reads from their registrations which of them must not get ApiVersions
+    (``api_versions_deny_list``): in a broker of 0.9 that request makes requests of other clients fail.  A registration
+    may have another name for the address of a broker than ``bootstrap.servers``, so one broker of 0.9 is enough to add
+    all configured addresses that no registration has.
+    """
+
+    def __init__(
+        self, bootstrap: BootstrapBrokers, store: ZkStore, timeout_ms: int, protocol: str, clock: Clock
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._directory = BrokerDirectory(store, timeout_ms, protocol, on_registered=self._on_registered)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._versions: dict[tuple[str, int], int] = {}
+        """Address -> version of the registration, of the read that is under way or the last one."""
+        self._read_at_ms: int | None = None
+        """When the last read ended, successful or not; None: there was none."""
+
+    def brokers(self) -> list[BrokerAddress]:
+        """All of them.  Waits for ZooKeeper, at most for the timeout, and once in ``REGISTRATIONS_MAX_AGE_MS``."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            if self._read_at_ms is None or now_ms - self._read_at_ms >= REGISTRATIONS_MAX_AGE_MS:
+                self._read()
+                self._read_at_ms = self._clock.now_ms()
+        return self._bootstrap.brokers()
+
+    def _read(self) -> None:
+        self._versions = {}
+        try:
+            self._directory.brokers()
+        except UnavailableError:
+            return  # a group that has moved goes on without ZooKeeper
+        if REGISTRATION_VERSION_0_9 in self._versions.values():
+            for broker in self._bootstrap.brokers():
+                if (broker.host, broker.port) not in self._versions:
+                    API_VERSIONS_DENY_LIST.add(broker.host, broker.port)
+
+    def _on_registered(self, host: str, port: int, version: int) -> None:
+        self._versions[host, port] = version
+        API_VERSIONS_DENY_LIST.update_from_registration(host, port, version)
 
 
 def check_brokers(brokers: BootstrapClient) -> None:

@@ -14,12 +14,17 @@ from zkconsumer.kafka.api_versions_deny_list import (
     ENTRY_TTL_MS,
     ApiVersionsDenyList,
 )
+from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory, broker_security_from_config
 from zkconsumer.kafka.version_negotiation import ASSUMED_FOR_0_9, negotiate
+from zkconsumer.runtime.broker_access import REGISTRATIONS_MAX_AGE_MS, RegisteredBootstrapBrokers
+from zkconsumer.testing.fake_zk_store import FakeZkStore
+from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import LIST_OFFSETS
+from zkconsumer.zk import paths
 
 TIMEOUT_MS = 5_000
 
@@ -111,3 +116,46 @@ def test_members_learn_it_from_zookeeper(make_world: MakeWorld, connect: MakeCon
     [stream] = connect(on=world, **PATIENT).create_message_streams({"clicks": 1})["clicks"]
     assert [message.value for message in take(stream, 1)] == [b"read"]
     assert not [seen for seen in world.cluster.requests if seen.api is LIST_OFFSETS and not seen.body.topics]
+
+
+def test_a_member_with_bootstrap_servers_reads_the_registrations_first(
+    make_world: MakeWorld, connect: MakeConnector
+) -> None:
+    """A migrating member has ZooKeeper and ``bootstrap.servers``."""
+    world = make_world(release="0.9.0.1")
+    world.create_topic("clicks")
+    world.cluster.append("clicks", 0, [b"read"])
+    _, host, port = world.cluster.address(0)
+    config = {**PATIENT, "bootstrap_servers": f"{host}:{port}"}
+    [stream] = connect(on=world, **config).create_message_streams({"clicks": 1})["clicks"]
+    assert [message.value for message in take(stream, 1)] == [b"read"]
+    assert not [seen for seen in world.cluster.requests if seen.api is LIST_OFFSETS and not seen.body.topics]
+
+
+def test_one_registered_broker_of_0_9_is_enough_for_a_bootstrap_address_with_another_name() -> None:
+    zookeeper, clock = FakeZooKeeper(), ManualClock()
+    zookeeper.ensure(paths.broker(0), b'{"host":"old.internal","port":9092,"version":2}')
+    zookeeper.ensure(paths.broker(1), b'{"host":"new.internal","port":9092,"version":4}')
+    session = FakeZkStore(zookeeper, "", 6_000, None)
+    session.start(TIMEOUT_MS)
+    bootstrap = BootstrapBrokers("alias:9092,new.internal:9092")
+    brokers = RegisteredBootstrapBrokers(bootstrap, session, TIMEOUT_MS, "PLAINTEXT", clock)
+    assert [broker.host for broker in brokers.brokers()] == ["alias", "new.internal"]
+    hosts = ["alias", "old.internal", "new.internal"]
+    assert [API_VERSIONS_DENY_LIST.contains(host, 9092) for host in hosts] == [True, True, False]
+
+
+def test_registrations_are_read_again_after_a_minute_also_when_zookeeper_did_not_answer() -> None:
+    zookeeper, clock = FakeZooKeeper(), ManualClock()
+    zookeeper.ensure(paths.broker(0), b'{"host":"old","port":9092,"version":2}')
+    session = FakeZkStore(zookeeper, "", 6_000, None)
+    brokers = RegisteredBootstrapBrokers(BootstrapBrokers("old:9092"), session, 20, "PLAINTEXT", clock)
+    assert brokers.brokers(), "the session is not started, and a group that has moved needs no ZooKeeper"
+    assert not API_VERSIONS_DENY_LIST.contains("old", 9092)
+    session.start(TIMEOUT_MS)
+    clock.move(REGISTRATIONS_MAX_AGE_MS - 1)
+    brokers.brokers()
+    assert not API_VERSIONS_DENY_LIST.contains("old", 9092)
+    clock.move(1)
+    brokers.brokers()
+    assert API_VERSIONS_DENY_LIST.contains("old", 9092)

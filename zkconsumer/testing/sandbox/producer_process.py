@@ -153,10 +153,17 @@ class ProducerProcess(CommandProgram):
         self._execute(f"rate {{}} {topic} {partitions} {per_second} {size} {codec}", PRODUCE_TIMEOUT_MS)
 
     def stop_rate(self, timeout_ms: int = PRODUCE_TIMEOUT_MS) -> None:
-        """Stop what ``rate`` started; returns when every record was acknowledged.  SandboxError if any was rejected."""
+        """Stop what ``rate`` started; returns when every record was acknowledged.
+
+        SandboxError if any was rejected since the last call, with the end of the producer's log.
+        """
         self._execute("halt {}", timeout_ms)
-        if self._failures:
-            raise SandboxError(f"{len(self._failures)} sends failed, first: {self._failures[0]}")
+        failures, self._failures = self._failures, []
+        if failures:
+            raise SandboxError(
+                f"{len(failures)} sends failed, the first: {failures[0]}, the last: {failures[-1]}; "
+                f"{self._process.log_end()}"
+            )
 
     def create_topic(self, topic: str, partitions: int, replicas: int = 1) -> None:
         """Through the admin client (producers of 0.11 and later); for brokers without ZooKeeper."""
