@@ -125,9 +125,15 @@ class BrokerRelease:
 
     @property
     def omits_unconvertible_entry(self) -> bool:
-        """Whether a first entry that does not fit, and needs conversion, is omitted; older brokers send its
-        beginning."""
-        return self.version >= (2, 1)
+        """Whether a first entry that does not fit, and needs conversion, is omitted; older brokers send its beginning
+        (seen: 3.9.1 omits it, 2.8.2 does not)."""
+        return self.version >= (3,)
+
+    @property
+    def returns_null_records_for_unsupported_codec(self) -> bool:
+        """Whether the records of a partition that cannot be converted, because the version is too old for zstd, are
+        null; older brokers send an empty record set (seen: null in 3.9.1, empty in 2.8.2)."""
+        return self.version >= (3,)
 
     @property
     def returns_last_stable_offset(self) -> bool:

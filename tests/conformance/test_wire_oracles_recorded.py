@@ -105,7 +105,9 @@ def test_a_new_recording_contains_the_same_kinds_of_lines(pair: Pair) -> None:
         check_members(frame)
     for record_ in anew.records:
         check_record(record_)
-    assert anew.kinds == kept(pair).kinds
+    # A consumer that closes does not wait for the answer to LeaveGroup, so its connection may end before it.
+    last_answer = {kind for kind in kept(pair).kinds if kind[:2] == ("<-", "LeaveGroup")}
+    assert anew.kinds | last_answer == kept(pair).kinds
     assert anew.record_kinds == AS_WRITTEN[pair.broker]
 
 

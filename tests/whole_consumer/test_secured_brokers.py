@@ -186,10 +186,10 @@ def test_brokers_of_every_age_let_in_and_refuse(release: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("keystore", ["elsewhere", "expired"])
+@pytest.mark.parametrize("keystore", ["wrong_host", "expired"])
 def test_a_certificate_of_another_host_or_of_yesterday(keystore: str) -> None:
     require_releases(RELEASE, zookeeper_release("3.8"))
-    words = {"elsewhere": "is not for 127.0.0.1", "expired": "has expired"}[keystore]
+    words = {"wrong_host": "is not for 127.0.0.1", "expired": "has expired"}[keystore]
     case = Case(keystore, "SSL", "SSL", None, {}, SslAuthenticationException, words)
     with Sandbox() as sandbox:
         security = SandboxSecurity()
@@ -199,7 +199,7 @@ def test_a_certificate_of_another_host_or_of_yesterday(keystore: str) -> None:
         judge(case, attempt(case, place_of(security, broker.port)))
         unchecked = Case(
             keystore, "SSL", "SSL", None, {"ssl.endpoint.identification.algorithm": ""},
-            None if keystore == "elsewhere" else SslAuthenticationException, words,
+            None if keystore == "wrong_host" else SslAuthenticationException, words,
         )  # fmt: skip
         judge(unchecked, attempt(unchecked, place_of(security, broker.port)))
 

@@ -144,7 +144,8 @@ def _fetch_partition(
     try:
         records, took = _read_records(partition, requested, reading, node.release)
     except UnsupportedCodec:
-        return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE, records=None)
+        records_of_error = None if node.release.returns_null_records_for_unsupported_codec else b""
+        return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE, records=records_of_error)
     except InvalidMessageException:
         return _error_partition(requested, CORRUPT_MESSAGE)
     except OSError:
@@ -168,7 +169,7 @@ def _read_records(
     """The record set, and the number of bytes of the log in it.
 
     Its last entry may be cut off, as in Kafka.  Before version 3 the first one may be cut off, too, so that the reader
-    requests more bytes.  Entries in a newer format than the version supports are converted; releases from 2.1 on omit a
+    requests more bytes.  Entries in a newer format than the version supports are converted; releases from 3.0 on omit a
     first entry that does not fit and needs conversion (``omits_unconvertible_entry``).
     """
     bytes_max = max(0, min(reading.bytes_left, requested.partition_max_bytes))
