@@ -329,6 +329,19 @@ def test_an_expiry_may_be_seen_after_the_member_itself_has_begun_again() -> None
     assert story.wait(100).add(Expired, "a").codes() == set()
 
 
+def test_a_member_that_lost_its_session_may_release_in_the_same_millisecond() -> None:
+    """A member of the coordinator that is not in its group any more writes both lines at once."""
+
+    def story(*, later_ms: int) -> Story:
+        story = Story().claim("a").hand("a", 0, 1, 2).commit(1).wait()
+        story.add(Expired, "a").t += later_ms - 1
+        return story.release("a").wait().claim("b").hand("b", 1, 2, 3)
+
+    assert story(later_ms=0).codes() == story(later_ms=1).codes() == set()
+    released = Story().claim("a").hand("a", 0, 1, 2).commit(1).wait().release("a").add(Expired, "a").wait().claim("b")
+    assert released.hand("b", 1, 2, 3).codes() == {"duplicated"}, "it had released the partition before"
+
+
 def test_an_unclean_close_allows_what_came_since_the_last_commit() -> None:
     def story(clean: bool) -> Story:
         story = Story().claim("a").hand("a", 0, 1, 2).commit(1).wait()

@@ -45,7 +45,7 @@ class OwnershipCheck:
         member, partition = self._bench.member(event.member), self._bench.partition(event)
         tenure = partition.ownerships.get(member)
         if tenure is not None:
-            tenure.is_released = True
+            tenure.released_t = event.t
         self.end_ownership(member, partition)
 
     def owner_seen(self, event: h.OwnerObserved) -> None:

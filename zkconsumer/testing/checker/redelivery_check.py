@@ -58,7 +58,7 @@ class RedeliveryCheck:
 
     def _measure(self, held: list[tuple[TrackedPartition, OwnershipPeriod]], reason: str, t: int, late_ms: int) -> None:
         for partition, tenure in held:
-            if tenure.has_begun and not tenure.is_released:
+            if tenure.has_begun and not tenure.is_released_before(t):
                 self._grant(partition, 0, tenure.high, reason)
             while late_ms and tenure.before is not None and tenure.start_t >= t - late_ms:
                 # The end was observed late, and the member had started again by then.

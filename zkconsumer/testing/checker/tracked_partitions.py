@@ -124,8 +124,8 @@ class OwnershipPeriod:
     """The member had the partition before."""
     is_claimed: bool = False
     """A line of the member or of the observer showed that the member acquired the partition."""
-    is_released: bool = False
-    """The member wrote that it released the partition."""
+    released_t: int | None = None
+    """When the member wrote that it released the partition; None: it did not."""
     start_position: int = 0
     """The position of its first record; 0: no record yet."""
     first_t: int = 0
@@ -145,6 +145,14 @@ class OwnershipPeriod:
     @property
     def has_begun(self) -> bool:
         return self.start_position > 0
+
+    @property
+    def is_released(self) -> bool:
+        return self.released_t is not None
+
+    def is_released_before(self, t: int) -> bool:
+        """Whether it ended with a release before this millisecond; the lines of one millisecond have no order."""
+        return self.released_t is not None and self.released_t < t
 
     def begin(self, offset: int, t: int, position: int) -> None:
         """Record its first record."""
