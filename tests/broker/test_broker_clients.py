@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from bridge.testing import EmbeddedBroker
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 SOON_MS = 500
 """How soon kafka-python looks at its topics again: one that joined before it knew them has given itself nothing."""
 

@@ -44,7 +44,7 @@ def survives(release: str, folder: Path, duration_ms: int, seed: int) -> None:
         print(f"\n{release}, seed {seed}: {dict(seen)}; memory grew by {grown / 2**20:.1f} MiB")
         assert grown < RSS_GROWTH_BYTES_MAX, f"seed {seed}: {grown} bytes more"
         # 0.9 passes over what it cannot read, and the answers to whatever follows with it.
-        assert seen["answered"] > (20 if release.startswith("0.9") else 100), seen
+        assert seen["answered"] > (5 if release.startswith("0.9") else 100), seen
         assert seen["closed"] > 10 or release.startswith("0.9"), seen
         for name in ("a_member_commits_and_reads_it_back", "a_newcomer_makes_the_group_rebalance"):
             target.check_serves(name)
