@@ -1,7 +1,7 @@
 """A migrating member between two sides and a processor that do anything permitted, in any order, in any phase.
 
 The processor rejects impossible commands, and after every event no partition is read that the active side does not
-have: ``MemberTalk``.  At the end everything that waits gets an answer, once the processor is drained.
+have: ``MigratingMemberConversation``.  At the end everything that waits gets an answer, once the processor is drained.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.simulation_seeds import Seeds
-from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from tests.transcripts.migration.migrating_member_conversation import MigratingMemberConversation
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 
@@ -24,7 +24,7 @@ STEPS = 120
 WALKS, NIGHTLY_WALKS = 60, 2_000
 
 
-class Walk(MemberTalk):
+class Walk(MigratingMemberConversation):
     """What waits for what: a side for partitions to be drained, the member for its writes and reads."""
 
     def __init__(self, seed: int) -> None:
@@ -38,7 +38,7 @@ class Walk(MemberTalk):
 
     def does(self, line: str) -> None:
         self.story.append(line)
-        self.story += [f"    {said}" for said in self.hear(line)]
+        self.story += [f"    {said}" for said in self.handle(line)]
 
     def _note(self, command: val.MigratingMemberCommand) -> None:
         super()._note(command)
@@ -67,18 +67,18 @@ class Walk(MemberTalk):
         elif tp not in self.member.partitions.assigned and tp not in co:
             may += [f"co start {tp}={self.random.choice((-2, -1, 7))}"] * 3
         elif tp in co:
-            may += [f"co give-up {tp}"]
+            may += [f"co force-drain {tp}"]
         if tp not in self.member.partitions.owned:
             may += [f"zk start {tp}=5"] * 3
         elif tp in zk:
-            may += [f"zk give-up {tp}"]
+            may += [f"zk force-drain {tp}"]
         else:
-            may += [f"zk drain {tp}", f"zk drop {tp}: lost", f"looked {tp}=6"]
-        if self.told.get(tp) is False:
+            may += [f"zk drain {tp}", f"zk drop {tp}: lost", f"zookeeper-read {tp}=6"]
+        if self.delivers.get(tp) is False:
             may += [f"drained {tp}=9"] * 4
         may += [f"written {number} {tp if tp in of else ''}".strip() for number, of in self.writes.items()]
         may += ["collected t/0=8 t/1=8"] * (2 * bool(self.asked_of_holder))
-        may += [f"{word} collect" for word in ("zk", "co")] + [f"took {tp}=8", f"read {tp}=8"]
+        may += [f"{word} collect" for word in ("zk", "co")] + [f"kafka-committed {tp}=8", f"kafka-read {tp}=8"]
         self.do(self.random.choice(may))
 
     def do(self, line: str) -> None:
@@ -104,7 +104,7 @@ class Walk(MemberTalk):
     def settle(self) -> None:
         """All answer: the processor, Kafka, and ZooKeeper's side, which releases the drained partitions."""
         for _ in range(6):
-            for tp, is_live in list(self.told.items()):
+            for tp, is_live in list(self.delivers.items()):
                 if not is_live:
                     self.do(f"drained {tp}=9")
             for number, offsets in list(self.writes.items()):
@@ -153,9 +153,9 @@ def test_more_walks_end_with_every_question_answered() -> None:
 @pytest.mark.parametrize("by_itself", [True, False])
 def test_the_drained_position_is_committed_to_kafka_only_with_automatic_commits(by_itself: bool) -> None:
     """What the program has not committed shall come again, in both stores."""
-    talk = MemberTalk()
+    talk = MigratingMemberConversation()
     talk.member = MigratingMember(auto_commit=by_itself)
     for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "zk drain t/0"):
-        talk.hear(line)
-    said = talk.hear("drained t/0=15")
-    assert said == (["write 1 to kafka: t/0=15"] if by_itself else ["say zk drained t/0=15"])
+        talk.handle(line)
+    said = talk.handle("drained t/0=15")
+    assert said == (["write 1 to kafka: t/0=15"] if by_itself else ["to zk: drained t/0=15"])

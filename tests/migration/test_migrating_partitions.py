@@ -7,7 +7,7 @@ import pytest
 from bridge.migration.dual.machine import migrating_partitions as machine
 from bridge.migration.dual.machine.migrating_partitions import MigratingPartition, MigratingPartitions, ProcessingState
 from bridge.migration.dual.machine.phase_rules import MembershipSide
-from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from tests.transcripts.migration.migrating_member_conversation import MigratingMemberConversation
 from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.member.state_machine import InvalidTransition
@@ -87,7 +87,7 @@ def test_a_partition_that_is_running_is_not_started_again_and_the_others_of_the_
 
 
 def test_a_partition_that_no_side_has_leaves_the_table() -> None:
-    talk = MemberTalk()
+    talk = MigratingMemberConversation()
     for line in (
         "control locked@3",
         "generation 4",
@@ -96,12 +96,12 @@ def test_a_partition_that_no_side_has_leaves_the_table() -> None:
         "co drain t/0",
         "zk drain t/0",
     ):
-        talk.hear(line)
+        talk.handle(line)
     assert TP in talk.member.partitions
     for line in ("drained t/0=6", "zk drop t/0"):
-        talk.hear(line)
+        talk.handle(line)
     assert TP in talk.member.partitions, "it was announced as new, and the coordinator side has not dropped it"
-    talk.hear("co drop t/0")
+    talk.handle("co drop t/0")
     assert TP not in talk.member.partitions
 
 
@@ -111,28 +111,28 @@ def test_a_partition_that_no_side_has_leaves_the_table() -> None:
 def test_an_answer_of_kafka_about_an_earlier_ownership_does_not_end_a_drain(phase: str, taken: str) -> None:
     """The partition is acquired again while the write of its last release is in flight.  A release at that moment would
     commit the old position, while the program still has a record."""
-    talk = MemberTalk()
-    for line in (f"control {phase}@3", "generation 4", "co start t/0=-1", "zk start t/0=5", "looked t/0=5"):
-        talk.hear(line)
-    talk.hear("zk drain t/0")
-    said = talk.hear("drained t/0=9")
+    talk = MigratingMemberConversation()
+    for line in (f"control {phase}@3", "generation 4", "co start t/0=-1", "zk start t/0=5", "zookeeper-read t/0=5"):
+        talk.handle(line)
+    talk.handle("zk drain t/0")
+    said = talk.handle("drained t/0=9")
     assert said == (["write 2 to kafka: t/0=9"] if phase == "copied" else ["(nothing)"])
-    assert talk.hear("zk give-up t/0")[0].startswith("say zk drained t/0=")
-    talk.hear("zk drop t/0")
-    talk.hear("zk start t/0=9")
-    talk.hear("zk drain t/0")
+    assert talk.handle("zk force-drain t/0")[0].startswith("to zk: drained t/0=")
+    talk.handle("zk drop t/0")
+    talk.handle("zk start t/0=9")
+    talk.handle("zk drain t/0")
     for number in (1, 2) if phase == "copied" else (1,):
-        heard = talk.hear(f"written {number} {taken}".strip())
+        heard = talk.handle(f"written {number} {taken}".strip())
         assert not [line for line in heard if "drained" in line], heard
     assert talk.member.partitions[TP].state is ProcessingState.DRAINING
-    last = talk.hear("drained t/0=10") + (talk.hear("written 3 t/0") if phase == "copied" else [])
-    assert "say zk drained t/0=10" in last
+    last = talk.handle("drained t/0=10") + (talk.handle("written 3 t/0") if phase == "copied" else [])
+    assert "to zk: drained t/0=10" in last
 
 
 def heard_last(*lines: str) -> list[str]:
     """What the member says to the last of these lines."""
-    talk = MemberTalk()
-    return [talk.hear(line) for line in lines][-1]
+    talk = MigratingMemberConversation()
+    return [talk.handle(line) for line in lines][-1]
 
 
 @pytest.mark.parametrize(
@@ -148,18 +148,18 @@ def test_a_late_acknowledgement_does_not_resume_a_partition_that_is_being_releas
     side: str, before: tuple[str, ...]
 ) -> None:
     """After ForceDrain the processor reports the partition, and again when the program acknowledges its record."""
-    released = (*before, f"{side} drain t/0", f"{side} give-up t/0", "drained t/0=7")
-    assert f"say {side} drained t/0=7" in heard_last(*released)
+    released = (*before, f"{side} drain t/0", f"{side} force-drain t/0", "drained t/0=7")
+    assert f"to {side}: drained t/0=7" in heard_last(*released)
     assert heard_last(*released, "drained t/0=8") == ["(nothing)"]
-    assert "holder: move t/0=me-0" in heard_last(*released, "drained t/0=8", f"{side} move t/0=me-0")
+    assert "processor: move t/0=me-0" in heard_last(*released, "drained t/0=8", f"{side} move t/0=me-0")
 
 
 def test_a_partition_continues_that_the_coordinator_side_gave_up_and_received_again() -> None:
     """The ZooKeeper side has not reacted to the first assignment, so it never drains the partition."""
     lines = ("control locked@2", "generation 4", "co start t/0=-1", "zk start t/0=5", "co drain t/0", "drained t/0=7")
-    given_up = (*lines, "co give-up t/0")
-    assert "say co drained t/0=-1" in heard_last(*given_up)
-    assert "holder: move t/0=me-0" in heard_last(*given_up, "co drop t/0", "co start t/0=-1")
+    given_up = (*lines, "co force-drain t/0")
+    assert "to co: drained t/0=-1" in heard_last(*given_up)
+    assert "processor: move t/0=me-0" in heard_last(*given_up, "co drop t/0", "co start t/0=-1")
 
 
 def test_a_partition_that_was_drained_for_the_passive_side_is_read_from_kafka_when_it_moves() -> None:
@@ -171,19 +171,19 @@ def test_a_partition_that_was_drained_for_the_passive_side_is_read_from_kafka_wh
 def test_an_answer_of_kafka_about_an_earlier_ownership_is_not_kafkas_offset() -> None:
     """The session ends while an automatic commit is on its way to Kafka.  Another member owns the partition meanwhile,
     and brings Kafka to ZooKeeper's offset, 10.  Kafka is first: ZooKeeper must not get the 16 that Kafka lacks."""
-    talk = MemberTalk()
-    for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "looked t/0=10"):
-        talk.hear(line)
-    assert talk.hear("written 1 t/0") == ["acknowledge m1 copied@3 generation=4 behind=0"]
-    talk.hear("zk collect")
-    assert talk.hear("collected t/0=16") == ["write 2 to kafka: t/0=16"]
-    talk.hear("zk drop t/0: the ZooKeeper session expired")
-    talk.hear("zk start t/0=10")
-    assert "say zk collected t/0=16" not in talk.hear("written 2 t/0")
-    assert talk.hear("looked t/0=10") == ["write 3 to kafka: t/0=10"]
-    talk.hear("written 3 t/0")
-    talk.hear("zk collect")
-    assert talk.hear("collected t/0=16") == ["write 4 to kafka: t/0=16"]
+    talk = MigratingMemberConversation()
+    for line in ("control copied@3", "generation 4", "co start t/0=-1", "zk start t/0=10", "zookeeper-read t/0=10"):
+        talk.handle(line)
+    assert talk.handle("written 1 t/0") == ["acknowledge m1 copied@3 generation=4 behind=0"]
+    talk.handle("zk collect")
+    assert talk.handle("collected t/0=16") == ["write 2 to kafka: t/0=16"]
+    talk.handle("zk drop t/0: the ZooKeeper session expired")
+    talk.handle("zk start t/0=10")
+    assert "to zk: collected t/0=16" not in talk.handle("written 2 t/0")
+    assert talk.handle("zookeeper-read t/0=10") == ["write 3 to kafka: t/0=10"]
+    talk.handle("written 3 t/0")
+    talk.handle("zk collect")
+    assert talk.handle("collected t/0=16") == ["write 4 to kafka: t/0=16"]
 
 
 def test_the_position_of_a_partition_that_was_dropped_since_the_question_is_not_written_to_kafka() -> None:

@@ -1,4 +1,4 @@
-"""``pytest tests/transcripts --rewrite`` writes the outputs of all transcripts anew, to be reviewed as text."""
+"""``pytest tests/transcripts --rewrite`` writes the outputs of all transcripts again, to be reviewed as text."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the outputs of the transcripts anew")
+    parser.addoption("--rewrite", action="store_true", help="write the outputs of the transcripts again")

@@ -1,11 +1,11 @@
-"""Conversations with a bare ``MemberStateMachine``: read a transcript, run it, write it down again.
+"""Transcripts of a bare ``MemberStateMachine``: read a transcript, run its inputs, and write its outputs again.
 
-A transcript is a text file.  Its inputs are lines that begin with ``>``; everything indented by two spaces is what
-the group answered, one command a line; a line that begins with ``=`` shows the state at that point.  Inputs and
-comments are written by hand, outputs and states are generated: see README.md beside this file for the language.
+A transcript is a text file.  A line that begins with ``>`` is an input; a line that is indented by two spaces is a
+command of the machine; a line that begins with ``=`` shows the state at that point.  People write the inputs and the
+comments; the outputs and states are generated.  README.md in this folder describes the language.
 
-After every event the safety rules are checked (``tests.property.group_model.member_invariants``), and that every write
-names the session that lives now.
+After every event the invariants are checked (``tests.property.group_model.member_invariants``), and that every write
+names the current session.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ME = "me"
 CZXID_FIRST = 100
 NOTE_LINES_MAX = 30
 OUTCOMES = {
-    "refused": WriteOutcome.CONFLICT,
+    "conflict": WriteOutcome.CONFLICT,
     "not-ours": WriteOutcome.NOT_OWNER,
     "failed": WriteOutcome.FAILED,
     "unknown": WriteOutcome.UNKNOWN,
@@ -75,11 +75,11 @@ class BadTranscript(Exception):
     """A line of a transcript cannot be understood."""
 
 
-class Talk(Protocol):
-    """Who answers in a transcript."""
+class Conversation(Protocol):
+    """A machine that runs the inputs of a transcript."""
 
     def set(self, line: str) -> None: ...
-    def hear(self, text: str) -> list[str]: ...
+    def handle(self, text: str) -> list[str]: ...
     def state(self) -> str: ...
 
 
@@ -88,35 +88,35 @@ def transcripts(folder: Path = HERE) -> list[Path]:
     return sorted(folder.glob("*.txt"))
 
 
-def compare(path: Path, should_be: str, *, rewrites: bool) -> None:
-    """Fails where a transcript differs from what it should be, or writes it anew."""
+def compare(path: Path, generated: str, *, rewrites: bool) -> None:
+    """Fail if a transcript differs from its generated text, or write that text."""
     if rewrites:
-        path.write_text(should_be, encoding="utf-8")
+        path.write_text(generated, encoding="utf-8")
         return
     found = path.read_text(encoding="utf-8")
-    if found != should_be:
+    if found != generated:
         lines = difflib.unified_diff(
-            found.splitlines(), should_be.splitlines(), path.name, "what is said now", lineterm=""
+            found.splitlines(), generated.splitlines(), path.name, "generated now", lineterm=""
         )
         pytest.fail("\n".join(lines), pytrace=False)
 
 
-def rewritten(path: Path, talk: Talk | None = None) -> str:
-    """The transcript as it should be: the inputs and comments as they stand, outputs and states generated."""
-    talk = talk or Conversation()
+def rewritten(path: Path, conversation: Conversation | None = None) -> str:
+    """The text of the transcript: its inputs and comments, with generated outputs and states."""
+    conversation = conversation or MemberConversation()
     lines: list[str] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             if line.startswith("  "):
                 continue
             if line.startswith("="):
-                lines.append(f"= {talk.state()}")
+                lines.append(f"= {conversation.state()}")
                 continue
             lines.append(line)
             if line.startswith(">"):
-                lines += [f"  {answer}" for answer in talk.hear(line[1:].strip())]
+                lines += [f"  {answer}" for answer in conversation.handle(line[1:].strip())]
             elif line.startswith("settings "):
-                talk.set(line)
+                conversation.set(line)
             elif line.strip() and not line.startswith("#"):
                 raise BadTranscript("a line is an input (>), a state (=), a comment (#), settings, or empty")
         except Exception as error:
@@ -126,8 +126,8 @@ def rewritten(path: Path, talk: Talk | None = None) -> str:
 
 
 @dataclass
-class Conversation:
-    """One group, the clock, and which answers it waits for."""
+class MemberConversation:
+    """One ``MemberStateMachine``, its clock, its timers and its open requests."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     strategy: str = "range"
@@ -135,7 +135,7 @@ class Conversation:
     now_ms: int = 0
 
     def __post_init__(self) -> None:
-        self._group: MemberStateMachine | None = None
+        self._machine: MemberStateMachine | None = None
         self._timers: dict[MemberTimer, int] = {}
         self._asked: dict[type, list[Any]] = {}
         self._czxid = CZXID_FIRST
@@ -143,24 +143,24 @@ class Conversation:
         self._last_session = 0
 
     @property
-    def group(self) -> MemberStateMachine:
-        """The group; made when it is first spoken to."""
-        if self._group is None:
+    def machine(self) -> MemberStateMachine:
+        """The machine; it is made at the first input."""
+        if self._machine is None:
             settings = GroupSettings(**({"member_id": ME} | self.settings))
             planner = ZooKeeperAssignmentPlanner(
                 settings.member_id, self.strategy, self.compatibility, exclude_internal_topics=True
             )
-            self._group = MemberStateMachine(settings, planner)
+            self._machine = MemberStateMachine(settings, planner)
             if "listener_timeout_ms" in self.settings:
-                self._group.handle(ev.ListenerSet(), self.now_ms)
-        return self._group
+                self._machine.handle(ev.ListenerSet(), self.now_ms)
+        return self._machine
 
-    # --- what stands in the file --------------------------------------------------------------------------------
+    # --- the lines of a transcript ------------------------------------------------------------------------------
 
     def set(self, line: str) -> None:
         """``settings name=value …``, before the first input."""
-        if self._group is not None:
-            raise BadTranscript("settings stand before the first input")
+        if self._machine is not None:
+            raise BadTranscript("settings must be before the first input")
         for name, value in _pairs(shlex.split(line)[1:]):
             if name in ("strategy", "compatibility"):
                 setattr(self, name, value)
@@ -169,8 +169,8 @@ class Conversation:
             else:
                 raise BadTranscript(f"no such setting: {name}")
 
-    def hear(self, text: str) -> list[str]:
-        """One input; gives back the answer, line by line."""
+    def handle(self, text: str) -> list[str]:
+        """Run one input and return the commands, one a line."""
         word, _, rest = text.partition(" ")
         if word == "at":
             self.now_ms = int(rest)
@@ -178,36 +178,36 @@ class Conversation:
         if word == "already":
             self._already(rest)
             return ["..."]
-        said = [line for event in self._events(word, rest.strip()) for line in self._handle(event)]
-        return said or ["(nothing)"]
+        commands = [line for event in self._events(word, rest.strip()) for line in self._handle(event)]
+        return commands or ["(nothing)"]
 
     def state(self) -> str:
         """The state of every machine, in one line."""
-        group = self.group
+        machine = self.machine
         by_state: dict[str, list[TopicPartition]] = {}
-        for tp, held in sorted(group.partitions.items()):
+        for tp, held in sorted(machine.partitions.items()):
             by_state.setdefault(held.state.value, []).append(tp)
-        parts = [f"session={group.session.state.value}", f"membership={group.membership.state.value}"]
-        parts.append(f"rebalance={group.rebalance.state.value}")
+        parts = [f"session={machine.session.state.value}", f"membership={machine.membership.state.value}"]
+        parts.append(f"rebalance={machine.rebalance.state.value}")
         parts += [f"{state}={','.join(map(str, tps))}" for state, tps in by_state.items()]
-        if group.has_failed:
+        if machine.has_failed:
             parts.append("failed")
         return " ".join(parts)
 
-    # --- the group ----------------------------------------------------------------------------------------------
+    # --- the machine --------------------------------------------------------------------------------------------
 
     def _handle(self, event: ev.Event) -> list[str]:
-        commands = self.group.handle(event, self.now_ms)
-        member_invariants.check_invariants(self.group)
+        commands = self.machine.handle(event, self.now_ms)
+        member_invariants.check_invariants(self.machine)
         member_invariants.check_command_order(commands)
         return [show(command) for command in commands if self._note(command)]
 
     def _note(self, command: do.Command) -> bool:
-        """Remember what is asked and which timers run; False for what changes nothing and is not worth a line."""
+        """Record the open requests and the timers; False for a command that changes nothing and is not shown."""
         session_id = getattr(command, "session_id", None)
         if session_id is not None:
-            assert self.group.session.live is not None, f"decided without a session: {command}"
-            assert self.group.session.live.session_id == session_id, f"decided in another session: {command}"
+            assert self.machine.session.live is not None, f"decided without a session: {command}"
+            assert self.machine.session.live.session_id == session_id, f"decided in another session: {command}"
         if getattr(command, "ticket", 0):
             self._asked.setdefault(type(command), []).append(command)
         if isinstance(command, do.StartTimer):
@@ -217,35 +217,39 @@ class Conversation:
         return True
 
     def _answered(self, kind: type) -> Any:
-        """The oldest question of this kind that is not answered yet."""
+        """The oldest open request of this kind."""
         if not self._asked.get(kind):
             raise BadTranscript(f"no {kind.__name__} waits for an answer")
         return self._asked[kind].pop(0)
 
     def _already(self, text: str) -> None:
-        """Everything up to a held share, untold: ``already <view>``, and where the offsets stand: ``at 10@3``.
+        """All steps until the member owns its assignment, not shown.
 
-        With Kafka, ``at 10@3 kafka 12``: what it keeps.
+        ``already <view>``, then the committed offsets: ``at 10@3`` in ZooKeeper, ``at 10@3 kafka 12`` in both stores,
+        ``at kafka 12`` in Kafka alone.
         """
-        view, _, at = text.partition(" at ")
-        at, _, in_kafka = at.partition(" kafka ")
-        member = self.group.settings.member_id
+        view, _, offsets = text.partition(" at ")
+        found = re.fullmatch(r"(?P<znode>\S+@\S+)?(?: ?kafka (?P<kafka>\d+))?", offsets)
+        if found is None:
+            raise BadTranscript(f"not committed offsets: {offsets!r}")
+        at, in_kafka = found["znode"] or "", found["kafka"] or ""
+        member = self.machine.settings.member_id
         members = self._view(view).members
-        self.hear("connected")
-        self.hear(f"join {_show_subscription(members[member])}")
-        self.hear("answered sent=0")
-        self.hear(f"view {view}")
-        self.hear("registered")
-        self.hear(f"view {view}")
+        self.handle("connected")
+        self.handle(f"join {_show_subscription(members[member])}")
+        self.handle("answered sent=0")
+        self.handle(f"view {view}")
+        self.handle("registered")
+        self.handle(f"view {view}")
         if self._asked.get(do.CallBeforeReleasing):
-            self.hear("returned")
-        self.hear("claimed")
+            self.handle("returned")
+        self.handle("acquired")
         if self._asked.get(do.CallBeforeStarting):
-            self.hear("returned")
+            self.handle("returned")
         if self._asked.get(do.ReadPositions):
-            self.hear(f"positions {f'*={at.strip()}' if at.strip() else ''}")
+            self.handle(f"positions {f'*={at}' if at else ''}")
         if self._asked.get(do.FetchOffsets):
-            self.hear(f"fetched {f'*={in_kafka.strip()}' if in_kafka else ''}")
+            self.handle(f"fetched {f'*={in_kafka}' if in_kafka else ''}")
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
@@ -253,92 +257,92 @@ class Conversation:
         stale = rest.split(" ")[0] == "stale"
         if stale:
             rest = rest.partition(" ")[2]
-        hearer: Callable[[str], ev.Event] | None = getattr(self, f"_hear_{word.replace('-', '_')}", None)
-        if hearer is None:
+        handler: Callable[[str], ev.Event] | None = getattr(self, f"_on_{word.replace('-', '_')}", None)
+        if handler is None:
             raise BadTranscript(f"no such input: {word}")
         if stale:
             asked = {kind: list(commands) for kind, commands in self._asked.items()}
-            event = hearer(rest)
+            event = handler(rest)
             self._asked = asked
             yield type(event)(**{**_fields(event), "ticket": -1})
         else:
-            yield hearer(rest)
+            yield handler(rest)
 
-    def _hear_connected(self, rest: str) -> ev.Event:
+    def _on_connected(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
-        live = self.group.session.live
+        live = self.machine.session.live
         self._last_session = int(given.get("session", live.session_id if live else self._last_session + 1))
         return ev.SessionConnected(self._last_session, int(given.get("timeout", 6000)))
 
-    def _hear_suspended(self, _: str) -> ev.Event:
+    def _on_suspended(self, _: str) -> ev.Event:
         return ev.SessionSuspended()
 
-    def _hear_lost(self, rest: str) -> ev.Event:
+    def _on_lost(self, rest: str) -> ev.Event:
         calls = (do.CallBeforeReleasing, do.CallBeforeStarting)
         self._asked = {kind: asked for kind, asked in self._asked.items() if kind in calls}
         return ev.SessionLost(int(dict(_pairs(rest.split())).get("session", self._last_session)))
 
-    def _hear_closed(self, _: str) -> ev.Event:
+    def _on_closed(self, _: str) -> ev.Event:
         return ev.SessionClosed()
 
-    def _hear_ended(self, rest: str) -> ev.Event:
+    def _on_ended(self, rest: str) -> ev.Event:
         return ev.MembershipEnded(rest)
 
-    def _hear_answered(self, rest: str) -> ev.Event:
+    def _on_answered(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
         return ev.SessionAnswered(int(given.get("session", self._last_session)), int(given.get("sent", self.now_ms)))
 
-    def _hear_join(self, rest: str) -> ev.Event:
+    def _on_join(self, rest: str) -> ev.Event:
         return ev.JoinRequested(_subscription(rest.replace(" ", ",")))
 
-    def _hear_given(self, rest: str) -> ev.Event:
-        """``given t/0=me-0 [new t/0]``, or ``given nothing``, or ``given back``: it is computed again."""
+    def _on_assignment(self, rest: str) -> ev.Event:
+        """``assignment t/0=me-0 [new t/0]``, ``assignment empty``, or ``assignment computed``: no external one."""
         threads, _, new = rest.partition(" new ")
-        if threads == "back":
+        if threads == "computed":
             return ev.ExternalAssignmentSet(None)
-        given = {} if threads == "nothing" else {_partition(name): who for name, who in _pairs(threads.split())}
+        given = {} if threads == "empty" else {_partition(name): thread for name, thread in _pairs(threads.split())}
         return ev.ExternalAssignmentSet(given, frozenset(_partition(name) for name in new.split()))
 
-    def _hear_leave(self, _: str) -> ev.Event:
+    def _on_leave(self, _: str) -> ev.Event:
         return ev.LeaveRequested()
 
-    def _hear_registered(self, _: str) -> ev.Event:
+    def _on_registered(self, _: str) -> ev.Event:
         return ev.Registered(self._answered(do.Register).ticket)
 
-    def _hear_held_by(self, rest: str) -> ev.Event:
+    def _on_held_by(self, rest: str) -> ev.Event:
         given = dict(_pairs(rest.split()))
         ticket = self._answered(do.Register).ticket
         return ev.RegistrationConflict(
             ticket, int(given["session"]), int(given.get("age", 0)), given.get("host", "other")
         )
 
-    def _hear_not_registered(self, rest: str) -> ev.Event:
+    def _on_not_registered(self, rest: str) -> ev.Event:
         return ev.RegistrationFailed(self._answered(do.Register).ticket, rest)
 
-    def _hear_deregistered(self, _: str) -> ev.Event:
+    def _on_deregistered(self, _: str) -> ev.Event:
         return ev.Deregistered(self._answered(do.Deregister).ticket)
 
-    def _hear_not_deregistered(self, rest: str) -> ev.Event:
+    def _on_not_deregistered(self, rest: str) -> ev.Event:
         return ev.Deregistered(self._answered(do.Deregister).ticket, rest)
 
-    def _hear_group_changed(self, rest: str) -> ev.Event:
+    def _on_group_changed(self, rest: str) -> ev.Event:
         return ev.GroupChanged(rest or "ids", is_control=rest == "control")
 
-    def _hear_owners_changed(self, rest: str) -> ev.Event:
+    def _on_owners_changed(self, rest: str) -> ev.Event:
         return ev.OwnersChanged(rest)
 
-    def _hear_view(self, rest: str) -> ev.Event:
+    def _on_view(self, rest: str) -> ev.Event:
         return ev.GroupRead(self._answered(do.ReadGroup).ticket, self._view(rest))
 
-    def _hear_unreadable(self, rest: str) -> ev.Event:
+    def _on_unreadable(self, rest: str) -> ev.Event:
         return ev.GroupReadFailed(self._answered(do.ReadGroup).ticket, rest)
 
-    def _hear_owners(self, rest: str) -> ev.Event:
+    def _on_owners(self, rest: str) -> ev.Event:
         command = self._answered(do.ListOwners)
         owned = {topic: frozenset(_numbers(numbers)) for topic, numbers in _pairs(rest.split())}
         return ev.OwnersListed(command.ticket, owned)
 
-    def _hear_claimed(self, rest: str) -> ev.Event:
+    def _on_acquired(self, rest: str) -> ev.Event:
         command = self._answered(do.AcquireOwnership)
         items = dict(_pairs(shlex.split(rest)))
         unwatched = frozenset(filter(None, items.pop("unwatched", "").split(",")))
@@ -353,7 +357,7 @@ class Conversation:
                 results[tp] = AcquireResult(WriteOutcome.DONE, self._czxid)
         return ev.AcquireOwnershipCompleted(command.ticket, results, unwatched)
 
-    def _hear_positions(self, rest: str) -> ev.Event:
+    def _on_positions(self, rest: str) -> ev.Event:
         command = self._answered(do.ReadPositions)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.partitions)
         stored: dict[TopicPartition, StoredOffset] = {}
@@ -368,7 +372,7 @@ class Conversation:
                 stored[tp] = _stored(text)
         return ev.PositionsRead(command.ticket, stored, failed)
 
-    def _hear_released(self, rest: str) -> ev.Event:
+    def _on_released(self, rest: str) -> ev.Event:
         command = self._answered(do.ReleaseOwnership)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.partitions)
         results: dict[TopicPartition, ZooKeeperWriteResult] = {}
@@ -378,26 +382,26 @@ class Conversation:
             results[tp] = replace(written, is_thread_changed=handed_over, czxid=command.ticket if handed_over else 0)
         return ev.ReleaseOwnershipCompleted(command.ticket, results)
 
-    def _hear_committed(self, rest: str) -> ev.Event:
+    def _on_committed(self, rest: str) -> ev.Event:
         command = self._answered(do.CommitToZooKeeper)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
         results = {tp: _written(given.get(tp, "done"), of.offset, of.stored) for tp, of in command.offsets.items()}
         return ev.CommitToZooKeeperCompleted(command.ticket, results)
 
-    def _hear_returned(self, _: str) -> ev.Event:
+    def _on_returned(self, _: str) -> ev.Event:
         return self._listener_came_back("")
 
-    def _hear_raised(self, rest: str) -> ev.Event:
+    def _on_raised(self, rest: str) -> ev.Event:
         return self._listener_came_back(rest)
 
     def _listener_came_back(self, why: str) -> ev.Event:
-        """There is at most one call at a time, so the kind need not be said."""
+        """The listener is called once at a time, so the input does not name the call."""
         for kind, call in ((do.CallBeforeReleasing, "before_releasing"), (do.CallBeforeStarting, "before_starting")):
             if self._asked.get(kind):
                 return ev.ListenerReturned(self._answered(kind).ticket, call, why)
         raise BadTranscript("the listener was not called")
 
-    def _hear_fetched(self, rest: str) -> ev.Event:
+    def _on_fetched(self, rest: str) -> ev.Event:
         command = self._answered(do.FetchOffsets)
         items = dict(_pairs(shlex.split(rest)))
         unsupported = items.pop("unsupported", "")
@@ -407,29 +411,29 @@ class Conversation:
         failed = {tp: text[1:] for tp, text in texts.items() if text.startswith("!")}
         return ev.OffsetsFetched(command.ticket, offsets, failed, unsupported)
 
-    def _hear_kafka_committed(self, rest: str) -> ev.Event:
+    def _on_kafka_committed(self, rest: str) -> ev.Event:
         command = self._answered(do.CommitToKafka)
         given = self._per_partition(dict(_pairs(shlex.split(rest))), command.offsets)
         results = {tp: _written_to_kafka(given.get(tp, "done")) for tp in command.offsets}
         return ev.CommitToKafkaCompleted(command.ticket, results)
 
-    def _hear_drained(self, rest: str) -> ev.Event:
+    def _on_drained(self, rest: str) -> ev.Event:
         return ownership.PartitionsDrained(_positions(rest))
 
-    def _hear_consumed(self, rest: str) -> ev.Event:
+    def _on_consumed(self, rest: str) -> ev.Event:
         return ownership.PositionsCollected(_positions(rest))
 
-    def _hear_commit(self, rest: str) -> ev.Event:
+    def _on_commit(self, rest: str) -> ev.Event:
         self._calls += 1
         positions, _, within_ms = rest.partition(" within ")
         until_ms = self.now_ms + int(within_ms) if within_ms else None
         return ev.CommitRequested(self._calls, _positions(positions), until_ms)
 
-    def _hear_reset(self, rest: str) -> ev.Event:
+    def _on_reset(self, rest: str) -> ev.Event:
         [(tp, offset)] = _positions(rest).items()
         return ownership.OffsetReset(tp, offset)
 
-    def _hear_timer(self, rest: str) -> ev.Event:
+    def _on_timer(self, rest: str) -> ev.Event:
         """The timer must run; the clock moves to the time at which it is due.  ``late`` fires one that was stopped."""
         name, _, late = rest.partition(" ")
         timer = MemberTimer(name)
@@ -454,14 +458,14 @@ class Conversation:
             word, _, rest = part.partition(" ")
             match word:
                 case "owners":
-                    more["owners"] = {_partition(name): who for name, who in _pairs(rest.split())}
+                    more["owners"] = {_partition(name): thread for name, thread in _pairs(rest.split())}
                 case "control":
                     authority, version, phase = re.split("[@:]", rest)
                     more["control"] = ControlRecord("", 0, phase, "kafka" if authority == "kafka" else "zookeeper", "")
                     more["control_version"] = int(version)
-                case "left-out":
+                case "invalid":
                     more["ignored_registrations"] = dict(_pairs(shlex.split(rest)))
-                case "births":
+                case "czxids":
                     more["topic_czxids"] = {topic: int(zxid) for topic, zxid in _pairs(rest.split())}
                 case "missing":
                     more["missing_topics"] = frozenset(rest.split())
@@ -472,11 +476,11 @@ class Conversation:
         return GroupView(members, topics, **more)
 
     def _per_partition(self, given: Mapping[str, str], asked: Any) -> dict[TopicPartition, str]:
-        """What was said of each partition; ``*`` speaks for those that are not named."""
+        """The result of each partition; ``*`` is the result of those that are not named."""
         named = {_partition(name): text for name, text in given.items() if name != "*"}
         strangers = sorted(tp for tp in named if tp not in asked)
         if strangers:
-            raise BadTranscript(f"nobody asked about {', '.join(map(str, strangers))}")
+            raise BadTranscript(f"not in the request: {', '.join(map(str, strangers))}")
         return (dict.fromkeys(asked, given["*"]) if "*" in given else {}) | named
 
 
@@ -493,7 +497,7 @@ def show(command: do.Command) -> str:
         case do.SetLease(until_ms):
             return f"lease until {until_ms}" if until_ms else "no lease"
         case do.LogEvent(level, name, words):
-            return f"tell {level} {name}: {' / '.join(words.splitlines())}"
+            return f"log {level} {name}: {' / '.join(words.splitlines())}"
         case do.IncrementCounter(name, by):
             return f"count {name} {by}"
         case do.ProbeSession():
@@ -513,14 +517,14 @@ def show(command: do.Command) -> str:
             return f"fetch offsets {_names(partitions)} within {timeout_ms}"
         case do.CommitToKafka(offsets=offsets, attempts=attempts):
             words = [f"{tp}={offset}" for tp, offset in offsets.items()]
-            told = f"tell kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
-            return "; ".join([told, *_control(command)])
+            request = f"commit to kafka {' '.join(words)}{f' in {attempts} attempts' if attempts > 1 else ''}"
+            return "; ".join([request, *_control(command)])
         case do.CancelKafkaRequest():
             return "cancel kafka"
         case do.AcquireOwnership():
             flags = [name for name in ("list_owners_first", "identify_owners") if getattr(command, name)]
             words = [f"{tp}={thread}" for tp, thread in command.owners.items()]
-            return " ".join(["claim", *words, *(f.replace("_", "-") for f in flags), *_control(command)])
+            return " ".join(["acquire", *words, *(f.replace("_", "-") for f in flags), *_control(command)])
         case do.ReleaseOwnership():
             words = [_show_release(tp, part) for tp, part in command.partitions.items()]
             return "; ".join(["release " + words[0], *words[1:], *_control(command)])
@@ -530,7 +534,7 @@ def show(command: do.Command) -> str:
         case ownership.Drain(partitions):
             return f"drain {_names(partitions)}"
         case ownership.ForceDrain(partitions):
-            return f"give up drain {_names(partitions)}"
+            return f"force drain {_names(partitions)}"
         case ownership.DropPartitions(partitions, why):
             return f"drop {_names(partitions)}: {why}"
         case ownership.StartFetching(positions, threads):
@@ -546,10 +550,10 @@ def show(command: do.Command) -> str:
         case do.CallPartitionsLost(partitions):
             return f"call lost {_names(partitions)}"
         case do.CompleteCommit(call, refused):
-            told = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
-            return f"answer commit {call}: {f'not written: {told}' if told else 'written'}"
+            reasons = "; ".join(f"{tp}: {why}" for tp, why in refused.items())
+            return f"answer commit {call}: {f'not written: {reasons}' if reasons else 'written'}"
         case do.AnnounceAssignment(partitions):
-            return f"share held: {partitions}"
+            return f"announce assignment: {partitions}"
         case do.AnnounceLeft(not_released):
             return f"left{', not released: ' + _names(not_released) if not_released else ''}"
         case do.AnnounceControl(None):
@@ -628,11 +632,11 @@ def _stored(text: str) -> StoredOffset:
 
 
 def _written(text: str, offset: int | None, stored: StoredOffset) -> ZooKeeperWriteResult:
-    """``done``, ``rewound:3`` (a 3 was found and written over), ``taken:20@9`` (was ahead already), or an outcome."""
+    """``done``, ``rewound:3`` (a 3 was found and replaced), ``kept:20@9`` (was larger already), or an outcome."""
     kind, _, rest = text.partition(":")
     if kind in OUTCOMES:
         return ZooKeeperWriteResult(OUTCOMES[kind], stored, rest or kind)
-    if kind == "taken":
+    if kind == "kept":
         return ZooKeeperWriteResult(WriteOutcome.DONE, _stored(rest))
     after = stored if offset is None else StoredOffset(offset, stored.version + 1)
     if kind == "done":
@@ -643,13 +647,13 @@ def _written(text: str, offset: int | None, stored: StoredOffset) -> ZooKeeperWr
 
 
 def _written_to_kafka(text: str) -> KafkaCommitResult:
-    """``done``, ``final:why``, ``modern:why``, or an outcome."""
+    """``done``, ``final:why``, ``active-group:why``, or an outcome."""
     kind, _, why = text.partition(":")
     if kind == "done":
         return KafkaCommitResult(WriteOutcome.DONE)
-    if kind in ("final", "modern"):
+    if kind in ("final", "active-group"):
         return KafkaCommitResult(
-            WriteOutcome.FAILED, why or kind, is_permanent=True, is_coordinator_group_active=kind == "modern"
+            WriteOutcome.FAILED, why or kind, is_permanent=True, is_coordinator_group_active=kind == "active-group"
         )
     if kind in OUTCOMES:
         return KafkaCommitResult(OUTCOMES[kind], why or kind)

@@ -1,6 +1,6 @@
-"""Every row of every table is reached by some transcript, from the beginning of a member's life, and every arrow.
+"""Some transcript, from the first event of a member, takes every row of every table, with each target state.
 
-A row that no sequence of events reaches says something about the machine that is not true: take it out of the table.
+A row that no sequence of events reaches does not describe the machine: remove it from the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MACHINES = (
 
 @pytest.fixture(scope="module")
 def hit() -> set[CoveredTransition]:
-    """The arrows that all transcripts together take."""
+    """The transitions that all transcripts together take."""
     before, StateMachine.covered_transitions = StateMachine.covered_transitions, set()
     try:
         for path in transcripts():
@@ -39,17 +39,17 @@ def hit() -> set[CoveredTransition]:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_every_row_is_hit_and_leads_wherever_it_may(machine: type[StateMachine], hit: set[CoveredTransition]) -> None:
+def test_every_row_is_taken_with_each_target_state(machine: type[StateMachine], hit: set[CoveredTransition]) -> None:
     missed = sorted(arrow for arrow in arrows(machine) if arrow not in hit)
     assert not missed, "no transcript takes:\n" + "\n".join(" ".join(arrow[1:]) for arrow in missed)
 
 
-def test_nobody_records_outside_such_a_test() -> None:
+def test_no_other_test_records_transitions() -> None:
     assert StateMachine.covered_transitions is None
 
 
 def arrows(machine: type[StateMachine]) -> set[CoveredTransition]:
-    """What the table declares."""
+    """The transitions that the table declares."""
     return {
         CoveredTransition(machine.__name__, before.value, event.__name__, after.value)
         for (before, event), handler in machine.TRANSITIONS.items()

@@ -1,4 +1,4 @@
-"""The page about the state machines is what their tables say.  ``--rewrite`` writes it anew."""
+"""The page about the state machines is generated from their tables.  ``--rewrite`` writes it again."""
 
 from __future__ import annotations
 

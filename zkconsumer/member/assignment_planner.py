@@ -10,14 +10,14 @@ compute different assignments.  Then two members try to acquire the same partiti
 owner nodes of a stable group show what its members compute.  So this member compares them with its own computation
 before it joins (``preflight``): after it has joined a group with another strategy, the other members keep no partition
 for longer than a moment, because a Scala consumer that finds one partition of its assignment owned by us releases all
-of its own (``defect_21_a_group_that_is_set_otherwise_is_named_before_we_join.txt``).  When owners and assignment differ
-for long, ``diagnose`` logs which setting the others seem to use.
+of its own (``defect_21_other_settings_of_the_group_are_logged_before_the_join.txt``).  When owners and assignment
+differ for long, ``diagnose`` logs which setting the others seem to use.
 
 *What is computed.*  Each member computes the assignment of the whole group and takes its own part.  Registrations that
 Java cannot evaluate are left out, as no Scala consumer can use them
-(``defect_06_a_bad_registration_stops_nobody.txt``).  A topic filter that Java may evaluate and this library cannot is
-different: to leave its member out could give a partition two owners, so this member leaves the group
-(``a_pattern_that_we_cannot_evaluate_makes_us_withdraw_and_return.txt``).
+(``defect_06_an_invalid_registration_does_not_stop_the_group.txt``).  A topic filter that Java may evaluate and this
+library cannot is different: to leave its member out could give a partition two owners, so this member leaves the group
+(``a_topic_filter_that_cannot_be_evaluated_excludes_the_member.txt``).
 
 *The variant of roundrobin* (``roundrobin.compatibility=auto``).  Kafka 1.0 changed the text of a partition and with it
 the order in which partitions are assigned (KAFKA-5822), so one strategy has variants.  The variant is detected from the
@@ -32,11 +32,11 @@ The owners often match several variants; those of a group with one thread always
 this member acquires only the partitions that every variant assigns to it.  If it acquired a partition that the variant
 of a Scala consumer assigns to that consumer, the consumer would release everything.  Then there are no owner nodes of
 others any more, and the variant cannot be detected
-(``roundrobin_waits_until_an_original_member_shows_its_share.txt``).
+(``roundrobin_auto_waits_until_the_owners_of_a_scala_member_show_its_variant.txt``).
 
 A decided variant is never changed by a single view, because in the middle of a rebalance a few owners match many
-variants (``roundrobin_keeps_its_form_while_the_owners_allow_it.txt``).  ``diagnose`` runs after the owners and the
-assignment have differed for ``diagnose_after_ms``.
+variants (``roundrobin_auto_keeps_its_variant_while_the_owners_match_it.txt``).  ``diagnose`` runs after the owners and
+the assignment have differed for ``diagnose_after_ms``.
 
 *Sessions and lost answers.*  The end of the session resets nothing here: the group is the same, and another variant
 would move all partitions.  The planner sees complete views only; a read whose answer is lost is repeated before.
@@ -127,7 +127,7 @@ class ZooKeeperAssignmentPlanner:
 
         Returns no partitions.  ``error`` only if the group is assigned without this member and would not be with it:
         the variant 0.8.2 refuses groups with unequal subscriptions, and this member would stop all others
-        (``defect_17_nothing_is_registered_when_the_group_cannot_be_joined.txt``).  A group that is refused already does
+        (``defect_17_a_member_that_cannot_join_the_group_does_not_register.txt``).  A group that is refused already does
         not become worse by this member.  A registration of ours in the view is of another session; it does not count.
         """
         try:
@@ -180,9 +180,10 @@ class ZooKeeperAssignmentPlanner:
     def plan_external(self, view: GroupView, given: Mapping[TopicPartition, str]) -> MemberAssignment:
         """The assignment from outside, limited to topics that our registration matches in this view.
 
-        It is partial until the view has all of them (``a_share_that_is_given_waits_for_its_topics.txt``).  The
-        assignments of other members are unknown, so ``group_assignment`` contains only ours.  Filters of other members
-        do not matter: no other assignment is computed.
+        It is partial until the view has all of them
+        (``an_external_assignment_waits_for_topics_that_the_view_does_not_contain.txt``).  The assignments of other
+        members are unknown, so ``group_assignment`` contains only ours.  Filters of other members do not matter: no
+        other assignment is computed.
         """
         wanted = view.members[self._member]
         count = construct_topic_count(self._member, wanted.pattern, wanted.topics)
@@ -204,7 +205,7 @@ class ZooKeeperAssignmentPlanner:
         The caller has waited ``diagnose_after_ms``, until the attempts of a Scala consumer with our settings are over.
         It computes the assignment from the same view afterwards.  So an unevaluable filter is reported there; an
         invalid registration is reported here, because ``plan`` counts it as reported
-        (``a_registration_that_is_first_seen_in_a_diagnosis_is_named.txt``).
+        (``an_invalid_registration_that_is_first_read_for_a_diagnosis_is_logged.txt``).
         """
         if view.owners is None:
             return ()
@@ -320,7 +321,8 @@ class ZooKeeperAssignmentPlanner:
         If in two reads in a row all other members own exactly these partitions of theirs, they are members of this
         project and undecided, too; then this member chooses the default variant.  (A Scala consumer owns its whole
         assignment, or nothing for longer than a moment.)  One read is not enough: a Scala consumer in the middle of its
-        acquisitions may own the same partitions (``roundrobin_among_members_of_ours_that_all_wait.txt``).
+        acquisitions may own the same partitions
+        (``roundrobin_auto_selects_the_default_when_all_members_wait_for_each_other.txt``).
 
         The variants may agree about this member and differ about others.  Then the assignment is complete, and the
         variant stays undecided.

@@ -10,10 +10,10 @@ Scala consumer of 0.8 waits without end, and later ones fail at once (``ZKChecke
 
 An answer proves only what was so when its request was sent: the time of a conflict is measured from request to request.
 A process that was stopped for longer than the wait would otherwise take an answer that had lain unread for a proof that
-the other session still exists (``a_pause_does_not_count_as_waiting_for_our_id.txt``).
+the other session still exists (``a_pause_of_the_process_does_not_count_as_waiting_for_the_consumer_id.txt``).
 
 A failed request (outcome unknown) neither extends nor ends a conflict.  A new session of ours begins anew: the other
-session may have ended in between (``a_held_id_is_waited_for_anew_in_a_new_session.txt``).
+session may have ended in between (``a_new_session_restarts_the_wait_for_the_consumer_id.txt``).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ wait (``diagnose_after_ms``) is longer than a rebalance, because in the middle o
 
 Two causes start the timer: this member lacks a partition, or it has its whole assignment and a partition of its topics
 has no owner.  The second one matters because members with different strategies can divide a topic without a conflict,
-if one came first and the other gave up (``defect_21_a_partition_that_nobody_takes_is_named.txt``).  When the cause has
-gone before the timer fires, the timer is stopped.
+if one came first and the other gave up (``defect_21_an_orphaned_partition_is_logged.txt``).  When the cause has gone
+before the timer fires, the timer is stopped.
 
 A diagnosis that is due waits for the next view, however many attempts that takes: a read that fails, or that is
 replaced by another one, leaves it due.  The end of the session forgets everything; the next session starts with a

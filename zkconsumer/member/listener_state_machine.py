@@ -27,13 +27,13 @@ the next session waits for it, at most once more the timeout.
 What waits for this machine: the release of a drained partition (``may_release``), the acquire step
 (``needs_release_call``), and the read of the positions (``is_blocking_rebalance``).  The fixed order lets a program
 commit its work in the release call, while it still owns the partitions and receives no more records of them; a commit
-after the release would be rejected (``a_listener_is_told_of_each_rebalance_in_turns.txt``,
-``kafka_a_listener_is_told_before_the_last_commit.txt``).  The Scala consumer commits before it calls
+after the release would be rejected (``the_listener_is_called_before_each_release_and_each_start.txt``,
+``kafka_the_listener_is_called_before_the_last_commit.txt``).  The Scala consumer commits before it calls
 ``beforeReleasingPartitions``, and waits without a limit for its return.
 
 The return of a call cannot be lost: it comes from a thread of this process.  A pause of the process can make the
 timeout and the return arrive together, in either order; both orders are correct, and the later one is ignored or ends
-the lateness (``a_listener_that_does_not_return_is_not_waited_for_for_ever.txt``).
+the lateness (``a_listener_that_does_not_return_does_not_stop_the_rebalance.txt``).
 
 An exception of the listener fails the attempt, as in the Scala consumer: a release call that failed is made again by
 the next attempt, for the same partitions, and a start call that failed is preceded by a new release call

@@ -36,14 +36,14 @@ What waits for what.
 - A partition whose commit is under way is not released; a commit call of the program waits for the commit before it.
 - The registration is deleted after the last release, since the other members rebalance only when it is deleted
   (``a_member_leaves_cleanly.txt``), and after the answer to an acquisition, whose owner nodes must be released, too
-  (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).
+  (``defect_16_a_leave_does_not_wait_for_a_running_attempt.txt``).
 
 What is lost when an answer is lost.  A write without an answer may have been executed.  For an owner node the member
 assumes that it exists: it checks and releases it before it acquires the partition again
-(``a_claim_whose_outcome_is_unknown_is_given_back_and_made_again.txt``).  A registration counts as possible, see
+(``an_acquisition_without_an_answer_is_released_and_repeated.txt``).  A registration counts as possible, see
 ``registration_state_machine``.  A commit is repeated with the next one; the version of the offset znode shows whether
 the lost one was executed.  A ticket distinguishes the expected answer from one of an earlier attempt or session
-(``late_answers_concern_nobody.txt``).
+(``late_answers_have_no_effect.txt``).
 
 Which part decides what.  Each has its own state and theory, and none of them calls this module.  The releaser uses the
 committer and the listener, the acquirer uses the watches of owners, and the position reader uses the new partitions.
@@ -178,7 +178,7 @@ class MemberStateMachine:
         While the member leaves, it is the one of before and nothing follows from it."""
         self.external_assignment: Mapping[TopicPartition, str] | None = None
         """The assignment that was set from outside; None: this member computes it.  It outlives sessions
-        (``a_share_that_is_given_outlives_the_session.txt``)."""
+        (``an_external_assignment_outlives_the_session.txt``)."""
         self.leave_progress = LeaveProgress.NOT_REQUESTED
         """Moves forward only: a member that leaves does not join again."""
         self.has_failed = False
@@ -301,8 +301,8 @@ class MemberStateMachine:
 
         Commits of the program come first without auto commit, because a release writes no offset then: the next owner
         would read again what the program had asked to commit
-        (``a_commit_of_the_program_that_waits_comes_before_a_release_that_writes_nothing.txt``).  With auto commit they
-        come last: a release writes the newest position itself, and must not wait for a commit under way.
+        (``a_pending_commit_of_the_program_precedes_a_release_without_auto_commit.txt``).  With auto commit they come
+        last: a release writes the newest position itself, and must not wait for a commit under way.
         """
         if not self.session.is_connected or self.has_failed:
             return
@@ -333,7 +333,7 @@ class MemberStateMachine:
         """Join: read the group, then register.  ``WAITING`` and ``EXCLUDED`` are left by timers and changes only.
 
         The read comes first, so that a member that cannot join creates no registration
-        (``defect_17_nothing_is_registered_when_the_group_cannot_be_joined.txt``).  A read of an earlier state that has
+        (``defect_17_a_member_that_cannot_join_the_group_does_not_register.txt``).  A read of an earlier state that has
         no answer yet is awaited, and its view is used: it is as new as a second one would be, apart from changes, which
         the watches report.
         """
@@ -419,8 +419,8 @@ class MemberStateMachine:
         """Continue the session, or start a new one.  A new id without ``SessionLost`` ends the old session here.
 
         A change may have happened while no watch existed, so the group is read again also in the same session; nothing
-        visible follows if nothing has changed (``a_short_disconnect_causes_nothing.txt``).  For an excluded member the
-        change may be the one that it waits for.
+        visible follows if nothing has changed (``a_short_disconnect_causes_no_rebalance.txt``).  For an excluded member
+        the change may be the one that it waits for.
         """
         live = self.session.live
         if live is not None and live.session_id != event.session_id:
@@ -539,7 +539,7 @@ class MemberStateMachine:
 
         An excluded member reads the changes that arrived while it was leaving: the only watch has fired for them, or
         for our own delete, and nothing else would make it join again
-        (``a_pattern_that_we_cannot_evaluate_makes_us_withdraw_and_return.txt``).
+        (``a_topic_filter_that_cannot_be_evaluated_excludes_the_member.txt``).
         """
         self.membership.handle(mem.DeregistrationDone(bool(self._exclusion_reason) and not self.is_leaving))
         if self.is_leaving:
@@ -550,7 +550,7 @@ class MemberStateMachine:
         """Announce that we left; owner nodes that could not be deleted end with the session.
 
         So does a release that is still under way: its answer finds no ticket and is ignored
-        (``leaving_while_what_was_left_over_is_given_back.txt``).
+        (``a_leave_of_an_excluded_member_does_not_wait_for_the_retry_of_a_release.txt``).
         """
         assert not self.acquirer.is_pending or not self.session.is_connected, "an acquisition may still succeed"
         leftovers = tuple(sorted(self.partitions))
@@ -590,7 +590,7 @@ class MemberStateMachine:
         """Leave for good.  A disconnected member announces at once what it owns: the session's end will release that.
 
         The attempt under way is stopped, so nothing more is fetched and the drain begins in this event
-        (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).  Answers that are still open are awaited where
+        (``defect_16_a_leave_does_not_wait_for_a_running_attempt.txt``).  Answers that are still open are awaited where
         they may have created a znode.
 
         The program waits for the close, so a commit to Kafka gets more time and more attempts than in a rebalance.
@@ -614,7 +614,7 @@ class MemberStateMachine:
 
         A migrating member uses it: the coordinator's assignment is executed with owner nodes, which stay the lock while
         the members of the group change over at different times
-        (``a_share_that_is_given_is_claimed_like_any_other.txt``).
+        (``an_external_assignment_is_acquired_like_a_computed_one.txt``).
         """
         if (event.threads is None) != (self.external_assignment is None):
             how = "this member computes it again" if event.threads is None else "this member receives it from now on"
@@ -755,9 +755,11 @@ class MemberStateMachine:
         releasing by an outdated assignment would move partitions twice.
 
         Without our registration the other members have assigned our partitions to themselves, so everything is released
-        before we register again (``a_registration_that_somebody_deletes.txt``).  An assignment with an error has no
-        partitions, and what we own is released, as a Scala member does before it fails.  A new view ends the exemption
-        of partitions that could not be released, and the commit for the change: releases contain the commit.
+        before we register again
+        (``a_member_whose_registration_is_deleted_releases_its_partitions_and_registers_again.txt``).  An assignment
+        with an error has no partitions, and what we own is released, as a Scala member does before it fails.  A new
+        view ends the exemption of partitions that could not be released, and the commit for the change: releases
+        contain the commit.
         """
         if self.settings.member_id not in view.members:
             self._log("WARNING", "registration-deleted", "another client deleted it; registering again")
@@ -826,7 +828,7 @@ class MemberStateMachine:
 
         Called at the end of the acquire step, and again when a call of the listener has ended.  Partitions whose offset
         was unreadable are read again.  The listener is called if something starts, or if the assignment is whole; not
-        for an attempt that got nothing (``a_listener_and_refused_claims.txt``).
+        for an attempt that got nothing (``the_listener_is_called_when_an_acquisition_succeeds.txt``).
         """
         unread = tuple(sorted(tp for tp, p in self.partitions.items() if p.expects(part.PositionKnown)))
         if unread or not self.acquirer.not_acquired:
@@ -842,7 +844,7 @@ class MemberStateMachine:
         """Start the partitions whose positions are known, when every store has answered.
 
         Brokers without offset storage (before 0.8.2) are an error: no retry helps
-        (``kafka_brokers_that_keep_no_offsets.txt``).
+        (``kafka_a_member_fails_when_the_brokers_do_not_store_offsets.txt``).
         """
         commands = self.position_reader.on_result(event)
         if commands is None:
@@ -989,7 +991,8 @@ class MemberStateMachine:
         """The reset policy moved the position; from now on a smaller offset than the stored one may be committed.
 
         It is counted, not flagged: the answer of a commit that was decided before it must not end its effect
-        (``a_reset_is_the_only_way_back.txt``).  Only the first position of a partition without an offset is not logged.
+        (``only_a_reset_decreases_a_stored_offset.txt``).  Only the first position of a partition without an offset is
+        not logged.
         """
         partition = self.partitions.get(tp)
         if partition is not None and partition.state in (PartitionState.FETCHING, PartitionState.DRAINING):

@@ -18,7 +18,7 @@ still does, and ``RegistrationDeleted`` leads through LEAVING, because the other
 to themselves.  LEAVING ends when all partitions are released and the delete is answered; the connector that is being
 closed does not retry a delete, since the session ends anyway.  EXCLUDED is left only after a change of the group or a
 reconnect, because nothing else can remove the reason.  A lost answer leads to WAITING, and the next preflight finds
-out what the group looks like (``leaving_with_a_registration_of_unknown_outcome.txt``).
+out what the group looks like (``a_leave_deletes_a_registration_without_an_answer.txt``).
 
 What each state waits for.  PREFLIGHT waits for a read of the group, REGISTERING for the create, LEAVING for the
 releases and the delete: ZooKeeper answers them, or the session ends.  WAITING ends by a timer, EXCLUDED by a watch and
@@ -33,7 +33,8 @@ A pause of the process that outlasts the session ends every state by ``SessionLo
 nothing has to be deleted.  ``LeaveRequested`` during a session never leads back: ``MemberStateMachine`` starts no join
 after it.  It goes through LEAVING wherever a registration or an owner node may exist because of this member; in
 WAITING and EXCLUDED what may be left ends with the session, which the connector closes next
-(``leaving_while_waiting_for_our_id.txt``, ``leaving_while_what_was_left_over_is_given_back.txt``).
+(``a_leave_while_waiting_for_the_consumer_id_completes_at_once.txt``,
+``a_leave_of_an_excluded_member_does_not_wait_for_the_retry_of_a_release.txt``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ of them starts while another commit is under way.  The interval skips its turn t
 *What a commit is decided from.*  From consumed positions and from the known content of the stores
 (``PartitionStateMachine.offset_for_zookeeper``).  So an offset that is stored already is not written again, and no
 offset is replaced by a smaller one unless the reset policy moved the position back
-(``defect_28_a_stored_offset_never_goes_back.txt``).
+(``defect_28_a_stored_offset_never_decreases.txt``).
 
 *One at a time.*  The condition of a write is the znode version that the write before it left.  Two commits at once
 would send the same version, and the second one would fail.  (The Scala consumer's commits race its rebalances: its
@@ -21,15 +21,15 @@ commit thread may write after the partition has moved to another member.)
 
 *Who waits for a commit.*  Its partitions (``in_flight``) are not released, because a release writes the same znodes,
 and because the next owner must find the last commit in its store
-(``kafka_commit_before_release_also_after_the_commit_under_way.txt``).  The next call of the program waits for it.
-The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable coordinator must not block the release of
-partitions permanently (``kafka_a_release_does_not_wait_for_a_commit_of_before_either.txt``).
+(``kafka_a_partition_that_is_drained_during_a_commit_is_committed_again.txt``).  The next call of the program waits for
+it.  The Kafka part can be abandoned (``abandon_kafka_commit``): an unavailable coordinator must not block the release
+of partitions permanently (``kafka_a_release_waits_for_an_earlier_commit_until_its_timeout.txt``).
 
 *Order of the stores.*  ZooKeeper is written first, because its write has conditions (our owner node, the version of the
 offset znode, the version of the control znode); what it rejects is not sent to Kafka, whose commit has none
 (``kafka_a_dual_commit_writes_zookeeper_first.txt``).  In the other order only the read of the owner nodes immediately
 before the request would protect Kafka's offset, and it misses a change during the request
-(``kafka_the_owner_node_is_looked_at_before_each_request.txt``).
+(``kafka_each_request_checks_the_owner_node_first.txt``).
 
 *A lost answer.*  If the answer of ZooKeeper is lost, its partitions have the outcome ``UNKNOWN``.  The next commit has
 the known version as its condition again, and reads the znode when that version is outdated.  If the answer of Kafka is
@@ -38,14 +38,14 @@ lost, the offset is remembered as possible (``record_unknown_kafka_write``), and
 been executed; so it counts as an answer that was lost.
 
 *A pause, and the end of the session.*  ``reset`` ends the commit: no part of it is sent in the next session
-(``the_session_expires_in_the_middle_of_committing.txt``).  Answers that arrive later have an old ticket.  A partition
-can also be lost and acquired again within one session while its commit is under way.  The answer then belongs to the
-ownership before, and changes neither the state nor the offsets of the new one
-(``a_commit_ends_after_its_partition_was_lost_and_acquired_again.txt``).
+(``the_session_expires_during_a_commit.txt``).  Answers that arrive later have an old ticket.  A partition can also be
+lost and acquired again within one session while its commit is under way.  The answer then belongs to the ownership
+before, and changes neither the state nor the offsets of the new one
+(``the_answer_of_a_commit_has_no_effect_on_a_later_ownership.txt``).
 
 *Calls of the program.*  Every call is completed exactly once: by its commit, by its timeout while it waits, or by
 ``reset``.  A call that has timed out is never executed later: the caller was answered that nothing was written
-(``a_commit_that_nobody_waits_for_any_more_is_not_made.txt``).
+(``a_commit_whose_caller_has_timed_out_is_not_written.txt``).
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ at once: a short pause while a conflicting owner node may have been deleted, a l
 whether our own nodes still exist, and the longest one when the last listing failed.
 
 A topic counts as watched from the moment when the request is sent; a listing that fails takes that back
-(``owners_that_cannot_be_listed_are_listed_later.txt``).  If the connection breaks, all watches are forgotten.  The
-answer of a listing that is still open is accepted then, but its topics are listed once more.
+(``owners_that_cannot_be_listed_are_listed_again_later.txt``).  If the connection breaks, all watches are forgotten.
+The answer of a listing that is still open is accepted then, but its topics are listed once more.
 
 Two facts come from the lists.  A conflicting owner node that disappears is acquired at once, without waiting for the
-growing pause of the retries (``defect_02_a_refused_claim_is_repeated_the_moment_the_owner_goes.txt``).  An owner node
-of ours that disappears stops its partition (``an_owner_node_that_vanishes_is_noticed.txt``).  A node that is deleted
-and created by another member between two lists looks the same in both; so ``ListOwners`` names our own partitions,
-whose nodes must belong to our session.  The Scala consumer never watches owner nodes.
+growing pause of the retries (``defect_02_a_failed_acquisition_is_repeated_when_the_owner_node_is_deleted.txt``).  An
+owner node of ours that disappears stops its partition (``a_deleted_owner_node_stops_its_partition.txt``).  A node that
+is deleted and created by another member between two lists looks the same in both; so ``ListOwners`` names our own
+partitions, whose nodes must belong to our session.  The Scala consumer never watches owner nodes.
 
 A topic passes through: not watched, timer runs, listing under way, watched; the watch fires, and it is not watched
 again.  The list of a topic is complete, and a topic that was listed for an acquisition is watched from then on.  So a

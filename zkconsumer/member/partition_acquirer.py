@@ -4,18 +4,19 @@
 
 The owner node is the lock of a partition, in a group with Scala members, too.  Order: release before acquire, because
 other members wait for what we release; acquire before position, because only an owner can be sure that no other member
-commits after its read (``release before acquire`` in ``member.invariants``, ``defect_28_*`` in the transcripts).
+commits after its read (``release before acquire`` in ``tests/property/group_model/member_invariants.py``,
+``defect_28_*`` in the transcripts).
 
 One request is under way at most.  Its partitions exist as machines (``ACQUIRING``) from the moment when it is sent, so
 that the end of the session, or a leave, has something to end.  A rebalance does not interrupt it: what was created must
-be known before it can be released (``defect_16_leaving_does_not_wait_for_a_running_attempt.txt``).
+be known before it can be released (``defect_16_a_leave_does_not_wait_for_a_running_attempt.txt``).
 
-Each partition has its own result (``defect_11_a_claim_that_fails_leaves_nothing_behind.txt``).  *Not created*: the
+Each partition has its own result (``defect_11_a_failed_acquisition_leaves_no_owner_node.txt``).  *Not created*: the
 partition is forgotten here and remembered in ``not_acquired``; the next attempt tries again, and the watch on the
 owners of its topic shows when its owner has gone.  The Scala consumer gives back everything that it acquired in the
 attempt; keeping it moves no partition twice.  *Unknown*, when the answer was lost with the connection: the node may
 exist, so the partition is ``DRAINED`` with unknown ownership, and a release verifies the owner before the next
-acquisition (``a_claim_whose_outcome_is_unknown_is_given_back_and_made_again.txt``).
+acquisition (``an_acquisition_without_an_answer_is_released_and_repeated.txt``).
 
 A pause of the process: if the session ended meanwhile, ``reset`` makes the answer an outdated one.  The server never
 executes the request in another session.

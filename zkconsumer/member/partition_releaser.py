@@ -19,15 +19,15 @@ In two cases it is a write of its own, before the release (``_commits_before_rel
 
 - With ``release.settle.ms`` the owner nodes remain for that time after the commit.  A Scala consumer reads the offset
   *before* it creates the owner node; when that fails once after our commit, it reads the offset again
-  (``a_node_is_held_for_the_settling_time.txt``).
+  (``release_settle_ms_delays_the_release_after_the_commit.txt``).
 - With offsets in Kafka, because a multi cannot contain a commit to Kafka
-  (``kafka_commit_before_release_also_after_the_commit_under_way.txt``).
+  (``kafka_a_partition_that_is_drained_during_a_commit_is_committed_again.txt``).
 
 *What a release waits for.*  For the program, at most the drain timeout; for the listener; for a commit of the partition
 under way, because both write the same znode; for the separate commit; for the settle time; and then for ZooKeeper.
 The wait for Kafka ends after ``rebalance.offsets.timeout.ms``, and the partitions are released without that commit:
 other members wait for them, and a Scala consumer gives up after 8 s with its defaults
-(``kafka_a_release_waits_for_kafka_but_not_for_ever.txt``).  All partitions that are ready go in one write; one that is
+(``kafka_a_release_waits_for_kafka_until_its_timeout.txt``).  All partitions that are ready go in one write; one that is
 not ready does not delay the others.
 
 *What waits for a release.*  The acquisitions of the attempt (``is_pending``), as in the Scala consumer: two members
@@ -35,15 +35,15 @@ that exchange partitions must not wait for each other's owner nodes.  The deleti
 
 *A lost answer.*  The partitions are ``DRAINED`` again, with unknown ownership, and ``send`` repeats the release with a
 check of the owner before the write: the node may be deleted already, and another member may own the partition
-(``a_release_whose_outcome_is_unknown_is_looked_at_first.txt``).
+(``a_release_without_an_answer_is_repeated_after_an_owner_check.txt``).
 
 *A rejection.*  The partition becomes unreleasable for this attempt, so that it does not block the rebalance
-(``a_partition_that_cannot_be_given_back_does_not_stop_the_others.txt``).  The next attempt tries again
-(``what_could_not_be_given_back_on_the_way_out_is_tried_again.txt``).
+(``a_partition_that_cannot_be_released_does_not_stop_the_others.txt``).  The next attempt tries again
+(``an_excluded_member_retries_a_failed_release.txt``).
 
 *A pause, and the end of the session.*  Owner nodes end with the session, so ``reset`` forgets everything.  The release
-is not executed in a later session (``the_session_expires_in_the_middle_of_releasing.txt``), and its answer has a ticket
-that is no longer in ``_tickets``.
+is not executed in a later session (``the_session_expires_during_a_release.txt``), and its answer has a ticket that is
+no longer in ``_tickets``.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class PartitionReleaser:
 
         They count as committed from now on, also those whose own commit has not started, because it would wait for the
         same coordinator.  The commit under way is abandoned as a whole; offsets of partitions that this member keeps
-        are committed with the next one (``kafka_a_release_does_not_wait_for_a_commit_of_before_either.txt``).
+        are committed with the next one (``kafka_a_release_waits_for_an_earlier_commit_until_its_timeout.txt``).
         """
         assert self._stores.uses_kafka, "only a commit to Kafka delays a release so long"
         self._is_kafka_timer_running = False
@@ -315,7 +315,7 @@ class PartitionReleaser:
 
         Without auto commit the release writes no offset.  A call that is queued when its partition is drained must be
         executed first, or the next owner reads again what the program has asked to commit
-        (``a_commit_of_the_program_that_waits_comes_before_a_release_that_writes_nothing.txt``).
+        (``a_pending_commit_of_the_program_precedes_a_release_without_auto_commit.txt``).
         """
         calls = [] if self._settings.auto_commit else self._commits.pending_calls
         return [
@@ -352,8 +352,8 @@ class PartitionReleaser:
 
         A partition that only changes its thread does not take part: the next owner is this member.  Without auto commit
         nothing is written, and the settle time counts nevertheless: the program commits when its listener is called
-        (``a_node_is_held_even_when_there_is_nothing_to_commit.txt``).  A failed commit does not hold the partition
-        either; the release contains the offset for ZooKeeper once more.
+        (``release_settle_ms_delays_a_release_without_automatic_commits.txt``).  A failed commit does not hold the
+        partition either; the release contains the offset for ZooKeeper once more.
         """
         assert self._commits_before_release, "otherwise the release itself contains the commit"
         out: list[Command] = []

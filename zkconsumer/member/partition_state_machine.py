@@ -26,7 +26,7 @@ was written last, and an offset written before the last reset blocks no commit.
 
 If the answer to a release is lost, the owner node may exist or not.  The partition is DRAINED again with
 ``is_ownership_unknown``, and the next release verifies the owner before it writes the offset: the node may belong to
-the next owner by then (``a_hand_over_whose_outcome_is_unknown_is_looked_at_first.txt``).
+the next owner by then (``a_thread_change_without_an_answer_is_repeated_after_an_owner_check.txt``).
 
 What each state waits for: ACQUIRING and RELEASING for ZooKeeper, ACQUIRED for the offset stores, DRAINING for the
 program (at most the drain timeout), DRAINED for the listener, a commit and the settle time (see
@@ -36,7 +36,7 @@ drops it in NOT_OWNED, so no offset, reset or flag of an earlier ownership can i
 The order FETCHING, DRAINING, DRAINED, RELEASING is *stop and drain before commit, commit before release*.  A commit
 before the end of the drain would be too small, and the next owner would deliver the last records again; a release
 before the commit would let the next owner read the offset before it is written
-(``another_member_joins_and_takes_its_part.txt``).
+(``another_member_joins_and_gets_its_partitions.txt``).
 
 What a lost answer of a commit costs.  ZooKeeper: nothing, because the version of the znode shows whether it was
 written.  Kafka has no version, and a request that the coordinator still has may be executed later than the next one; so

@@ -8,7 +8,7 @@ Theory of operation
 
 *Order.*  The read follows the acquisition, so that it sees the last commit of the former owner.  (The Scala consumer
 reads before it creates the owner node, so it may start from an offset before that commit.)  The fetch follows the read
-(``defect_28_a_stored_offset_never_goes_back.txt``).
+(``defect_28_a_stored_offset_never_decreases.txt``).
 
 *States.*  No read is under way; or one or both stores have not answered (``is_reading``).  Partitions start together,
 when every store has answered, since the larger offset is not known before.  The answer decides each partition:
@@ -19,20 +19,21 @@ when every store has answered, since the larger offset is not known before.  The
 
 The next attempt reads the last two again.  An offset that could not be read never counts as "no offset": the reset
 policy would skip records or repeat all of them.  With two stores the offset of the other one is not enough, as it may
-be the smaller one (``kafka_an_offset_znode_that_nobody_can_read_stops_only_its_partition.txt``).
+be the smaller one (``kafka_an_unreadable_offset_znode_stops_only_its_partition.txt``).
 
 *Who waits.*  The attempt: it is complete when all partitions are fetched.  Kafka's answer has a timeout
 (``rebalance.offsets.timeout.ms``); the Scala consumer asks again without a limit and blocks every rebalance meanwhile.
 ZooKeeper's answer ends with the session, which cancels the read.
 
 *A lost answer.*  It costs an attempt.  A connection to ZooKeeper that breaks leaves partitions without an answer (in
-neither map of ``PositionsRead``, ``positions_that_the_connection_did_not_bring.txt``).  What Kafka does not answer is
-in ``failed`` (``defect_32_what_kafka_does_not_tell_is_no_offset.txt``).
+neither map of ``PositionsRead``, ``positions_without_an_answer_are_read_again.txt``).  What Kafka does not answer is in
+``failed`` (``defect_32_a_failed_offset_fetch_is_repeated.txt``).
 
 *A loss, a leave, the end of the session.*  A partition that was lost during the read is ignored when the answer
-arrives (``a_claimed_partition_whose_node_vanishes.txt``).  It cannot be acquired again before that: the attempt ends
-with the answers, and only the next one acquires.  A member that leaves, or whose session ended, cancels the read; late
-answers have an old ticket (``leaving_while_positions_are_read.txt``).
+arrives (``an_owner_node_that_is_deleted_before_the_offset_is_read_is_acquired_again.txt``).  It cannot be acquired
+again before that: the attempt ends with the answers, and only the next one acquires.  A member that leaves, or whose
+session ended, cancels the read; late answers have an old ticket
+(``a_leave_during_the_read_of_positions_starts_no_fetch.txt``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Attempts continue without a limit.  A Scala consumer stops after ``rebalance.max.retries`` of them; then it keeps its
 registration, and its partitions have no owner until the group changes
-(``defect_01_a_member_without_its_share_tries_until_it_holds.txt``).
+(``defect_01_a_member_retries_until_it_owns_its_assignment.txt``).
 
 The pause is the upper limit of a wait, not the normal one: a change of the group triggers an attempt at once, and the
 watch on the owners acquires a partition when its owner has gone.  It grows, so that a group with a permanent conflict

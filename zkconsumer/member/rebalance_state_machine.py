@@ -24,17 +24,18 @@ does not interrupt ACQUIRING: owner nodes whose answers are open cannot be relea
 end of POSITIONING, when the new partitions are fetched already and can be drained like all others.
 
 The order of the states is the contract of a member.  RELEASING comes before ACQUIRING, because other members wait for
-what we release: a Scala member gives up after four attempts (``release before acquire`` in ``member.invariants``).
-POSITIONING comes after ACQUIRING, because only an owner can be sure that no other member commits after its read.  The
-Scala consumer reads first (``ZookeeperConsumerConnector.rebalance``), so it may start from an offset that the former
-owner replaces a moment later (``defect_28_a_stored_offset_never_goes_back.txt``).
+what we release: a Scala member gives up after four attempts (``release before acquire`` in
+``tests/property/group_model/member_invariants.py``).  POSITIONING comes after ACQUIRING, because only an owner can be
+sure that no other member commits after its read.  The Scala consumer reads first
+(``ZookeeperConsumerConnector.rebalance``), so it may start from an offset that the former owner replaces a moment later
+(``defect_28_a_stored_offset_never_decreases.txt``).
 
 A lost answer does not change the state: a write with unknown outcome ends its step like an answer, and the partition
 remembers that its owner is unknown.  After a reconnect a new attempt is triggered; it is a rerun if one is under way.
 
 Between two attempts a member is STABLE or INCOMPLETE, and both keep what they own: an attempt that failed releases
 nothing.  The Scala consumer gives back everything after a failed attempt, and stops after ``rebalance.max.retries`` of
-them; here the attempts continue (``defect_01_a_member_without_its_share_tries_until_it_holds.txt``).
+them; here the attempts continue (``defect_01_a_member_retries_until_it_owns_its_assignment.txt``).
 """
 
 from __future__ import annotations

@@ -16,17 +16,18 @@ to every registration that exists.
 
 At most one request is under way, and its answer is awaited even when the member leaves meanwhile: a delete that
 overtook the create would leave a registration until the session ends
-(``leaving_on_the_way_in.txt`` in the transcripts).  The answer of an earlier session has another ticket.
+(``a_leave_during_the_registration_deletes_the_registration.txt`` in the transcripts).  The answer of an earlier session
+has another ticket.
 
 A create may be sent while the znode is ``POSSIBLE``: one of our own session is then found, and counts as registered
-(``a_registration_without_an_answer_may_exist.txt``).  A znode of *another* session is a conflict.  Usually the session
-is that of the same process before a restart, and ends within its timeout.  So the member repeats the create, and
-``consumer_id_conflict`` decides when that has lasted too long.
+(``a_registration_without_an_answer_is_requested_again.txt``).  A znode of *another* session is a conflict.  Usually the
+session is that of the same process before a restart, and ends within its timeout.  So the member repeats the create,
+and ``consumer_id_conflict`` decides when that has lasted too long.
 
 A delete that failed is not repeated at once: ``DELETE_FAILED`` lasts for the pause that the member starts.  A pause of
 the process needs no state: if the session has ended meanwhile, ``SessionLost`` arrives, and an answer that was
 already in the socket is measured from the time of its request
-(``a_pause_does_not_count_as_waiting_for_our_id.txt``).
+(``a_pause_of_the_process_does_not_count_as_waiting_for_the_consumer_id.txt``).
 """
 
 from __future__ import annotations

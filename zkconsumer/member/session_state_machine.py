@@ -18,7 +18,7 @@ in the socket buffer while the process was paused does not extend the lease beyo
 
 A suspended session keeps its lease until it expires: the owner nodes exist as long as the session, and no other member
 can acquire them.  A new session starts without a lease: ``SetLease(0)`` precedes every command of the new session, so
-no stream delivers a record of the ended one (``the_session_expires_wherever_a_member_stands.txt``).
+no stream delivers a record of the ended one (``the_session_expires_in_each_state_of_the_membership.txt``).
 
 The probes (``PROBES_PER_TIMEOUT``) exist because only requests of our own have a known time of sending: kazoo's pings
 have no hook, so they do not count.  Three in a row can stay without an answer before the lease of a quiet member
@@ -28,13 +28,13 @@ thirds and connects to another one, so a member with a second server can keep it
 
 A pause of the process (SIGSTOP, a suspended virtual machine) needs no event: the clock of the lease runs on, and each
 stream compares it before each record.  After the pause nothing is delivered until an answer to a request that was sent
-after it (``defect_05_nothing_is_handed_out_when_the_lease_has_run_out.txt``).  The Scala consumer delivers on between
+after it (``defect_05_no_record_is_delivered_after_the_lease_has_expired.txt``).  The Scala consumer delivers on between
 the disconnect and the report of the expiry, while the next owner reads the same records.
 
 What waits for this machine: ``MemberStateMachine`` sends no request outside ``CONNECTED``, and every command that
 writes has the session id in which it was decided.  ``SUSPENDED`` to ``CONNECTED`` with the same id keeps all ephemeral
 znodes and no watch.  ``LOST`` ends every other machine of the member.  ``CLOSED`` is final: reports that the client
-still makes have no effect (``a_session_that_is_closed_stays_closed.txt``).
+still makes have no effect (``events_after_the_close_have_no_effect.txt``).
 """
 
 from __future__ import annotations

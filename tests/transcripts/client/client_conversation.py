@@ -1,4 +1,4 @@
-"""Conversations with a bare ``ConsumerCoordinator``: see README.md beside this file for the language."""
+"""Transcripts of a bare ``ConsumerCoordinator``.  README.md in this folder describes the language."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ASSIGNORS = {"eager": Dealer, "cooperative": CooperativeDealer}
 API_OF = {what: next(api for api in APIS.values() if api.name == what.value) for what in RequestKind}
 
 
-class MemberTalk:
-    """One member, its clock, and what it waits for."""
+class CoordinatorClientConversation:
+    """One ``ConsumerCoordinator``, its clock and its open requests."""
 
     def __init__(self) -> None:
         self._settings: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class MemberTalk:
     def set(self, line: str) -> None:
         """``settings name=value …``, before the first input."""
         if self._made is not None:
-            raise BadTranscript("settings stand before the first input")
+            raise BadTranscript("settings must be before the first input")
         for name, value in _pairs(shlex.split(line)[1:]):
             match name:
                 case "protocol":
@@ -50,16 +50,16 @@ class MemberTalk:
                 case _:
                     self._settings[name.replace(".", "_")] = int(value) if value.isdigit() else value
 
-    def hear(self, text: str) -> list[str]:
-        """One input; gives back the answer, line by line."""
+    def handle(self, text: str) -> list[str]:
+        """Run one input and return the commands, one a line."""
         word, *rest = shlex.split(text)
-        hearer: Callable[[list[str]], list[do.Command]] | None = getattr(self, f"_hear_{word.replace('-', '_')}", None)
-        if hearer is None:
+        handler: Callable[[list[str]], list[do.Command]] | None = getattr(self, f"_on_{word.replace('-', '_')}", None)
+        if handler is None:
             raise BadTranscript(f"no such input: {word}")
-        return [line for command in hearer(rest) if (line := show(command))] or ["(nothing)"]
+        return [line for command in handler(rest) if (line := show(command))] or ["(nothing)"]
 
     def state(self) -> str:
-        """Where the member stands, in one line."""
+        """The state of the member, in one line."""
         machine = self.member.machine
         coordinator = machine.coordinator_discovery.coordinator
         words = [
@@ -75,22 +75,22 @@ class MemberTalk:
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
-    def _hear_subscribed(self, topics: list[str]) -> list[do.Command]:
+    def _on_subscribed(self, topics: list[str]) -> list[do.Command]:
         return self.member.subscribe(*topics)
 
-    def _hear_metadata(self, counts: list[str]) -> list[do.Command]:
+    def _on_metadata(self, counts: list[str]) -> list[do.Command]:
         known = {topic: int(count) for topic, count in _pairs(counts)}
         return self.member.hear(ev.MetadataUpdated(known, frozenset(known)))
 
-    def _hear_polled(self, words: list[str]) -> list[do.Command]:
+    def _on_polled(self, words: list[str]) -> list[do.Command]:
         given = dict(_pairs(words))
         return self.member.poll(int(given["busy-since"]) if given else None, given.get("stream", ""))
 
-    def _hear_found(self, words: list[str]) -> list[do.Command]:
+    def _on_found(self, words: list[str]) -> list[do.Command]:
         given = dict(_pairs(words))
         return self.member.find(int(given.get("node", 1)), int(given.get("error", 0)))
 
-    def _hear_joined(self, words: list[str]) -> list[do.Command]:
+    def _on_joined(self, words: list[str]) -> list[do.Command]:
         given = dict(_pairs(words))
         member = given.get("member", "me")
         fields: dict[str, Any] = {"skip_assignment": True} if given.get("skip") == "true" else {}
@@ -101,55 +101,55 @@ class MemberTalk:
             ]
         return self.member.joined(int(given.get("generation", 1)), member, given.get("leader", "leader"), **fields)
 
-    def _hear_join_refused(self, words: list[str]) -> list[do.Command]:
+    def _on_join_refused(self, words: list[str]) -> list[do.Command]:
         return self.member.join_refused(int(words[0]), *words[1:])
 
-    def _hear_synced(self, words: list[str]) -> list[do.Command]:
+    def _on_synced(self, words: list[str]) -> list[do.Command]:
         return self.member.synced(_partitions(words))
 
-    def _hear_sync_refused(self, words: list[str]) -> list[do.Command]:
+    def _on_sync_refused(self, words: list[str]) -> list[do.Command]:
         return self.member.synced(error=int(words[0]))
 
-    def _hear_heartbeat_answered(self, words: list[str]) -> list[do.Command]:
+    def _on_heartbeat_answered(self, words: list[str]) -> list[do.Command]:
         return self.member.answer(HEARTBEAT, HeartbeatResponse(error_code=int(words[0]) if words else 0))
 
-    def _hear_committed(self, words: list[str]) -> list[do.Command]:
+    def _on_committed(self, words: list[str]) -> list[do.Command]:
         return self.member.committed(int(words[0]) if words else 0)
 
-    def _hear_left(self, _: list[str]) -> list[do.Command]:
+    def _on_left(self, _: list[str]) -> list[do.Command]:
         return self.member.left()
 
-    def _hear_positions(self, words: list[str]) -> list[do.Command]:
+    def _on_positions(self, words: list[str]) -> list[do.Command]:
         return self.member.hear(ownership.PositionsCollected({tp: at.offset for tp, at in _offsets(words).items()}))
 
-    def _hear_commit(self, words: list[str]) -> list[do.Command]:
+    def _on_commit(self, words: list[str]) -> list[do.Command]:
         offsets = _offsets(word for word in words if "=" in word)
         return self.member.hear(ev.CommitAsked(1, offsets, "retried" in words))
 
-    def _hear_returned(self, _: list[str]) -> list[do.Command]:
+    def _on_returned(self, _: list[str]) -> list[do.Command]:
         return self.member.returned()
 
-    def _hear_disconnected(self, words: list[str]) -> list[do.Command]:
+    def _on_disconnected(self, words: list[str]) -> list[do.Command]:
         return self.member.disconnect(int(words[0]) if words else 1)
 
-    def _hear_timed_out(self, words: list[str]) -> list[do.Command]:
+    def _on_timed_out(self, words: list[str]) -> list[do.Command]:
         return self.member.fail(API_OF[RequestKind(words[0])], Failure.TIMED_OUT)
 
-    def _hear_unsubscribed(self, _: list[str]) -> list[do.Command]:
+    def _on_unsubscribed(self, _: list[str]) -> list[do.Command]:
         return self.member.hear(ev.Unsubscribed())
 
-    def _hear_closed(self, _: list[str]) -> list[do.Command]:
+    def _on_closed(self, _: list[str]) -> list[do.Command]:
         return self.member.hear(ev.Closed())
 
-    def _hear_at(self, words: list[str]) -> list[do.Command]:
+    def _on_at(self, words: list[str]) -> list[do.Command]:
         return self.member.wait(int(words[0]) - self.member.now_ms)
 
 
-# --- words ----------------------------------------------------------------------------------------------------------
+# --- commands, one line each ----------------------------------------------------------------------------------------
 
 
 def show(command: do.Command) -> str:
-    """One command in words; timers are not said."""
+    """A command in one line; timers are not shown."""
     match command:
         case do.Send():
             return f"send {_show_request(command)}"
@@ -160,7 +160,7 @@ def show(command: do.Command) -> str:
         case do.Invoke(_, callback, partitions):
             return f"call {callback.value} {_show(partitions)}".rstrip()
         case ownership.Drain(partitions):
-            return f"stop {_show(partitions)}"
+            return f"drain {_show(partitions)}"
         case do.StartPartitions(partitions, generation, new):
             return f"start {_show(partitions)} in generation {generation}{f', new {_show(new)}' if new else ''}"
         case ownership.CollectPositions():
@@ -170,11 +170,11 @@ def show(command: do.Command) -> str:
         case do.NeedMetadata(topics):
             return f"metadata of {' '.join(sorted(topics or ()))}"
         case do.Raise(error, is_fatal):
-            return f"raise{' for good' if is_fatal else ''} {type(error).__name__}"
+            return f"raise{' fatal' if is_fatal else ''} {type(error).__name__}"
         case do.MemberStopped():
             return "stopped"
         case do.LogMemberEvent(what, fields):
-            return f"note {what} {' '.join(f'{name}={value}' for name, value in fields if value != '')}".rstrip()
+            return f"log {what} {' '.join(f'{name}={value}' for name, value in fields if value != '')}".rstrip()
         case _:
             return ""
 

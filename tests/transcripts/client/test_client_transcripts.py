@@ -1,4 +1,4 @@
-"""Every transcript says what a member of a coordinator's group says.  ``--rewrite`` writes them anew."""
+"""Every transcript has the outputs of the machine.  ``--rewrite`` writes them again."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcripts.client.client_conversation import MemberTalk
+from tests.transcripts.client.client_conversation import CoordinatorClientConversation
 from tests.transcripts.conversation import compare, rewritten, transcripts
 
 HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
-def test_a_transcript_says_what_the_member_says(path: Path, request: pytest.FixtureRequest) -> None:
-    compare(path, rewritten(path, MemberTalk()), rewrites=request.config.getoption("--rewrite", default=False))
+def test_a_transcript_has_the_outputs_of_the_machine(path: Path, request: pytest.FixtureRequest) -> None:
+    compare(
+        path,
+        rewritten(path, CoordinatorClientConversation()),
+        rewrites=request.config.getoption("--rewrite", default=False),
+    )
 
 
 @pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
-def test_a_transcript_opens_with_what_holds(path: Path) -> None:
-    assert path.read_text(encoding="utf-8").startswith("# "), "the first line is a comment that says what holds"
+def test_a_transcript_begins_with_a_sentence_of_what_it_shows(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("# "), (
+        "the first line must be a comment that says what the transcript shows"
+    )

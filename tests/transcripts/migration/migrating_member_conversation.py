@@ -1,4 +1,4 @@
-"""Conversations with a bare ``MigratingMember``: what a transcript of this folder says and hears."""
+"""Transcripts of a bare ``MigratingMember``.  README.md in this folder describes the language."""
 
 from __future__ import annotations
 
@@ -22,63 +22,65 @@ WORDS = {side: word for word, side in SIDES.items()}
 THREAD = "me-0"
 
 
-class MemberTalk:
-    """One member; after each event what must always hold is checked."""
+class MigratingMemberConversation:
+    """One member, and the state of its partition processor.  After each event the invariants are checked."""
 
     def __init__(self) -> None:
         self.member = MigratingMember()
-        self.told: dict[TopicPartition, bool] = {}
-        """What the holder works on -> whether it hands records out of it."""
+        self.delivers: dict[TopicPartition, bool] = {}
+        """Each partition of the processor -> whether its records are delivered; False: it is drained."""
 
     def set(self, line: str) -> None:
-        raise BadTranscript("a member of both worlds has no settings")
+        raise BadTranscript("a migrating member has no settings")
 
-    def hear(self, text: str) -> list[str]:
+    def handle(self, text: str) -> list[str]:
         word, _, rest = text.partition(" ")
         try:
-            said = self.member.handle(self._event(word, rest.strip()))
+            commands = self.member.handle(self._event(word, rest.strip()))
         except MigrationError as error:
             return [f"ends: {error}"]
-        for command in said:
+        for command in commands:
             self._note(command)
         self._check()
-        return [show(command) for command in said] or ["(nothing)"]
+        return [show(command) for command in commands] or ["(nothing)"]
 
     def state(self) -> str:
         partitions = self.member.partitions
         parts = [f"phase={self.member.member_phase.value}"]
-        named = {"given": partitions.assigned, "locked": partitions.owned, "running": partitions.running}
+        named = {"assigned": partitions.assigned, "owned": partitions.owned, "running": partitions.running}
         parts += [f"{name}={','.join(map(str, sorted(which)))}" for name, which in named.items() if which]
         return " ".join(parts)
 
-    # --- what must always hold ------------------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------------------------
 
     def _note(self, command: val.MigratingMemberCommand) -> None:
-        """The holder of these conversations: it refuses what a holder cannot do."""
+        """Change the state of the processor; a command that it cannot execute is an error."""
         match command:
             case ownership.StartFetching(positions):
-                assert not positions.keys() & self.told.keys(), "started twice"
-                self.told.update(dict.fromkeys(positions, True))
+                assert not positions.keys() & self.delivers.keys(), "started twice"
+                self.delivers.update(dict.fromkeys(positions, True))
             case ownership.Drain(partitions):
-                assert all(self.told[tp] for tp in partitions), "drained twice"
-                self.told.update(dict.fromkeys(partitions, False))
+                assert all(self.delivers[tp] for tp in partitions), "drained twice"
+                self.delivers.update(dict.fromkeys(partitions, False))
             case ownership.MoveToThread(threads):
-                assert not any(self.told[tp] for tp in threads), "moved while it is handed out"
-                self.told.update(dict.fromkeys(threads, True))
+                assert not any(self.delivers[tp] for tp in threads), "moved while its records are delivered"
+                self.delivers.update(dict.fromkeys(threads, True))
             case ownership.DropPartitions(partitions):
                 for tp in partitions:
-                    del self.told[tp]
+                    del self.delivers[tp]
             case _:
                 pass
 
     def _check(self) -> None:
         member = self.member
-        assert self.told.keys() == member.partitions.running.keys(), "it is known what the holder works on"
+        assert self.delivers.keys() == member.partitions.running.keys(), (
+            "the member has the partitions of the processor"
+        )
         if member.rules.active_side is MembershipSide.ZOOKEEPER:
-            assert self.told.keys() <= member.partitions.owned, "nothing is read without our owner node"
+            assert self.delivers.keys() <= member.partitions.owned, "no partition is read without an owner node"
         else:
-            live = {tp for tp, is_live in self.told.items() if is_live}
-            assert live <= member.partitions.assigned.keys(), "nothing is read that the generation does not give"
+            live = {tp for tp, is_live in self.delivers.items() if is_live}
+            assert live <= member.partitions.assigned.keys(), "no partition is read outside of the assignment"
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ class MemberTalk:
             case "reset":
                 [(tp, offset)] = _offsets(rest).items()
                 return ownership.OffsetReset(tp, offset)
-            case "looked":
+            case "zookeeper-read":
                 return val.ZooKeeperOffsetsRead(_offsets(rest))
             case "commit":
                 call, _, names = rest.partition(" ")
@@ -107,9 +109,9 @@ class MemberTalk:
             case "written":
                 number, _, taken = rest.partition(" ")
                 return val.KafkaWriteFinished(int(number), frozenset(_names(taken)))
-            case "took":
+            case "kafka-committed":
                 return val.KafkaCommitted(_offsets(rest))
-            case "read":
+            case "kafka-read":
                 return val.KafkaOffsetsRead(_offsets(rest))
         raise BadTranscript(f"no such input: {word}")
 
@@ -136,7 +138,7 @@ def _command(word: str, rest: str) -> ownership.PartitionCommand:
             )
         case "drain":
             return ownership.Drain(_names(rest))
-        case "give-up":
+        case "force-drain":
             return ownership.ForceDrain(_names(rest))
         case "drop":
             names, _, why = rest.partition(": ")
@@ -146,7 +148,7 @@ def _command(word: str, rest: str) -> ownership.PartitionCommand:
             return ownership.MoveToThread(threads, dict.fromkeys(threads, 1))
         case "collect":
             return ownership.CollectPositions()
-    raise BadTranscript(f"a side does not tell {word}")
+    raise BadTranscript(f"not a command of a side: {word}")
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------
@@ -156,18 +158,18 @@ def show(command: val.MigratingMemberCommand) -> str:
     """A command in one line."""
     match command:
         case val.SendToSide(side, ownership.PartitionsDrained(positions)):
-            return f"say {WORDS[side]} drained {_show(positions)}"
+            return f"to {WORDS[side]}: drained {_show(positions)}"
         case val.SendToSide(side, ownership.PositionsCollected(positions)):
-            return f"say {WORDS[side]} collected {_show(positions) or 'nothing'}"
+            return f"to {WORDS[side]}: collected {_show(positions) or 'nothing'}"
         case val.SendToSide(side, ownership.OffsetReset(tp, offset)):
-            return f"say {WORDS[side]} reset {tp}={offset}"
+            return f"to {WORDS[side]}: reset {tp}={offset}"
         case val.SetZooKeeperAssignment(None):
-            return f"share: {ZooKeeperAssignment.COMPUTED.value}"
+            return f"assignment: {ZooKeeperAssignment.COMPUTED.value}"
         case val.SetZooKeeperAssignment(threads, new):
             came = f" new {' '.join(map(str, sorted(new)))}" if new else ""
-            return f"share: {_show(threads) or 'nothing'}{came}"
+            return f"assignment: {_show(threads) or 'empty'}{came}"
         case val.SetCoordinatorProtocols(()):
-            return "leave the coordinator's group"
+            return "leave the coordinator group"
         case val.SetCoordinatorProtocols(protocols):
             return f"join with {' '.join(protocols)}"
         case val.WriteToKafka(number, offsets):
@@ -177,22 +179,22 @@ def show(command: val.MigratingMemberCommand) -> str:
         case val.MirrorToZooKeeper(offsets):
             return f"mirror {_show(offsets)}"
         case val.WriteAcknowledgement(None):
-            return "take the acknowledgement back"
-        case val.WriteAcknowledgement(said):
-            told = f"acknowledge {said.migration_id} {said.phase}@{said.epoch} generation={said.generation}"
-            return f"{told} behind={said.behind}"
+            return "delete the acknowledgement"
+        case val.WriteAcknowledgement(ack):
+            words = f"acknowledge {ack.migration_id} {ack.phase}@{ack.epoch} generation={ack.generation}"
+            return f"{words} behind={ack.behind}"
         case _:
-            return f"holder: {_show_told(command)}"
+            return f"processor: {_show_partition_command(command)}"
 
 
-def _show_told(command: ownership.PartitionCommand) -> str:
+def _show_partition_command(command: ownership.PartitionCommand) -> str:
     match command:
         case ownership.StartFetching(positions):
             return f"start {_show(positions)}"
         case ownership.Drain(partitions):
             return f"drain {' '.join(map(str, partitions))}"
         case ownership.ForceDrain(partitions):
-            return f"give up drain {' '.join(map(str, partitions))}"
+            return f"force drain {' '.join(map(str, partitions))}"
         case ownership.DropPartitions(partitions, why):
             return f"drop {' '.join(map(str, partitions))}: {why}"
         case ownership.MoveToThread(threads):

@@ -1,4 +1,4 @@
-"""Every transcript says what the member says, and together they take every way that a migration can go."""
+"""Every transcript has the outputs of the machine, and together they contain each change of phase of a migration."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import pytest
 from bridge.migration.control.phases import Phase, authority_of, next_phases
 from bridge.migration.dual.machine.phase_rules import PHASE_RULES, MemberPhase, member_phase_of
 from tests.transcripts.conversation import compare, rewritten, transcripts
-from tests.transcripts.migration.migrating_member_conversation import MemberTalk
+from tests.transcripts.migration.migrating_member_conversation import MigratingMemberConversation
 from zkconsumer.zk.znode_formats import ControlRecord
 
 HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
-def test_a_transcript_says_what_the_member_says(path: Path, request: pytest.FixtureRequest) -> None:
-    compare(path, rewritten(path, MemberTalk()), rewrites=request.config.getoption("--rewrite", default=False))
+def test_a_transcript_has_the_outputs_of_the_machine(path: Path, request: pytest.FixtureRequest) -> None:
+    compare(
+        path,
+        rewritten(path, MigratingMemberConversation()),
+        rewrites=request.config.getoption("--rewrite", default=False),
+    )
 
 
 @pytest.mark.parametrize("path", transcripts(HERE), ids=lambda path: path.stem)
-def test_a_transcript_opens_with_what_holds(path: Path) -> None:
+def test_a_transcript_begins_with_a_sentence_of_what_it_shows(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
@@ -29,8 +33,8 @@ def control(phase: Phase) -> ControlRecord:
     return ControlRecord("m1", 1, phase.value, authority_of(phase), "dual")
 
 
-def ways() -> set[tuple[MemberPhase, MemberPhase]]:
-    """Each step that a dual migration can take, as a member sees it that misses none."""
+def phase_changes() -> set[tuple[MemberPhase, MemberPhase]]:
+    """Each change of phase in a dual migration, as a member sees it that misses none."""
     found, todo = set[tuple[MemberPhase, MemberPhase]](), [Phase.PLANNED]
     seen = set[Phase]()
     while todo:
@@ -44,16 +48,16 @@ def ways() -> set[tuple[MemberPhase, MemberPhase]]:
     return found
 
 
-def test_every_way_is_taken_by_some_transcript() -> None:
+def test_each_change_of_phase_is_in_some_transcript() -> None:
     taken = set[tuple[MemberPhase, MemberPhase]]()
     for path in transcripts(HERE):
-        talk = MemberTalk()
+        conversation = MigratingMemberConversation()
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.startswith(">"):
-                before = talk.member.member_phase
-                talk.hear(line[1:].strip())
+                before = conversation.member.member_phase
+                conversation.handle(line[1:].strip())
                 if line.startswith("> control"):
-                    taken.add((before, talk.member.member_phase))
-    missed = sorted(f"{before.value} -> {after.value}" for before, after in ways() - taken)
+                    taken.add((before, conversation.member.member_phase))
+    missed = sorted(f"{before.value} -> {after.value}" for before, after in phase_changes() - taken)
     assert not missed
-    assert {phase for way in taken for phase in way} == set(PHASE_RULES) == set(MemberPhase)
+    assert {phase for change in taken for phase in change} == set(PHASE_RULES) == set(MemberPhase)

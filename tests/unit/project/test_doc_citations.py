@@ -144,7 +144,7 @@ def test_a_setting_is_used_by_the_module_of_the_test_itself() -> None:
 
 
 def test_a_transcript_uses_a_setting_that_it_sets_or_whose_timer_it_shows() -> None:
-    transcript = "tests/transcripts/defect_01_a_member_without_its_share_tries_until_it_holds.txt"
+    transcript = "tests/transcripts/defect_01_a_member_retries_until_it_owns_its_assignment.txt"
     here = "`rebalance_backoff_ms` in `zkconsumer/config_tables/scala_consumer.py`"
     assert problems("rebalance.backoff.ms", here, transcript) == []
     assert problems("auto.commit.interval.ms", here, transcript) != []

@@ -158,7 +158,7 @@ class MigratingMember(SideArbiter):
         """This side is active from now on; drains for which the other side waits are answered at once.
 
         What runs and belongs to this side too continues, also in the middle of a drain that this side asked for
-        (``the_switch_in_the_middle_of_a_release``).  What does not belong to it is dropped; its records since the last
+        (``the_cut_over_comes_during_a_release``).  What does not belong to it is dropped; its records since the last
         commit are read again by the owner.  What belongs to it and does not run is started: by the deferred start of
         the ZooKeeper side, or at the offset that Kafka has now.
         """
@@ -219,7 +219,8 @@ class MigratingMember(SideArbiter):
 
             LOCKED, COPIED  Kafka has the offset of ZooKeeper
             RETURNING       ZooKeeper has the offset that Kafka had first at this epoch.  Not the last one: under load
-                            one is always on its way, and the tool would see 0 by chance (``back_under_load``).
+                            one is always on its way, and the tool would see 0 by chance
+                            (``a_rollback_does_not_wait_for_later_commits``).
             RETURNED        each offset was written to Kafka once with the provenance of this epoch.  Kafka follows
                             after that, and the phase does not wait for it.
         """

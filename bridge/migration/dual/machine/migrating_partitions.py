@@ -248,7 +248,7 @@ class MigratingPartitions:
     """All partitions of one member; ``emit`` receives the commands for the partition processor.
 
     Every change of a state that concerns the processor is made here, together with its command: so the table and the
-    processor never differ (``MemberTalk`` compares them after each event of a test).
+    processor never differ (``MigratingMemberConversation`` compares them after each event of a test).
     """
 
     def __init__(self, emit: Callable[[ownership.PartitionCommand], None]) -> None:

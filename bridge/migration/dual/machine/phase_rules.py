@@ -102,7 +102,7 @@ class PhaseRules:
 
     ``protocols``: in the order of preference; () exactly where the member is not in the coordinator group.
     ``mirrors_to_zookeeper``: offsets that Kafka accepted are also written to ZooKeeper; failures are ignored, because a
-    rollback reads Kafka again (transcript ``back_when_the_mirror_had_failed``).
+    rollback reads Kafka again (transcript ``a_rollback_repeats_a_failed_write_to_zookeeper``).
     """
 
     active_side: MembershipSide
@@ -143,7 +143,8 @@ _MEMBER_PHASES: dict[Phase, MemberPhase] = {
     Phase.UNDONE: MemberPhase.ZOOKEEPER_ONLY,
 }
 """The phases of strategy ``dual``.  A phase without an entry is one of ``copy`` (``fencing``, ``fenced``, ``verified``)
-or of a later release: the member cannot follow it (transcript ``what_this_member_cannot_follow``)."""
+or of a later release: the member cannot follow it (transcript
+``a_member_ends_in_a_phase_that_it_does_not_support``)."""
 
 assert PHASE_RULES.keys() == set(MemberPhase), "each phase of a member has a row"
 

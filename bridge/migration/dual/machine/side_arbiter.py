@@ -17,8 +17,8 @@ Theory of operation.  While the ZooKeeper side is active:
 While the coordinator side is active it is answered when the processor is, and nothing is written to Kafka here.
 
 Order: a position is written to Kafka before the ZooKeeper side releases the partition.  Otherwise the write races the
-commit of the next owner (transcript ``a_release_when_kafka_is_first``); and no release passes an earlier write of the
-same partition (transcript ``a_release_waits_for_a_write_under_way``).
+commit of the next owner (transcript ``a_release_writes_to_kafka_before_zookeeper``); and no release passes an earlier
+write of the same partition (transcript ``a_release_waits_for_a_write_in_progress``).
 
 Each write to Kafka gets one answer in any case; the connector answers "nothing accepted" when the coordinator side
 has failed.  So no side waits longer than that, or than its own drain timeout (``ForceDrain``).  When the active side
@@ -136,7 +136,7 @@ class SideArbiter:
         self._commits: dict[int, tuple[CommitOrder, frozenset[TopicPartition]]] = {}
         """The commits of the program that run: call number -> order and partitions.  A commit keeps the order of its
         start, so a phase with another order is not acknowledged before it has ended (transcript
-        ``a_commit_that_began_the_old_way``)."""
+        ``a_phase_is_acknowledged_after_the_commits_of_the_previous_phase``)."""
         self._sent_assignment: tuple[ZooKeeperAssignment, dict[TopicPartition, str]] = ZooKeeperAssignment.COMPUTED, {}
         """The assignment that the ZooKeeper side received last; the same one is not sent twice, because each starts a
         rebalance there.  Without a migration that side computes its assignment, and needs no message."""
@@ -218,7 +218,7 @@ class SideArbiter:
         """The owner nodes of these are gone: released by this member, or lost with its session.
 
         Now the coordinator side gets the answers to its drains: before that the next owner in the group could not
-        acquire the partition (``a_release_while_zookeeper_holds``).
+        acquire the partition (``the_coordinator_side_revokes_partitions_while_the_zookeeper_side_is_active``).
         """
         gone = {tp for tp in partitions if tp in self.partitions}
         for tp in gone:
@@ -319,7 +319,8 @@ class SideArbiter:
         """These are not in the assignment any more: revoked, or lost with the generation.
 
         While the ZooKeeper side is active, an owned one continues until that side has released it: the assignment
-        without it is its command to do so (``the_generation_is_lost``).
+        without it is its command to do so
+        (``a_lost_generation_is_an_empty_assignment_while_the_zookeeper_side_is_active``).
         """
         gone = {tp for tp in partitions if tp in self.partitions}
         for tp in gone:
@@ -426,7 +427,8 @@ class SideArbiter:
         """The processor answered the oldest ``CollectPositions``.
 
         If its side is passive by now, the positions are not committed.  The coordinator machine gets an answer all the
-        same: each of its ``CollectPositions`` is answered once (``a_collection_that_is_overtaken``).
+        same: each of its ``CollectPositions`` is answered once
+        (``positions_that_the_previously_active_side_requested_are_not_used``).
         """
         assert self._collecting, "the processor answers each question once"
         side = self._collecting.popleft()
@@ -545,7 +547,7 @@ class SideArbiter:
         ZooKeeper receives them.
 
         An answer that arrives when the ZooKeeper side is active again is dropped: that side starts its partitions at
-        the offsets of ZooKeeper (``the_switch_and_what_was_not_read``).
+        the offsets of ZooKeeper (``an_assigned_partition_that_does_not_run_starts_at_the_cut_over``).
         """
         known = {tp: at for tp, at in sorted(offsets.items()) if self.partitions.is_assigned(tp)}
         for tp in known:

@@ -14,11 +14,12 @@ their number.  A lost answer leaves ``in_kafka`` older than Kafka, which costs o
 
 Why an epoch begins without offsets in Kafka: each offset in Kafka must have the provenance of this epoch.  The next
 migration, and the tool, recognise the offsets of this migration by their provenance
-(transcript ``returned_and_kafka_gets_the_provenance``).
+(transcript ``in_phase_returned_kafka_gets_the_provenance_of_the_migration``).
 
 Why not the larger offset of both stores: a reset decreases an offset on purpose.  While ZooKeeper is first, any
 difference is corrected.  While Kafka is first, a larger offset in Kafka is a commit that ZooKeeper receives next; only
-a larger one in ZooKeeper is one that Kafka lacks (transcript ``what_kafka_refused_before_it_was_first``).
+a larger one in ZooKeeper is one that Kafka lacks (transcript
+``an_offset_that_kafka_refused_in_phase_locked_is_written_again``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class StorePositions:
         for tp, offset in offsets.items():
             if offset >= 0:
                 self.in_kafka[tp] = offset
-                # After a reset the smaller offset counts: ZooKeeper need not reach the older one (``back_under_load``).
+                # After a reset the smaller offset counts: ZooKeeper need not reach the older one
+                # (``a_rollback_does_not_wait_for_later_commits``).
                 self._first_kafka_offset[tp] = min(offset, self._first_kafka_offset.get(tp, offset))
         assert len(self.in_kafka) == len(self._first_kafka_offset), "each offset in Kafka has a first one"
 
@@ -58,7 +60,7 @@ class StorePositions:
         """Kafka returned these; an offset that it accepted meanwhile is newer.
 
         The answer may be older than a commit of this member that ended while the request was on its way (transcript
-        ``back_when_the_mirror_had_failed``).
+        ``a_rollback_repeats_a_failed_write_to_zookeeper``).
         """
         self.kafka_committed({tp: offset for tp, offset in offsets.items() if tp not in self.in_kafka})
 
