@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.commands.migrate_common import NO_ACL_FENCE_WITH_DUAL
 from bridge.commands.migrate_execution import (
+    RunOptions,
     dry_run,
     execute_option,
     execute_steps,
@@ -70,23 +71,16 @@ STOP_AFTER_CHOICES = {
 )
 @click.option("--no-acl-fence", is_flag=True, help="As for plan; apply refuses a plan that was made without it.")
 @run_options
-@click.pass_context
 def apply(
     context: click.Context,
     file: Path | None,
     resume: str | None,
     plan_digest: str | None,
-    do_it: bool,
     stop_after: str | None,
     accept_drift: bool,
-    timeout_s: float,
     hooks_dir: Path | None,
     no_acl_fence: bool,
-    zookeeper_auth: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    run: RunOptions,
 ) -> None:
     """Move a group as its plan defines.
 
@@ -109,7 +103,7 @@ def apply(
     if resume is not None:
         paths.check_group(resume)
     session = open_run_session(
-        context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth,
+        context, run.cluster, run.zookeeper_auth,
         acl_fence=not no_acl_fence if given is None else given.uses_acl_fence,
     )  # fmt: skip
     group = given.group if given is not None else str(resume)
@@ -130,16 +124,15 @@ def apply(
     words += ["--accept-drift"] if accept_drift else []
     again = migrate_command(context, *words)
     if resume is not None:
-        check_plan_digest(first, plan_digest, again, do_it=do_it)
+        check_plan_digest(first, plan_digest, again, do_it=run.do_it)
     if resume is None or plan_digest is not None:
         remember_plan_digest(context, first.digest)
     if first.strategy == "dual":
         steps = partial(dual_steps, moving, DualOptions(plan_to_bytes(first), hooks_dir, hold))
     else:
         steps = partial(copy_steps, moving, CopyOptions(plan_to_bytes(first), accept_drift, hooks_dir, hold))
-    if not do_it:
-        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
-        return
+    if not run.do_it:
+        dry_run(context, moving, steps, run, again=again, schema=SCHEMA)
 
     def next_steps(phase: Phase | None) -> list[str]:
         if phase is Phase.SWITCHED:
@@ -152,9 +145,7 @@ def apply(
             migrate_command(context, "rollback", first.group, "--execute"),
         ]
 
-    execute_steps(
-        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
-    )
+    execute_steps(context, moving, steps, run, again=again, schema=SCHEMA, next_steps=next_steps)
 
 
 def _read(file: Path) -> MigrationPlan:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.commands.migrate_execution import (
+    RunOptions,
     confirm_group,
     dry_run,
     execute_option,
@@ -58,20 +59,13 @@ OLD_MEMBERS_TEXT = "Old members that start after that read again from the offset
     "--confirm", metavar="GROUP", help="The group's name, for scripts; without it the command prompts for it."
 )
 @run_options
-@click.pass_context
 def complete(
     context: click.Context,
     group: str,
-    do_it: bool,
     remove_fences: bool,
     archive: Path | None,
     confirm: str | None,
-    timeout_s: float,
-    zookeeper_auth: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    run: RunOptions,
 ) -> None:
     """Write every znode of the ZooKeeper group to a file, and end the migration. After that, no rollback is possible.
 
@@ -81,7 +75,7 @@ def complete(
     completed now, 6 part of it is done and the same command continues.
     """
     paths.check_group(group)
-    session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    session = open_run_session(context, run.cluster, run.zookeeper_auth)
     check_control_acls(session, group)
     held = read_control_znode(session, group)
     # First, because in an earlier phase the plan may not be stored.
@@ -95,9 +89,8 @@ def complete(
     is_over = held.phase is Phase.COMPLETED
     if not is_over:
         _warn_of_lost_offsets(context, session, group)
-    if not do_it:
-        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
-        return
+    if not run.do_it:
+        dry_run(context, moving, steps, run, again=again, schema=SCHEMA)
     if remove_fences or not is_over:
         why = ([] if is_over else [NO_ROLLBACK_TEXT]) + ([OLD_MEMBERS_TEXT] if remove_fences else [])
         confirm_group(group, confirm, " ".join(why))
@@ -108,9 +101,7 @@ def complete(
             return [command_text(context, "groups", "delete", group)]
         return [migrate_command(context, "status", group), *([] if remove_fences else [lift])]
 
-    execute_steps(
-        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
-    )
+    execute_steps(context, moving, steps, run, again=again, schema=SCHEMA, next_steps=next_steps)
     if not is_over:
         restore = migrate_command(context, "restore", str(file))
         print_message(f"The znodes of the group are in {file}. To restore them: {restore}")

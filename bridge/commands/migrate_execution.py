@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -24,7 +25,7 @@ from zkconsumer.base.threads import StopSignal
 from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_DIFFERS, missing_address_error, print_json
 from zkconsumer.cli.console import log_to_console, print_message, printable
-from zkconsumer.cli.options import cluster_options, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, report_options
 from zkconsumer.errors import PreconditionFailed, UsageError, ZkConsumerError
 from zkconsumer.zk import paths
 
@@ -75,11 +76,30 @@ def zookeeper_auth_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The values of ``execute_option`` and ``run_options``."""
+
+    do_it: bool
+    timeout_s: float
+    zookeeper_auth: str | None
+    output: OutputFormat
+    cluster: ClusterOptions
+
+
 def run_options(command: F) -> F:
-    """The options of every command that executes steps: timeout, ZooKeeper login, output, cluster."""
-    for option in reversed((timeout_option, zookeeper_auth_option, output_option, cluster_options)):
-        command = option(command)
-    return command
+    """The options of every command that executes steps: timeout, ZooKeeper login, output, cluster.
+
+    The command receives them, and ``--execute``, as ``run``, a ``RunOptions``; and the context, as its first argument.
+    """
+
+    @functools.wraps(command)
+    def with_run(context: click.Context, **given: Any) -> Any:
+        run = RunOptions(**{each.name: given.pop(each.name) for each in fields(RunOptions)})
+        return command(context, run=run, **given)
+
+    wrapped: Any = with_run
+    return timeout_option(zookeeper_auth_option(report_options(wrapped)))  # type: ignore[no-any-return]
 
 
 def read_control_znode(session: AdminSession, group: str) -> VersionedControl:
@@ -94,25 +114,18 @@ def read_control_znode(session: AdminSession, group: str) -> VersionedControl:
 
 
 def open_run_session(
-    context: click.Context,
-    zookeeper: str | None,
-    config_file: Path | None,
-    bootstrap_servers: str | None,
-    *,
-    zookeeper_auth: str | None,
-    acl_fence: bool = True,
+    context: click.Context, cluster: ClusterOptions, zookeeper_auth: str | None, *, acl_fence: bool = True
 ) -> AdminSession:
     """A connected session with the login of the fences; the end of the command closes it."""
     log_to_console()
-    if zookeeper is None and config_file is None:
+    if cluster.zookeeper is None and cluster.config_file is None:
         raise missing_address_error()
     doors = context.find_object(AdminDependencies)
+    given = cluster.zookeeper, cluster.config_file, doors, cluster.bootstrap_servers
     if doors is not None and doors.store is not None:  # servers that a test replaced: they have their own logins
-        session = AdminSession.open(zookeeper, config_file, doors, bootstrap_servers)
+        session = AdminSession.open(*given)
     else:
-        session = open_logged_in(
-            zookeeper, config_file, doors, bootstrap_servers, zookeeper_auth=zookeeper_auth, acl_fence=acl_fence
-        )
+        session = open_logged_in(*given, zookeeper_auth=zookeeper_auth, acl_fence=acl_fence)
     context.call_on_close(session.close)
     return session
 
@@ -121,18 +134,18 @@ def dry_run(
     context: click.Context,
     moving: MigrationContext,
     steps: Callable[[], Iterator[MigrationStep]],
+    run: RunOptions,
     *,
     again: str,
     schema: str,
-    output: Literal["table", "json"],
-) -> None:
+) -> NoReturn:
     """Print the dry run and end the command: 0 nothing to do, 3 it would change something, or the refusal's code."""
     performer = DryRunExecutor()
     _step_runner(moving, performer, WAIT_TIMEOUT_S, again).run_with_retry(steps)
     error = performer.error
     words = "" if error is None else complete_commands(str(error), context)
     code = error.exit_code if error is not None else EXIT_DIFFERS if performer.would_change else 0
-    if output == "json":
+    if run.output == "json":
         print_json(
             {
                 "schema": schema,
@@ -171,11 +184,10 @@ def execute_steps(
     context: click.Context,
     moving: MigrationContext,
     steps: Callable[[], Iterator[MigrationStep]],
+    run: RunOptions,
     *,
     again: str,
-    timeout_s: float,
     schema: str,
-    output: Literal["table", "json"],
     next_steps: Callable[[Phase | None], list[str]],
 ) -> None:
     """Execute the steps.  An error is raised after the JSON report is printed.  ``again``: the command that continues.
@@ -196,7 +208,7 @@ def execute_steps(
         return steps()
 
     try:
-        _step_runner(moving, real, timeout_s, again).run_with_retry(derive)
+        _step_runner(moving, real, run.timeout_s, again).run_with_retry(derive)
     except ZkConsumerError as found:
         error = found
     except KeyboardInterrupt:
@@ -226,7 +238,7 @@ def execute_steps(
         if phase is not None and again not in reason:
             print_message(f"The completed steps remain. To continue: {again}")
         with suppress(OSError):  # the error of the run is more important than a report that cannot be written
-            _print(report, output)
+            _print(report, run.output)
         raise error
     if unknown:
         print_message(f"All steps are done. The phase of group {moving.group} cannot be read now: {unknown}")
@@ -237,10 +249,10 @@ def execute_steps(
             print_message(words)
     for line in next_command_lines(phase, following):
         print_message(line)
-    _print(report, output)
+    _print(report, run.output)
 
 
-def _print(report: dict[str, object], output: Literal["table", "json"]) -> None:
+def _print(report: dict[str, object], output: OutputFormat) -> None:
     if output == "json":
         print_json(report)
 

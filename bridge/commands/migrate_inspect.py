@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,7 +17,7 @@ from zkconsumer.admin.text_format import count_text, duration_text, list_text, r
 from zkconsumer.admin.zookeeper_group_snapshot import unknown_log_end_texts
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json
 from zkconsumer.cli.console import print_error, print_message, printable
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
@@ -32,17 +31,8 @@ INSPECT_MIGRATION_ID = "inspect"
 
 @click.command(cls=MigrateCommand, short_help="A group as a migration would find it.")
 @group_argument()
-@output_option
-@cluster_options
-@click.pass_context
-def inspect(
-    context: click.Context,
-    group: str,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+@report_options
+def inspect(context: click.Context, group: str, output: OutputFormat, cluster: ClusterOptions) -> None:
     """Show a group in both stores: its members, the assignment in use, the offset convention and the evidence for it,
     the offsets in Kafka, and what blocks a migration without further options.
 
@@ -50,7 +40,7 @@ def inspect(
     (? in the table), 4 no permission to read znodes of the group.
     """
     paths.check_group(group)
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     seen = read_group_or_exit(context, session, group, with_acls=True)
     made = make_plan(
         seen, Decisions(), migration_id=INSPECT_MIGRATION_ID, strategy="copy", made_at_ms=session.clock.wall_ms()

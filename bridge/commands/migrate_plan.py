@@ -6,7 +6,6 @@ import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -30,7 +29,7 @@ from zkconsumer.admin.text_format import count_text
 from zkconsumer.cli.common import open_zookeeper_session, print_json
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, choice_option, group_argument, report_options
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
@@ -47,12 +46,11 @@ _FALLBACKS = [each.value for each in OffsetFallback]
 
 @click.command(cls=MigrateCommand, short_help="Plan a migration, and show what blocks it.")
 @group_argument()
-@click.option(
+@choice_option(
     "--strategy",
-    type=click.Choice(["copy", "dual"]),
-    default="copy",
-    show_default=True,
-    help="copy: stop the old members, start the new ones. dual: all members run this library, none stops.",
+    ["copy", "dual"],
+    "copy",
+    "copy: stop the old members, start the new ones. dual: all members run this library, none stops.",
 )
 @click.option(
     "-f",
@@ -68,33 +66,23 @@ _FALLBACKS = [each.value for each in OffsetFallback]
     type=click.Choice([each.value for each in OffsetConvention]),
     help="What a stored offset means: the next record to read, or the last one read [as the group shows].",
 )
-@click.option(
-    "--missing",
-    type=click.Choice(_FALLBACKS),
-    default="refuse",
-    show_default=True,
-    help="Where a partition starts that has no offset, or one that cannot be parsed.",
+@choice_option(
+    "--missing", _FALLBACKS, "refuse", "Where a partition starts that has no offset, or one that cannot be parsed."
 )
-@click.option(
-    "--out-of-range",
-    type=click.Choice(_FALLBACKS),
-    default="refuse",
-    show_default=True,
-    help="Where a partition starts whose offset is out of the range of its log.",
+@choice_option(
+    "--out-of-range", _FALLBACKS, "refuse", "Where a partition starts whose offset is out of the range of its log."
 )
-@click.option(
+@choice_option(
     "--existing",
-    type=click.Choice([each.value for each in ExistingOffsetPolicy]),
-    default="refuse",
-    show_default=True,
-    help="Which offset is used where Kafka has another one, which an application committed.",
+    [each.value for each in ExistingOffsetPolicy],
+    "refuse",
+    "Which offset is used where Kafka has another one, which an application committed.",
 )
-@click.option(
+@choice_option(
     "--older-than-topic",
-    type=click.Choice(["refuse", "use"]),
-    default="refuse",
-    show_default=True,
-    help="use: use offsets that are older than their topic (ZooKeeper was copied).",
+    ["refuse", "use"],
+    "refuse",
+    "use: use offsets that are older than their topic (ZooKeeper was copied).",
 )
 @click.option(
     "--offset",
@@ -113,9 +101,7 @@ _FALLBACKS = [each.value for each in OffsetFallback]
     metavar="PnDTnHnMnS",
     help="How long brokers before 2.1 keep the copied offsets [P30D, or the brokers' setting, if longer].",
 )
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def plan(
     context: click.Context,
     group: str,
@@ -129,10 +115,8 @@ def plan(
     offsets: Sequence[str],
     no_acl_fence: bool,
     offsets_retention: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Read a group from both stores, decide where each partition starts in Kafka, and write that to a file.
 
@@ -156,7 +140,7 @@ def plan(
         offsets_retention_ms=None if offsets_retention is None else _retention(offsets_retention),
     )
     check_plan_file_target(file, group)
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     seen = read_group_or_exit(context, session, group, with_acls=decisions.acl_fence)
     made = make_plan(
         seen, decisions, migration_id=uuid.uuid4().hex[:12], strategy=strategy, made_at_ms=session.clock.wall_ms()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -14,7 +13,7 @@ from zkconsumer.admin.zookeeper_group import read_control
 from zkconsumer.admin.zookeeper_offset_writes import members_registered_text, registered_members
 from zkconsumer.cli.common import EXIT_DIFFERS, print_json
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.options import cluster_options, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, report_options
 from zkconsumer.errors import PreconditionFailed
 
 SCHEMA = "zkconsumer/migrate-restore/1"
@@ -24,18 +23,14 @@ SCHEMA = "zkconsumer/migrate-restore/1"
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @execute_option
 @zookeeper_auth_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def restore(
     context: click.Context,
     file: Path,
     do_it: bool,
     zookeeper_auth: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Create the znodes of FILE, an archive of `migrate complete`, that are missing in ZooKeeper.
 
@@ -44,9 +39,7 @@ def restore(
     something, 4 it cannot be done now, 6 part of it is done and the same command continues.
     """
     archive = read_archive(file)
-    session = open_run_session(
-        context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth, acl_fence=False
-    )
+    session = open_run_session(context, cluster, zookeeper_auth, acl_fence=False)
     members = registered_members(session, archive.group)
     if members:
         raise PreconditionFailed(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from bridge.commands.migrate_execution import (
+    RunOptions,
     dry_run,
     execute_option,
     execute_steps,
@@ -49,19 +50,7 @@ SCHEMA = "zkconsumer/migrate-rollback/1"
     help="The file of the plan, if the plan beside the control znode is damaged.",
 )
 @run_options
-@click.pass_context
-def rollback(
-    context: click.Context,
-    group: str,
-    do_it: bool,
-    file: Path | None,
-    timeout_s: float,
-    zookeeper_auth: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+def rollback(context: click.Context, group: str, file: Path | None, run: RunOptions) -> None:
     """Undo a migration. Before the switch: lift the fences. After it: wait until the coordinator group has no members,
     write its offsets to ZooKeeper, compare them, move the authority back in one write, and lift the fences.
 
@@ -70,24 +59,21 @@ def rollback(
     7 waited too long before anything was changed.
     """
     paths.check_group(group)
-    session = open_run_session(context, zookeeper, config_file, bootstrap_servers, zookeeper_auth=zookeeper_auth)
+    session = open_run_session(context, run.cluster, run.zookeeper_auth)
     check_control_acls(session, group)
     held = read_control_znode(session, group)
     plan = _plan(session, held, group, file)
     moving = open_migration(session, plan or _empty_plan(held, group), caller_description())
-    patience_ms = min(OFFSET_PROGRESS_TIMEOUT_MS, round(timeout_s * 500))
+    patience_ms = min(OFFSET_PROGRESS_TIMEOUT_MS, round(run.timeout_s * 500))
     steps = partial(rollback_steps, moving, RollbackOptions(print_message, patience_ms, plan is not None))
     again = migrate_command(context, "rollback", group, "--execute", *(["--plan", str(file)] if file else []))
-    if not do_it:
-        dry_run(context, moving, steps, again=again, schema=SCHEMA, output=output)
-        return
+    if not run.do_it:
+        dry_run(context, moving, steps, run, again=again, schema=SCHEMA)
 
     def next_steps(phase: Phase | None) -> list[str]:
         return [migrate_command(context, "plan", group, "-f", f"{group}.plan")]
 
-    execute_steps(
-        context, moving, steps, again=again, timeout_s=timeout_s, schema=SCHEMA, output=output, next_steps=next_steps
-    )
+    execute_steps(context, moving, steps, run, again=again, schema=SCHEMA, next_steps=next_steps)
 
 
 def _plan(session: AdminSession, held: VersionedControl, group: str, file: Path | None) -> MigrationPlan | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,7 +30,7 @@ from zkconsumer.cli.command_hints import complete_commands
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session, print_json, print_not_known, utc_text
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
 
@@ -57,18 +56,8 @@ COMPARE_EVERY_POLLS = 15
 @click.command(cls=MigrateCommand, short_help="Show the phase of a migration.")
 @group_argument()
 @click.option("--watch", is_flag=True, help="Update every two seconds, until the end of the migration or Ctrl-C.")
-@output_option
-@cluster_options
-@click.pass_context
-def status(
-    context: click.Context,
-    group: str,
-    watch: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+@report_options
+def status(context: click.Context, group: str, watch: bool, output: OutputFormat, cluster: ClusterOptions) -> None:
     """Show the phase, which store has the authority, whether a run is active, the members in ZooKeeper and at the
     coordinator, and what comes next.
 
@@ -76,7 +65,7 @@ def status(
     or a part is unknown, because a broker does not answer or the journal cannot be read (with --watch it continues).
     """
     paths.check_group(group)
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     pause = StopSignal()
     shown: list[tuple[str, str]] = []
     copied: CopiedOffsetsStatus | None = None
@@ -220,26 +209,15 @@ def _json(found: MigrationStatus, steps: list[str]) -> dict[str, object]:
 def _coordinator_group_json(found: MigrationStatus) -> dict[str, object] | None:
     """The coordinator group of ``dual``; None where it is not known, and with ``copy``."""
     coordinator_group = None if found.participants is None else found.participants.coordinator_group
-    return (
-        None
-        if coordinator_group is None
-        else {"state": coordinator_group.state, "members": len(coordinator_group.members)}
-    )
+    if coordinator_group is None:
+        return None
+    return {"state": coordinator_group.state, "members": len(coordinator_group.members)}
 
 
 @click.command(cls=MigrateCommand, short_help="Compare both stores of a migrating group.")
 @group_argument()
-@output_option
-@cluster_options
-@click.pass_context
-def verify(
-    context: click.Context,
-    group: str,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+@report_options
+def verify(context: click.Context, group: str, output: OutputFormat, cluster: ClusterOptions) -> None:
     """Compare each offset of a fenced group in both stores with the plan, and check that all fences exist. In phase
     fenced, before the copy, and in switched, where new members commit, check only the fences. With strategy dual:
     compare both stores while the members commit.
@@ -248,7 +226,7 @@ def verify(
     value differs.
     """
     paths.check_group(group)
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     moving = open_migration(session, read_effective_plan(session, group), caller_description())
     phase, plan = moving.phase, moving.plan
     phases = (*(COMPARED_PHASES if plan.strategy == "dual" else COPY_PHASES), Phase.SWITCHED)
@@ -312,17 +290,8 @@ def _differences(moving: MigrationContext, phase: Phase) -> list[str]:
 
 @click.command(cls=MigrateCommand, short_help="Request a run to stop at its next step.")
 @group_argument()
-@output_option
-@cluster_options
-@click.pass_context
-def abort(
-    context: click.Context,
-    group: str,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+@report_options
+def abort(context: click.Context, group: str, output: OutputFormat, cluster: ClusterOptions) -> None:
     """Request a run of apply, rollback or complete to stop before its next step, or while it waits.
 
     Undoes nothing.
@@ -330,7 +299,7 @@ def abort(
     Exit codes: 0 the stop was requested, 4 no run is active.
     """
     paths.check_group(group)
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     words = request_abort(session, group, caller_description())
     steps = [migrate_command(context, "status", group)]
     if output == "json":

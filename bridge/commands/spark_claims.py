@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import click
 
 from bridge.spark.handoff.claim_administration import ListedClaimRecord, delete_claim_records, list_claims, plan_forget
@@ -15,7 +12,7 @@ from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, open_zookeeper_sess
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.errors import UsageError
 
 SCHEMA = "zkconsumer/spark-claims/1"
@@ -27,19 +24,15 @@ CLAIM_COLUMNS = "QUERY", "TOPIC", "PARTITION", "BATCH", "FIRST", "END", "GROUP-O
 @click.option("--query", metavar="Q", help="Only this query, by the id in its checkpoint (q).")
 @click.option("--delete", "forget_query", metavar="Q", help="Delete the records of a query that never runs again.")
 @execute_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def claims(
     context: click.Context,
     group: str,
     query: str | None,
     forget_query: str | None,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the latest claim of each partition by the group's Spark queries, beside the committed offset of the group.
 
@@ -51,7 +44,7 @@ def claims(
         raise UsageError("--execute needs --delete")
     if forget_query is not None and query is not None:
         raise UsageError("--delete contains the query; omit --query")
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     if forget_query is not None:
         context.exit(_forget(context, session, group, forget_query, output, do_it=do_it))
     found = list_claims(session, group, query)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import click
 
 from bridge.spark.handoff.reconcile import ReconcileReport, execute_reconcile, plan_reconcile
@@ -18,7 +15,7 @@ from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, open_zookeeper_ses
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.main import EXIT_PRECONDITION
 from zkconsumer.cli.offsets_common import execute_option, offset_count_text, selected_stores, store_option
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, choice_option, group_argument, report_options
 from zkconsumer.types import TopicPartition
 
 SCHEMA = "zkconsumer/spark-reconcile/1"
@@ -40,19 +37,16 @@ RECONCILE_COLUMNS = "TOPIC", "PARTITION", "STORE", "GROUP-NOW", "COMMITTED", "CL
 )
 @click.option("--source", metavar="N", help="Only this source of the query, by its number or name in the checkpoint.")
 @store_option("The store for the offsets; both: for groups with dual commit.")
-@click.option(
+@choice_option(
     "--offset-convention",
-    "convention",
-    type=click.Choice(["next", "last-consumed"]),
-    default="next",
-    show_default=True,
-    help="What the group's stored offsets mean; the command writes next offsets.",
+    ["next", "last-consumed"],
+    "next",
+    "What the group's stored offsets mean; the command writes next offsets.",
+    parameter="convention",
 )
 @click.option("--allow-members", is_flag=True, help="Allow registered members; change only unowned partitions.")
 @execute_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def reconcile(
     context: click.Context,
     group: str,
@@ -63,10 +57,8 @@ def reconcile(
     convention: StoredOffsetConvention,
     allow_members: bool,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Set the offsets of a group by the checkpoint of a Spark query, after a crash.
 
@@ -78,7 +70,7 @@ def reconcile(
     The command refuses a group with registered members. Exit codes: 0 done or nothing to do, 3 would change something,
     4 refused and nothing changed, 6 written in part.
     """
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     report = plan_reconcile(
         session, group, checkpoint, rewind=rewind, stores=selected_stores(session, store), convention=convention,
         source=source, allow_members=allow_members,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
@@ -16,7 +15,7 @@ from bridge.spark.source.offset_selection import (
 )
 from zkconsumer.cli.common import open_zookeeper_session
 from zkconsumer.cli.console import print_message
-from zkconsumer.cli.options import cluster_options, group_argument
+from zkconsumer.cli.options import ClusterOptions, choice_option, cluster_options, group_argument
 
 
 @click.command(name="starting-offsets", short_help="Print a group's offsets as startingOffsets.")
@@ -28,34 +27,30 @@ from zkconsumer.cli.options import cluster_options, group_argument
     metavar="T",
     help="A topic that Spark reads; may be repeated [every topic for which the group has an offset].",
 )
-@click.option(
+@choice_option(
     "--store",
-    type=click.Choice(["auto", "zookeeper", "kafka", "both"]),
-    default="auto",
-    show_default=True,
-    help="The store of the group's offsets; auto: from the --config file, or the store that has offsets.",
+    ["auto", "zookeeper", "kafka", "both"],
+    "auto",
+    "The store of the group's offsets; auto: from the --config file, or the store that has offsets.",
 )
-@click.option(
+@choice_option(
     "--offset-convention",
-    "convention",
-    type=click.Choice(["next", "last-consumed"]),
-    default="next",
-    show_default=True,
-    help="What offsets in ZooKeeper mean; ReliableKafkaReceiver wrote the last consumed.",
+    ["next", "last-consumed"],
+    "next",
+    "What offsets in ZooKeeper mean; ReliableKafkaReceiver wrote the last consumed.",
+    parameter="convention",
 )
-@click.option(
+@choice_option(
     "--missing",
-    type=click.Choice(["earliest", "latest", "refuse"]),
-    default="earliest",
-    show_default=True,
-    help="Where a partition starts for which the group has no offset.",
+    ["earliest", "latest", "refuse"],
+    "earliest",
+    "Where a partition starts for which the group has no offset.",
 )
-@click.option(
+@choice_option(
     "--out-of-range",
-    type=click.Choice(["refuse", "earliest", "latest", "keep"]),
-    default="refuse",
-    show_default=True,
-    help="What to do with an offset that is out of the range of the log.",
+    ["refuse", "earliest", "latest", "keep"],
+    "refuse",
+    "What to do with an offset that is out of the range of the log.",
 )
 @click.option("--allow-members", is_flag=True, help="Run despite registered members, which read the same records.")
 @cluster_options
@@ -69,9 +64,7 @@ def starting_offsets_command(
     missing: MissingOffsetPolicy,
     out_of_range: OutOfRangePolicy,
     allow_members: bool,
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    cluster: ClusterOptions,
 ) -> None:
     """Print the offsets of a group, as JSON for the option startingOffsets of format("kafka").
 
@@ -79,7 +72,7 @@ def starting_offsets_command(
     only. Exit codes: 0 printed, 2 the group or a topic does not exist, 4 members are registered, or an offset is out
     of range.
     """
-    session = open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_zookeeper_session(context, cluster)
     starts = read_starts(
         session, group, topics or None, convention=convention, store=store, missing=missing,
         out_of_range=out_of_range, allow_members=allow_members,

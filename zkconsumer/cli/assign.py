@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 import click
 
+from zkconsumer.cli.options import choice_option
 from zkconsumer.errors import UsageError, ZkConsumerError
 from zkconsumer.member.group_assignment import (
     AssignmentContext,
@@ -33,13 +34,7 @@ class AssignInputError(ValueError):
 
 @click.command()
 @click.argument("groups", type=click.File("rb"), default="-", metavar="[FILE]")
-@click.option(
-    "--strategy",
-    type=click.Choice(["range", "roundrobin"]),
-    default="range",
-    show_default=True,
-    help="partition.assignment.strategy of all members.",
-)
+@choice_option("--strategy", ["range", "roundrobin"], "range", "partition.assignment.strategy of all members.")
 @click.option(
     "--compatibility", type=click.Choice([form.compatibility for form in AssignorVariant if form.compatibility]),
     default="0.10.2", show_default=True, help="Compute roundrobin as this release and later ones do.",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
@@ -23,7 +23,7 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.command_hints import complete_commands_in_json
 from zkconsumer.cli.console import log_to_console, print_error, print_message, printable
 from zkconsumer.cli.json_errors import mark_json_printed
-from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, read_settings_file
+from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, ClusterOptions, read_settings_file
 from zkconsumer.errors import UsageError
 
 EXIT_FAILED = 1
@@ -54,45 +54,41 @@ def missing_address_error() -> UsageError:
     )
 
 
-def open_zookeeper_session(
-    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None = None
-) -> AdminSession:
+def open_zookeeper_session(context: click.Context, cluster: ClusterOptions) -> AdminSession:
     """A connected session that ends with the command.  Tests put their own ``AdminDependencies`` into the context."""
+
+    def print_notice(stop: StopSignal) -> None:
+        if not stop.wait(CONNECT_NOTICE_AFTER_MS):
+            print_message(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
+
     log_to_console()
-    if zookeeper is None and config_file is None:
+    if cluster.zookeeper is None and cluster.config_file is None:
         raise missing_address_error()
-    word = spawn("zkconsumer-word", _print_connect_notice, lambda _name, _error: None)
+    word = spawn("zkconsumer-word", print_notice, lambda _name, _error: None)
+    doors = context.find_object(AdminDependencies)
     try:
-        session = AdminSession.open(zookeeper, config_file, context.find_object(AdminDependencies), bootstrap_servers)
+        session = AdminSession.open(cluster.zookeeper, cluster.config_file, doors, cluster.bootstrap_servers)
     finally:
         word.stop(CONNECT_NOTICE_AFTER_MS)
     context.call_on_close(session.close)
     return session
 
 
-def open_admin_session(
-    context: click.Context, zookeeper: str | None, config_file: Path | None, bootstrap_servers: str | None
-) -> AnySession:
+def open_admin_session(context: click.Context, cluster: ClusterOptions) -> AnySession:
     """``open_session``; a session with brokers only, if no ZooKeeper is configured."""
-    if zookeeper is None and bootstrap_servers is None and config_file is None:
+    if cluster == ClusterOptions():
         raise UsageError(
             "give the address of the cluster: --zookeeper HOST:PORT[/CHROOT] or --bootstrap-server HOST:PORT, "
             f"{ZOOKEEPER_VARIABLE} or {BOOTSTRAP_VARIABLE} in the environment, or a --config FILE that has it"
         )
-    in_file = read_settings_file(config_file)
-    bootstrap_servers = bootstrap_servers or in_file.get("bootstrap.servers")
-    if bootstrap_servers is None or zookeeper is not None or "zookeeper.connect" in in_file:
-        return open_zookeeper_session(context, zookeeper, config_file, bootstrap_servers)
+    in_file = read_settings_file(cluster.config_file)
+    servers = cluster.bootstrap_servers or in_file.get("bootstrap.servers")
+    if servers is None or cluster.zookeeper is not None or "zookeeper.connect" in in_file:
+        return open_zookeeper_session(context, replace(cluster, bootstrap_servers=servers))
     log_to_console()
-    session = BrokerAdminSession.open(bootstrap_servers, config_file, context.find_object(AdminDependencies))
+    session = BrokerAdminSession.open(servers, cluster.config_file, context.find_object(AdminDependencies))
     context.call_on_close(session.close)
     return session
-
-
-def _print_connect_notice(stop: StopSignal) -> None:
-    """Print one sentence if the connection takes long."""
-    if not stop.wait(CONNECT_NOTICE_AFTER_MS):
-        print_message(f"Waiting for ZooKeeper, at most {CONNECTION_TIMEOUT_MS // 1000} s.")
 
 
 def print_not_known(words: Iterable[str]) -> None:

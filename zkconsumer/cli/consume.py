@@ -21,7 +21,7 @@ from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.cli.common import missing_address_error
 from zkconsumer.cli.console import log_to_console, print_error
 from zkconsumer.cli.console_format import console_format
-from zkconsumer.cli.options import cluster_options, group_argument
+from zkconsumer.cli.options import ClusterOptions, cluster_options, group_argument
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, UnavailableError, UsageError
@@ -217,14 +217,12 @@ class Printer:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log the events of the group to standard error.")
 def consume(
-    zookeeper: str | None,
-    bootstrap_servers: str | None,
+    cluster: ClusterOptions,
     group: str | None,
     topics: Sequence[str],
     whitelist: str | None,
     blacklist: str | None,
     streams: int | None,
-    config_file: Path | None,
     settings: Sequence[str],
     from_beginning: bool,
     max_messages: int | None,
@@ -252,9 +250,7 @@ def consume(
     parts = console_format(properties) if properties else compile_format(output_format)
     printer = Printer(parts, max_messages, timeout_ms)
     wanted = _stream_factory(topics, whitelist, blacklist, streams)
-    config = _config(
-        zookeeper, bootstrap_servers, group, config_file=config_file, settings=settings, from_beginning=from_beginning
-    )
+    config = _config(cluster, group, settings, from_beginning=from_beginning)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, printer.on_signal)
@@ -345,13 +341,7 @@ def _print_all(streams: Sequence[KafkaStream[bytes, bytes]], printer: Printer, d
 
 
 def _config(
-    zookeeper: str | None,
-    bootstrap_servers: str | None,
-    group: str | None,
-    *,
-    config_file: Path | None,
-    settings: Sequence[str],
-    from_beginning: bool,
+    cluster: ClusterOptions, group: str | None, settings: Sequence[str], *, from_beginning: bool
 ) -> ConsumerConfig:
     overrides: dict[str, str] = {}
     for text in settings:
@@ -359,15 +349,15 @@ def _config(
         if not equals:
             raise UsageError(f"--set {text}: write KEY=VALUE")
         overrides[key.strip()] = value
-    if zookeeper is not None:
-        overrides["zookeeper.connect"] = zookeeper
-    if bootstrap_servers is not None:
-        overrides["bootstrap.servers"] = bootstrap_servers
-    if group is not None:
-        overrides["group.id"] = group
+    options = {
+        "zookeeper.connect": cluster.zookeeper,
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": group,
+    }
+    overrides |= {key: value for key, value in options.items() if value is not None}
     if from_beginning:
         overrides["auto.offset.reset"] = "smallest"
-    if config_file is None and "zookeeper.connect" not in overrides:
+    if cluster.config_file is None and "zookeeper.connect" not in overrides:
         raise missing_address_error()
     overrides["consumer.timeout.ms"] = str(POLL_INTERVAL_MS)
-    return ConsumerConfig.from_files(config_file, overrides)
+    return ConsumerConfig.from_files(cluster.config_file, overrides)

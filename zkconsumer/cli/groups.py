@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Literal, NoReturn
 
 import click
@@ -30,7 +29,7 @@ from zkconsumer.admin.zookeeper_group_snapshot import ZooKeeperGroupSnapshot, co
 from zkconsumer.cli.common import EXIT_FAILED, open_admin_session, print_json, print_not_known, print_table, utc_text
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy_commands import LazyGroup
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, group_argument, report_options
 from zkconsumer.errors import UnavailableError
 from zkconsumer.zk.znode_formats import ControlRecord
 
@@ -57,17 +56,8 @@ def groups() -> None:
 @click.option("--all", "which", flag_value="all", default="all", help="Every group (the default).")
 @click.option("--active", "which", flag_value="active", help="Groups with a registered member.")
 @click.option("--empty", "which", flag_value="empty", help="Groups without a registered member.")
-@output_option
-@cluster_options
-@click.pass_context
-def list_(
-    context: click.Context,
-    which: str,
-    output: Output,
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
-) -> None:
+@report_options
+def list_(context: click.Context, which: str, output: Output, cluster: ClusterOptions) -> None:
     """List the groups below /consumers and those that brokers coordinate, with their members and topics.
 
     KIND shows which program made the owner nodes: scala, zkconsumer, mixed; foreign: another program; - : there are no
@@ -77,7 +67,7 @@ def list_(
     Exit codes: 0 shown, 1 a broker did not answer, and its groups are missing.
     """
     lines: list[GroupListing | CoordinatorGroupListing] = []
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     if isinstance(session, AdminSession):
         lines += list_groups(session)
     found = list_all_coordinator_groups(session.brokers)
@@ -174,17 +164,13 @@ def _topics(line: GroupListing | CoordinatorGroupListing) -> str:
 @groups.command(name="describe")
 @group_argument()
 @click.option("--topic", "topics", multiple=True, metavar="T", help="Only this topic; may be repeated.")
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def describe_(
     context: click.Context,
     group: str,
     topics: Sequence[str],
     output: Output,
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    cluster: ClusterOptions,
 ) -> None:
     """Show a group, one line for each partition, with the offsets in both stores.
 
@@ -196,7 +182,7 @@ def describe_(
     that the value is unknown: standard error names the broker that did not answer or the znode that cannot be read.
     Exit codes: 0 shown, 1 no such group, the group has nothing of a --topic, or a part is unknown.
     """
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     look = read_group_snapshot(session, group, topics or None) if isinstance(session, AdminSession) else None
     is_kafka_asked = look is None or OFFSETS_TOPIC in look.state.all_topics
     coordinator_group, trouble = (

@@ -6,8 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,7 +34,7 @@ from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.groups_delete_coordinator import delete_coordinator_groups, print_not_executed
 from zkconsumer.cli.main import EXIT_PRECONDITION
-from zkconsumer.cli.options import cluster_options, group_arguments, is_on_command_line, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_arguments, is_on_command_line, report_options
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -74,9 +73,7 @@ class DeleteCommand(click.Command):
 @click.option("--stale", is_flag=True, help="Every console-consumer-<number> without a member.")
 @click.option("--older-than", metavar="SPAN", help=f"With --stale: groups without a write in this time [{OLDER_THAN}].")
 @click.option("--execute", "do_it", is_flag=True, help="Delete; without this option nothing is changed.")
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def delete(
     context: click.Context,
     groups: Sequence[str],
@@ -84,10 +81,8 @@ def delete(
     stale: bool,
     older_than: str | None,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Delete groups without registered members, or one topic of them.
 
@@ -103,7 +98,7 @@ def delete(
     rejected and nothing changed, 6 some groups were deleted and some rejected.
     """
     _check_call(groups, topic, stale, older_than)
-    known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    known = open_admin_session(context, cluster)
     if isinstance(known, BrokerAdminSession):
         if topic is not None:
             instead = [command_text(context, "offsets", "delete", group, "--topic", topic) for group in groups]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import click
 
 from zkconsumer import extensions
@@ -26,7 +23,7 @@ from zkconsumer.cli.common import (
 from zkconsumer.cli.console import print_message, printable
 from zkconsumer.cli.groups import exit_no_such_group
 from zkconsumer.cli.lag import LagTotal
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.wire import compression
 
 SCHEMA = "zkconsumer/groups-doctor/1"
@@ -49,18 +46,14 @@ INTERVAL_S = 5.0
     metavar="S",
     help="auto.commit.interval.ms of the members, in seconds. Default: the one of the --config FILE, or 60.",
 )
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def doctor(
     context: click.Context,
     group: str,
     interval: float,
     commit_interval: float | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Find the problems of a group; changes nothing.
 
@@ -73,7 +66,7 @@ def doctor(
     registered thread. Exit codes: 0 nothing found, 1 nothing found but not everything was checked, because a server did
     not answer, 3 findings.
     """
-    known = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    known = open_admin_session(context, cluster)
     session = require_admin_session(known, "groups doctor examines groups in ZooKeeper")
     config = session.config
     interval_ms = COMMIT_INTERVAL_MS

@@ -9,8 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +31,7 @@ from zkconsumer.cli.common import (
 )
 from zkconsumer.cli.console import print_message
 from zkconsumer.cli.groups import exit_no_such_group, print_topics_not_found, topics_not_found, unreadable_offset_texts
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ class LagSnapshot:
 
     group: str
     at_ms: int
-    rows: tuple[GroupDescribeRow, ...]
+    rows: Sequence[GroupDescribeRow]
     not_known: tuple[str, ...]
     next_step: str
-    topics_not_found: tuple[str, ...] = ()
+    topics_not_found: Sequence[str] = ()
     """Topics that were requested and of which the group has nothing."""
 
 
@@ -70,19 +69,15 @@ class LagSnapshot:
     metavar="S",
     help="Seconds between two reads.",
 )
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def lag(
     context: click.Context,
     group: str,
     topics: Sequence[str],
     watch: bool,
     interval: float,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Show how many records a group still has to read, for each partition and in all.
 
@@ -92,7 +87,7 @@ def lag(
     migrated to Kafka, CONSUMER-ID is the member of the coordinator's group. Exit codes: 0 shown, 1 no such group, the
     group has nothing of a --topic, or a part is unknown (not with --watch, which continues).
     """
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     look, home = _coordinator_group_reader(session.brokers, group, topics), "its coordinator"
     first: LagSnapshot | None = None
     if isinstance(session, AdminSession):
@@ -138,14 +133,8 @@ def _zookeeper_group_reader(
         if found.state.authority == "kafka":
             rows, more = _with_coordinator_members(session.brokers, group, rows, topics)
             words += more
-        return _snapshot(
-            group,
-            found.state.read_at_ms,
-            rows,
-            words=words,
-            next_step=doctor,
-            absent=topics_not_found(topics, rows, found),
-        )
+        absent, not_known = topics_not_found(topics, rows, found), tuple(dict.fromkeys(words))
+        return LagSnapshot(group, found.state.read_at_ms, _partitions(rows), not_known, doctor, absent)
 
     return look
 
@@ -187,29 +176,14 @@ def _coordinator_group_reader(
             return None
         describe_it = f"zkconsumer groups describe {shlex.quote(group)}"
         rows = coordinator_group_rows(found, topics)
-        return _snapshot(
-            group,
-            SYSTEM_CLOCK.wall_ms(),
-            rows,
-            words=found.not_known,
-            next_step=describe_it,
-            absent=topics_not_found(topics, rows, None),
-        )
+        absent, not_known = topics_not_found(topics, rows, None), tuple(dict.fromkeys(found.not_known))
+        return LagSnapshot(group, SYSTEM_CLOCK.wall_ms(), _partitions(rows), not_known, describe_it, absent)
 
     return look
 
 
-def _snapshot(
-    group: str,
-    at_ms: int,
-    rows: Sequence[GroupDescribeRow],
-    *,
-    words: Sequence[str],
-    next_step: str,
-    absent: Sequence[str],
-) -> LagSnapshot:
-    partitions = tuple(row for row in rows if row.partition is not None)
-    return LagSnapshot(group, at_ms, partitions, tuple(dict.fromkeys(words)), next_step, tuple(absent))
+def _partitions(rows: Sequence[GroupDescribeRow]) -> list[GroupDescribeRow]:
+    return [row for row in rows if row.partition is not None]
 
 
 def _snapshots(
@@ -224,7 +198,8 @@ def _snapshots(
         if look is not None:
             words = look.not_known
         if words != said:
-            _print_messages(words or ("nothing is unknown any more",))
+            for each in words or ("nothing is unknown any more",):
+                print_message(each)
             said = words
         if look is not None:
             yield look
@@ -264,11 +239,6 @@ def _live_display() -> tuple[Any, Any] | None:
     except ImportError:
         return None
     return Text, Live(auto_refresh=False, vertical_overflow="visible")
-
-
-def _print_messages(words: Sequence[str]) -> None:
-    for each in words:
-        print_message(each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ standard error, and then the exit code is 1.
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +16,13 @@ from zkconsumer.admin.broker_client import BrokerClient
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import EXIT_FAILED, open_zookeeper_session
 from zkconsumer.cli.console import log_to_console, print_error
-from zkconsumer.cli.options import BOOTSTRAP_VARIABLE, ZOOKEEPER_VARIABLE, cluster_options, is_on_command_line
+from zkconsumer.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    ZOOKEEPER_VARIABLE,
+    ClusterOptions,
+    cluster_options,
+    is_on_command_line,
+)
 from zkconsumer.config_tables.broker_connection_settings import check_bootstrap
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError, UnavailableError, UsageError
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
@@ -70,9 +75,7 @@ def log_ends(
     numbers: str | None,
     time: int,
     count: int,
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    cluster: ClusterOptions,
 ) -> None:
     """Print topic:partition:offset for each partition of a topic, as GetOffsetShell does.
 
@@ -83,7 +86,7 @@ def log_ends(
     if time < EARLIEST_TIME:
         raise UsageError(f"--time {time}: give -1 (end of the log), -2 (start of the log) or a time, 0 or more")
     wanted = _numbers(numbers)
-    seeds, connect = _brokers(context, bootstrap_servers, zookeeper, config_file)
+    seeds, connect = _brokers(context, cluster)
     doors = context.find_object(AdminDependencies)
     leaders = _leaders(seeds, connect, SYSTEM_CLOCK if doors is None else doors.clock, topic)
     ends = _LogEnds(connect, topic, PartitionOffsetRequestInfo(time, count))
@@ -151,27 +154,26 @@ def _leaders(seeds: Sequence[BrokerAddress], connect: ConnectionFactory, clock: 
     return found
 
 
-def _brokers(
-    context: click.Context, servers: str | None, zookeeper: str | None, config_file: Path | None
-) -> tuple[Sequence[BrokerAddress], ConnectionFactory]:
+def _brokers(context: click.Context, cluster: ClusterOptions) -> tuple[Sequence[BrokerAddress], ConnectionFactory]:
     """Return the brokers to ask first, and the connection factory."""
+    servers = cluster.bootstrap_servers
     doors = context.find_object(AdminDependencies)
     given = None if doors is None else doors.connect
     if is_on_command_line(context, "bootstrap_servers") and is_on_command_line(context, "zookeeper"):
         raise UsageError("--bootstrap-server and --zookeeper both name the brokers; give one of them")
-    if servers is not None and config_file is None:
+    if servers is not None and cluster.config_file is None:
         return _bootstrap(servers, given), given or BlockingConnection
-    if servers is None and zookeeper is None and config_file is None:
+    if cluster == ClusterOptions():
         raise UsageError(
             "give the addresses of the brokers: --bootstrap-server, --zookeeper or --config, or "
             f"{BOOTSTRAP_VARIABLE} or {ZOOKEEPER_VARIABLE} in the environment"
         )
-    config = tools_config(zookeeper, config_file)
+    config = tools_config(cluster.zookeeper, cluster.config_file)
     connect = given or connection_factory_from_config(config)
-    servers = servers or (config.bootstrap_servers if zookeeper is None else None)
+    servers = servers or (config.bootstrap_servers if cluster.zookeeper is None else None)
     if servers is not None:
         return _bootstrap(servers, given), connect
-    return open_zookeeper_session(context, zookeeper, config_file).brokers.all(), connect
+    return open_zookeeper_session(context, cluster).brokers.all(), connect
 
 
 def _bootstrap(servers: str, given: ConnectionFactory | None) -> Sequence[BrokerAddress]:

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -15,8 +14,7 @@ from zkconsumer.admin.coordinator_group_snapshot import list_all_coordinator_gro
 from zkconsumer.admin.describe import UNKNOWN
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
-from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetStoreName
-from zkconsumer.admin.offset_plan import offsets_of_group
+from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
 from zkconsumer.admin.zookeeper_group_list import group_names
 from zkconsumer.cli.common import (
     EXIT_DIFFERS,
@@ -30,15 +28,15 @@ from zkconsumer.cli.common import (
 from zkconsumer.cli.console import print_error, print_message
 from zkconsumer.cli.lazy_commands import LazyGroup
 from zkconsumer.cli.offsets_common import (
-    as_convention,
     convention_option,
     file_format_option,
     offset_count_text,
     read_file,
+    read_group_offsets,
     selected_stores,
     store_option,
 )
-from zkconsumer.cli.options import cluster_options, group_arguments, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, cluster_options, group_arguments, report_options
 from zkconsumer.errors import UnavailableError, UsageError
 from zkconsumer.types import TopicPartition
 
@@ -85,9 +83,7 @@ def export(
     store: OffsetStoreName | None,
     format_: str,
     file: Path | None,
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    cluster: ClusterOptions,
 ) -> None:
     """Write the offsets of groups to standard output, or to a file.
 
@@ -97,7 +93,7 @@ def export(
     """
     if bool(groups) == all_groups:
         raise UsageError("give either groups or --all")
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     [store] = selected_stores(session, store)
     names, unknown = _all_groups(session) if all_groups else (sorted(set(groups)), ())
     print_not_known(unknown)
@@ -184,20 +180,16 @@ def _mode_of(file: Path) -> int:
 @store_option("With FILE: the store to compare it with.", both=False)
 @file_format_option
 @convention_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def diff(
     context: click.Context,
     words: Sequence[str],
     group: str | None,
     store: OffsetStoreName | None,
     format_: str,
-    convention: str | None,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    convention: OffsetFileConvention | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Compare a group's offsets in ZooKeeper with those in Kafka, or with those of FILE, partition by partition.
 
@@ -206,8 +198,8 @@ def diff(
     group, file = _group_and_file(context, words, group)
     if file is None and (format_ != "auto" or convention is not None or store is not None):
         raise UsageError("--format, --offset-convention and --store need FILE: without it, the two stores are compared")
-    read = None if file is None else _read_offsets(file, format_, group, convention)
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    read = None if file is None else read_group_offsets(file, read_file(file, format_), group, convention)[group]
+    session = open_admin_session(context, cluster)
     if read is None:
         require_admin_session(
             session, "offsets diff without FILE compares the offsets in ZooKeeper with those in Kafka"
@@ -274,13 +266,6 @@ def _group_and_file(context: click.Context, words: Sequence[str], option: str | 
     if option not in (None, group):
         raise click.UsageError(f"two groups are given, {group!r} and --group {option!r}; name one", context)
     return group, file
-
-
-def _read_offsets(name: str, format_: str, group: str, convention: str | None) -> dict[TopicPartition, int]:
-    found, remarks = offsets_of_group(read_file(name, format_), group, as_convention(convention))
-    for remark in remarks:
-        print_message(f"{name}: {remark}")
-    return found[group]
 
 
 def _difference(one: int | None, other: int | None) -> int | None:

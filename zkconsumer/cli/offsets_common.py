@@ -22,7 +22,13 @@ from zkconsumer.admin.offset_files import (
     parse_file,
 )
 from zkconsumer.admin.offset_lines import STORES_BY_OPTION, OffsetFileConvention, OffsetStoreName
-from zkconsumer.admin.offset_plan import OffsetPlan, PlannedOffset, higher_in_other_store, partitions_text
+from zkconsumer.admin.offset_plan import (
+    OffsetPlan,
+    PlannedOffset,
+    higher_in_other_store,
+    offsets_of_group,
+    partitions_text,
+)
 from zkconsumer.admin.text_format import unseen_members_warning
 from zkconsumer.cli.command_hints import given_arguments, rerun_with_execute
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_PARTIAL, print_json, print_table, require_admin_session
@@ -87,12 +93,14 @@ def read_file(name: str, format_: str) -> OffsetFile:
     return parsed
 
 
-def as_convention(text: str | None) -> OffsetFileConvention | None:
-    """The value of ``--offset-convention``."""
-    match text:
-        case "next" | "last":
-            return text
-    return None
+def read_group_offsets(
+    name: str, parsed: OffsetFile, group: str | None, convention: OffsetFileConvention | None
+) -> dict[str, dict[TopicPartition, int]]:
+    """Return the offsets in the file of this group (None: of each group in it), and print the remarks."""
+    found, remarks = offsets_of_group(parsed, group, convention)
+    for remark in remarks:
+        print_message(f"{name}: {remark}")
+    return found
 
 
 # --- showing ----------------------------------------------------------------------------------------------------

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import click
 
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
-from zkconsumer.admin.offset_plan import offsets_of_group, plan_import
+from zkconsumer.admin.offset_lines import OffsetFileConvention
+from zkconsumer.admin.offset_plan import plan_import
 from zkconsumer.cli.command_hints import rerun_with_execute
 from zkconsumer.cli.common import open_admin_session
-from zkconsumer.cli.console import print_message
 from zkconsumer.cli.offsets_common import (
     OffsetPlanExecution,
-    as_convention,
     convention_option,
     execute_option,
     execute_or_explain,
     file_format_option,
     print_plan,
     read_file,
+    read_group_offsets,
     selected_stores,
     store_option,
 )
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 
 
 @click.command(name="import")
@@ -36,22 +33,18 @@ from zkconsumer.cli.options import cluster_options, group_argument, output_optio
 @convention_option
 @click.option("--allow-out-of-range", is_flag=True, help="Also write offsets outside the log.")
 @execute_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def import_(
     context: click.Context,
     file: str,
     group: str | None,
     store: str | None,
     format_: str,
-    convention: str | None,
+    convention: OffsetFileConvention | None,
     allow_out_of_range: bool,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Write the offsets of FILE (- for standard input) into a store.
 
@@ -66,10 +59,8 @@ def import_(
     3 would change something, 4 rejected and nothing changed, 6 written in part.
     """
     parsed = read_file(file, format_)
-    found, remarks = offsets_of_group(parsed, group, as_convention(convention))
-    for remark in remarks:
-        print_message(f"{file}: {remark}")
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    found = read_group_offsets(file, parsed, group, convention)
+    session = open_admin_session(context, cluster)
     stores = selected_stores(session, store or (parsed.store if isinstance(session, AdminSession) else None))
     jobs = []
     for name, wanted in sorted(found.items()):

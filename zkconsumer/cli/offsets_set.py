@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import click
 
 from zkconsumer.admin.group_offset_stores import NO_SUCH_TOPIC, GroupOffsetsSnapshot, GroupOffsetStores
 from zkconsumer.admin.offset_files import ExportedOffset, OffsetFileFormat, format_file
 from zkconsumer.admin.offset_lines import OffsetStoreName
-from zkconsumer.admin.offset_plan import OffsetPlan, offsets_of_group, plan_delete, plan_set
+from zkconsumer.admin.offset_plan import OffsetPlan, plan_delete, plan_set
 from zkconsumer.admin.offset_targets import (
     ResetTarget,
     Scope,
@@ -38,10 +37,11 @@ from zkconsumer.cli.offsets_common import (
     execute_or_explain,
     print_plan,
     read_file,
+    read_group_offsets,
     selected_stores,
     store_option,
 )
-from zkconsumer.cli.options import cluster_options, group_argument, output_option
+from zkconsumer.cli.options import ClusterOptions, OutputFormat, group_argument, report_options
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.znode_formats import INT64_MAX
@@ -65,9 +65,7 @@ _TargetFactory: TypeAlias = "Callable[[int], ResetTarget]"
 @click.option("--export", "as_csv", is_flag=True, help="Print the plan as csv, as --from-file takes it.")
 @store_option("The store to write to; both: for groups with dual commit.")
 @execute_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def set_(
     context: click.Context,
     group: str,
@@ -84,10 +82,8 @@ def set_(
     as_csv: bool,
     store: str | None,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Set the offsets of a group without registered members.
 
@@ -97,6 +93,7 @@ def set_(
     """
     _check_scope(topics, all_topics, bool(from_file))
     scope = parse_scope(topics) if topics else None
+    duration_ms = parse_duration(by_duration) if by_duration else None
     choose = _selected_target(
         {
             "--to-earliest": (lambda _: ToEarliest()) if to_earliest else None,
@@ -105,11 +102,11 @@ def set_(
             "--to-offset": None if to_offset is None else _to(to_offset),
             "--shift-by": None if shift_by is None else lambda _: ShiftBy(shift_by),
             "--to-datetime": _at(parse_datetime(to_datetime)) if to_datetime else None,
-            "--by-duration": _before_now(parse_duration(by_duration)) if by_duration else None,
+            "--by-duration": None if duration_ms is None else lambda now_ms: ToTime(now_ms - duration_ms),
             "--from-file": _from_file(from_file, group, scope) if from_file else None,
         }
     )
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     in_stores = selected_stores(session, store)
     target = choose(session.clock.wall_ms())
     time_ms = target.time_ms if isinstance(target, ToTime) else None
@@ -161,14 +158,8 @@ def _at(time_ms: int) -> _TargetFactory:
     return lambda _: ToTime(time_ms)
 
 
-def _before_now(duration_ms: int) -> _TargetFactory:
-    return lambda now_ms: ToTime(now_ms - duration_ms)
-
-
 def _from_file(name: str, group: str, scope: Scope | None) -> _TargetFactory:
-    found, remarks = offsets_of_group(read_file(name, "auto"), group, None)
-    for remark in remarks:
-        print_message(f"{name}: {remark}")
+    found = read_group_offsets(name, read_file(name, "auto"), group, None)
     offsets = {tp: offset for tp, offset in found[group].items() if in_scope(scope, tp)}
     return lambda _: ToFile(offsets)
 
@@ -216,19 +207,15 @@ def _csv(plan: OffsetPlan) -> str:
 )
 @store_option("The store to delete from.")
 @execute_option
-@output_option
-@cluster_options
-@click.pass_context
+@report_options
 def delete(
     context: click.Context,
     group: str,
     topics: Sequence[str],
     store: str | None,
     do_it: bool,
-    output: Literal["table", "json"],
-    bootstrap_servers: str | None,
-    zookeeper: str | None,
-    config_file: Path | None,
+    output: OutputFormat,
+    cluster: ClusterOptions,
 ) -> None:
     """Delete the offsets of a group without registered members; the rest of the group stays.
 
@@ -236,7 +223,7 @@ def delete(
     0 done or nothing to do, 3 would change something, 4 rejected and nothing changed, 6 deleted in part.
     """
     scope = parse_scope(topics) if topics else None
-    session = open_admin_session(context, zookeeper, config_file, bootstrap_servers)
+    session = open_admin_session(context, cluster)
     in_stores = selected_stores(session, store)
     stores = GroupOffsetStores(session, group)
     seen = stores.read(in_stores)

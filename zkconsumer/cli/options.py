@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -24,11 +25,25 @@ ZOOKEEPER_VARIABLE = "ZKCONSUMER_ZOOKEEPER"
 BOOTSTRAP_VARIABLE = "ZKCONSUMER_BOOTSTRAP_SERVERS"
 ADDRESS_KEYS = ("zookeeper.connect", "bootstrap.servers")
 
+OutputFormat: TypeAlias = Literal["table", "json"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The values of ``cluster_options``; each may be missing."""
+
+    zookeeper: str | None = None
+    config_file: Path | None = None
+    bootstrap_servers: str | None = None
+
+
 def cluster_options(command: F) -> F:
-    """``--zookeeper``, ``--bootstrap-server`` and ``--config``, or the environment variables."""
+    """``--zookeeper``, ``--bootstrap-server`` and ``--config``, or the environment variables.
+
+    The command receives them as ``cluster``, a ``ClusterOptions``.
+    """
     options = (
         click.option(
             "--bootstrap-server", "bootstrap_servers", metavar="HOST:PORT[,…]",
@@ -48,7 +63,8 @@ def cluster_options(command: F) -> F:
     @functools.wraps(command)
     def with_addresses(**given: Any) -> Any:
         try:
-            return command(**given | _addresses(given))
+            cluster = _addresses(given)
+            return command(cluster=cluster, **given)
         except ZkConsumerError as error:
             # Only here is the command line of this command still available.
             error.args = tuple(complete_commands(each) if isinstance(each, str) else each for each in error.args)
@@ -60,15 +76,20 @@ def cluster_options(command: F) -> F:
     return wrapped  # type: ignore[no-any-return]
 
 
-def _addresses(given: Mapping[str, Any]) -> dict[str, str | None]:
-    """The addresses that are given, or else those of the environment."""
-    addresses = {"zookeeper": given["zookeeper"], "bootstrap_servers": given["bootstrap_servers"]}
+def _addresses(given: dict[str, Any]) -> ClusterOptions:
+    """Take the addresses out of ``given``; without any address there and in the file, those of the environment."""
+    addresses = ClusterOptions(given.pop("zookeeper"), given.pop("config_file"), given.pop("bootstrap_servers"))
     settings = [text.partition("=")[0].strip() for text in given.get("settings", ())]
-    is_given = any(value is not None for value in addresses.values()) or not {*settings}.isdisjoint(ADDRESS_KEYS)
-    if is_given or any(key in read_settings_file(given["config_file"]) for key in ADDRESS_KEYS):
+    is_given = addresses.zookeeper is not None or addresses.bootstrap_servers is not None
+    if is_given or not {*settings}.isdisjoint(ADDRESS_KEYS):
         return addresses
-    variables = {"zookeeper": ZOOKEEPER_VARIABLE, "bootstrap_servers": BOOTSTRAP_VARIABLE}
-    return {name: from_environment(variable) for name, variable in variables.items()}
+    if not read_settings_file(addresses.config_file).keys().isdisjoint(ADDRESS_KEYS):
+        return addresses
+    return replace(
+        addresses,
+        zookeeper=from_environment(ZOOKEEPER_VARIABLE),
+        bootstrap_servers=from_environment(BOOTSTRAP_VARIABLE),
+    )
 
 
 def from_environment(variable: str) -> str | None:
@@ -150,3 +171,20 @@ def output_option(command: F) -> F:
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
         help="A table, or JSON for programs.", callback=_output,
     )(command)  # fmt: skip
+
+
+def report_options(command: F) -> F:
+    """``-o`` and the options of the cluster; the command also receives the context, as its first argument."""
+    with_context: Any = click.pass_context(command)
+    return output_option(cluster_options(with_context))  # type: ignore[no-any-return]
+
+
+def choice_option(
+    name: str, choices: Sequence[str], default: str, help_: str, *, parameter: str | None = None
+) -> Callable[[F], F]:
+    """An option with one of these values; the help shows the default.
+
+    ``parameter``: the name of the command's parameter, if it is not the option's.
+    """
+    names = (name,) if parameter is None else (name, parameter)
+    return click.option(*names, type=click.Choice(choices), default=default, show_default=True, help=help_)

@@ -21,7 +21,7 @@ from zkconsumer.base.threads import spawn
 from zkconsumer.cli.common import missing_address_error
 from zkconsumer.cli.console import log_to_console
 from zkconsumer.cli.java_dates import DateFormat, compile_date_format
-from zkconsumer.cli.options import cluster_options, group_argument, read_settings_file
+from zkconsumer.cli.options import ClusterOptions, cluster_options, group_argument, read_settings_file
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, UnavailableError
@@ -207,8 +207,7 @@ def _rates(bytes_in_all: int, bytes_now: int, records_in_all: int, records_now: 
 @click.option("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", show_default=True, help="As SimpleDateFormat's.")
 @click.option("--hide-header", is_flag=True, help="Do not print the names of the columns.")
 def perf(
-    zookeeper: str | None,
-    bootstrap_servers: str | None,
+    cluster: ClusterOptions,
     topic: str,
     messages: int,
     group: str | None,
@@ -222,7 +221,6 @@ def perf(
     reporting_interval: int,
     date_format: str,
     hide_header: bool,
-    config_file: Path | None,
 ) -> None:
     """Measure how fast a member of a ZooKeeper consumer group reads a topic.
 
@@ -236,15 +234,17 @@ def perf(
     log_to_console()
     date = compile_date_format(date_format)
     options = {
-        "zookeeper.connect": zookeeper,
-        "bootstrap.servers": bootstrap_servers,
+        "zookeeper.connect": cluster.zookeeper,
+        "bootstrap.servers": cluster.bootstrap_servers,
         "group.id": group,
         "fetch.message.max.bytes": fetch_size,
         "num.consumer.fetchers": num_fetch_threads,
         "socket.receive.buffer.bytes": socket_buffer_size,
         "auto.offset.reset": "largest" if from_latest else None,
     }
-    config = _config(config_file, {key: str(value) for key, value in options.items() if value is not None}, timeout_ms)
+    config = _config(
+        cluster.config_file, {key: str(value) for key, value in options.items() if value is not None}, timeout_ms
+    )
     meter = ThroughputTest(messages, timeout_ms, reporting_interval, date, is_detailed=is_detailed)
     if not hide_header:
         click.echo(DETAILED_HEADER if is_detailed else HEADER)
