@@ -24,6 +24,7 @@ from zkconsumer.testing.checker.redelivery_check import RedeliveredRecord, Redel
 from zkconsumer.testing.checker.tracked_partitions import (
     BEFORE_HISTORY,
     NEVER,
+    Delivery,
     MemberEnd,
     TrackedMember,
     TrackedPartition,
@@ -69,10 +70,10 @@ class _Checker:
             h.OwnerObserved: self._ownership.owner_seen,
             h.DrainTimedOut: self._repeats.drain_timed_out,
             h.OffsetJumpAllowed: self._reset,
-            h.RecordDelivered: self._handed_one,
-            h.RecordRangeDelivered: self._handed_range,
+            h.RecordDelivered: self._handed,
+            h.RecordRangeDelivered: self._handed,
             h.RecordConsumed: self._stored.consumed,
-            h.CommitCalled: self._commit_called,
+            h.CommitCalled: self._leaving,
             h.OffsetCommitted: self._committed,
             h.ControlWritten: self._migration.control_written,
             h.Fenced: self._migration.fenced,
@@ -138,10 +139,7 @@ class _Checker:
     def _late_ms(self, member: TrackedMember) -> int:
         return 0 if member.reports_ownership else self._bench.policy.observer_delay_ms
 
-    def _leaving(self, event: h.Leaving) -> None:
-        self._stored.allow_unacknowledged(self._bench.member(event.member))
-
-    def _commit_called(self, event: h.CommitCalled) -> None:
+    def _leaving(self, event: h.Leaving | h.CommitCalled) -> None:
         self._stored.allow_unacknowledged(self._bench.member(event.member))
 
     def _left(self, event: h.Left) -> None:
@@ -224,25 +222,27 @@ class _Checker:
 
     # --- records ------------------------------------------------------------------------------------------------
 
-    def _handed_one(self, event: h.RecordDelivered) -> None:
+    def _handed(self, event: h.RecordDelivered | h.RecordRangeDelivered) -> None:
         self._migration.delivered(event)
-        self._hand(self._bench.member(event.member), self._bench.partition(event), event.offset, event.offset, event.t)
-
-    def _handed_range(self, event: h.RecordRangeDelivered) -> None:
-        self._migration.delivered(event)
-        self._hand(self._bench.member(event.member), self._bench.partition(event), event.first, event.last, event.t)
-
-    def _hand(self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int) -> None:
-        position = self._bench.position
+        member, partition, position = (
+            self._bench.member(event.member),
+            self._bench.partition(event),
+            self._bench.position,
+        )
+        if isinstance(event, h.RecordDelivered):
+            first = last = event.offset
+        else:
+            first, last = event.first, event.last
+        delivery = Delivery(member, partition, (first, last), event.t, position)
         self._delivered += last - first + 1
         partition.was_used = True
         member.was_seen = True
-        self._check_life_and_log(member, partition, first, last, t)
+        self._check_life_and_log(delivery)
         in_hand = member.resumed_t is not None and self._was_in_hand(member, partition)
         member.delivered_since_resume += last - first + 1
-        tenure = self._ownership.follow(member, partition, first, last, t)
+        tenure = self._ownership.follow(delivery)
         if member.kind == "ours":
-            self._ownership.check_is_owner(member, partition, tenure, span=(first, last), t=t, in_hand=in_hand)
+            self._ownership.check_is_owner(delivery, tenure, in_hand=in_hand)
         is_zombie = member.zombie_t is not None and partition.is_zombie(member)
         before = partition.add_delivery_span(member, is_zombie, position)
         if before is not None and before[0] is not member and not is_zombie and not before[1]:
@@ -253,7 +253,7 @@ class _Checker:
                 earlier = BEFORE_HISTORY
             if earlier != NEVER:
                 self._repeats.check_later(
-                    RedeliveredRecord(member, partition, tenure, offset, earlier, position, t, in_hand)
+                    RedeliveredRecord(member, partition, tenure, offset, earlier, position, event.t, in_hand)
                 )
         partition.highest_delivered = max(partition.highest_delivered, last)
 
@@ -264,32 +264,12 @@ class _Checker:
             return False
         return member.delivered_since_resume < self._bench.policy.in_hand_at_pause * member.streams
 
-    def _check_life_and_log(
-        self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
-    ) -> None:
-        line = self._bench.line_number()
-        closed, log = member.closed, partition.log
-        if closed is not None and t > closed.t:
+    def _check_life_and_log(self, delivery: Delivery) -> None:
+        member, (first, last) = delivery.member, delivery.span
+        closed, log = member.closed, delivery.partition.log
+        if closed is not None and delivery.t > closed.t:
             text = f"{member.name} delivered after it {closed.how} (line {closed.line})"
-            self._bench.findings.add(
-                (member, closed.line),
-                "delivered_after_close",
-                text,
-                t=t,
-                lines=(closed.line, line),
-                partition=partition.name,
-                members=(member.name,),
-                spans=((first, last),),
-            )
+            self._bench.report("delivered_after_close", text, delivery, key=closed.line, lines=(closed.line,))
         if log.is_known and (first < log.start or last >= log.end):
             text = f"{member.name} delivered an offset outside the log, which contains {log.start} to {log.end - 1}"
-            self._bench.findings.add(
-                member,
-                "not_in_log",
-                text,
-                t=t,
-                lines=(log.line, line),
-                partition=partition.name,
-                members=(member.name,),
-                spans=((first, last),),
-            )
+            self._bench.report("not_in_log", text, delivery, key="log", lines=(log.line,))

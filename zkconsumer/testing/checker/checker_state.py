@@ -8,13 +8,13 @@ different programs have no order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.policy import Policy
-from zkconsumer.testing.checker.tracked_partitions import TrackedMember, TrackedPartition
-from zkconsumer.testing.checker.verdict import FindingCollector
+from zkconsumer.testing.checker.tracked_partitions import Delivery, TrackedMember, TrackedPartition
+from zkconsumer.testing.checker.verdict import ALLOWANCE_REASONS, FindingCollector
 from zkconsumer.types import TopicPartition
 
 
@@ -62,6 +62,29 @@ class CheckerState:
         """The line of the file for a position in the history; 0 for none."""
         position = self.position if position is None else position
         return (self.events[position - 1].line or position) if position > 0 else 0
+
+    def report(
+        self,
+        code: str,
+        text: str,
+        delivery: Delivery,
+        *,
+        key: object,
+        lines: Sequence[int] = (),
+        others: Sequence[str] = (),
+    ) -> None:
+        """Add a finding or an allowance about a delivery.  ``lines``: earlier lines; ``others``: other members."""
+        book = self.allowances if code in ALLOWANCE_REASONS else self.findings
+        book.add(
+            (delivery.member, key),
+            code,
+            text,
+            t=delivery.t,
+            lines=(*lines, self.line_number(delivery.position)),
+            partition=delivery.partition.name,
+            members=(delivery.member.name, *others),
+            spans=(delivery.span,),
+        )
 
     # --- scheduled checks ---------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.checker_state import CheckerState
 from zkconsumer.testing.checker.redelivery_check import RedeliveryCheck
 from zkconsumer.testing.checker.tracked_partitions import TrackedMember, TrackedPartition
+from zkconsumer.testing.checker.verdict import ALLOWANCE_REASONS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,16 +125,22 @@ class CommitCheck:
         self, commit: ObservedCommit, committer: TrackedMember | None, what: str, spans: tuple[tuple[int, int], ...]
     ) -> None:
         name = committer.name if committer else "an unknown client"
-        self._bench.findings.add(
-            commit.position,
-            "commit_ahead",
-            f"{commit.offset} was committed while {name} read the partition, but {what}",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(name,) if committer else (),
-            spans=spans,
-        )
+        text = f"{commit.offset} was committed while {name} read the partition, but {what}"
+        self._add("commit_ahead", text, commit, committer, spans)
+
+    def _add(
+        self,
+        code: str,
+        text: str,
+        commit: ObservedCommit,
+        member: TrackedMember | None,
+        spans: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        """Add a finding or an allowance about a commit."""
+        book = self._bench.allowances if code in ALLOWANCE_REASONS else self._bench.findings
+        lines, members = (self._bench.line_number(commit.position),), (member.name,) if member else ()
+        name = commit.partition.name
+        book.add(commit.position, code, text, t=commit.t, lines=lines, partition=name, members=members, spans=spans)
 
     # --- commits of a smaller offset ----------------------------------------------------------------------------
 
@@ -152,16 +159,9 @@ class CommitCheck:
         if self._is_back_allowed(commit, stored):
             return
         writer = commit.by or commit.partition.last_member
-        self._bench.findings.add(
-            commit.position,
-            "commit_rewound",
-            f"the committed offset went back from {stored} to {commit.offset}; "
-            f"{writer.name if writer else 'no member'} read the partition",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(writer.name,) if writer else (),
-        )
+        name = writer.name if writer else "no member"
+        text = f"the committed offset went back from {stored} to {commit.offset}; {name} read the partition"
+        self._add("commit_rewound", text, commit, writer)
 
     def _is_back_allowed(self, commit: ObservedCommit, stored: int) -> bool:
         """Whether there is a reason; then the next owner may also read the records between again."""
@@ -178,15 +178,8 @@ class CommitCheck:
         else:
             return False
         self._repeats.allow_after_rewind(commit.partition, commit.offset, last, reason)
-        self._bench.allowances.add(
-            commit.position,
-            reason,
-            f"the committed offset went back from {stored} to {commit.offset}, {why}",
-            t=commit.t,
-            lines=(self._bench.line_number(commit.position),),
-            partition=commit.partition.name,
-            members=(member.name,) if member else (),
-        )
+        text = f"the committed offset went back from {stored} to {commit.offset}, {why}"
+        self._add(reason, text, commit, member)
         return True
 
     def _was_reset(self, commit: ObservedCommit) -> bool:

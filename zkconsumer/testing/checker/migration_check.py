@@ -151,13 +151,8 @@ class MigrationCheck:
                 text = (
                     f"{by.name} wrote {now.offset} to {STORE_NAMES[store]}, which has the authority; expected: {last}"
                 )
-                self._add_finding(
-                    "offset_overwritten",
-                    text,
-                    event,
-                    positions=(self.last_control, _line_of(standing.expected_offset)),
-                    member=by,
-                )
+                positions = (self.last_control, _line_of(standing.expected_offset))
+                self._add_finding("offset_overwritten", text, event, positions=positions, member=by)
             return False
         self._check_writer(event, standing, by)
         if store != self.authority:
@@ -176,19 +171,16 @@ class MigrationCheck:
             fence = None  # Its members mirror their commits there; the fence is for other clients.
         if fence is not None:
             text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although it was fenced there"
-            if is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence:
-                self._add_finding("scala_zombie", text, event, positions=(fence,), member=by)
-            else:
-                self._add_finding("commit_while_fenced", text, event, positions=(fence,), member=by)
+            is_allowed = is_scala and event.store == "zookeeper" and not self._bench.policy.acl_fence
+            code = "scala_zombie" if is_allowed else "commit_while_fenced"
+            self._add_finding(code, text, event, positions=(fence,), member=by)
         holder = standing.last_owner
         if holder is None or (name == holder.member) != holder.has_released:
             return  # Without an owner so far, or its own; after a release of another member any client may commit.
         whose = f"{holder.member} had released it" if holder.has_released else f"{holder.member} owned it"
         text = f"{STORE_NAMES[event.store]} accepted {event.offset} of {name} although {whose}"
-        if is_scala:
-            self._add_finding("scala_zombie", text, event, positions=(holder.position,), member=by)
-        else:
-            self._add_finding("commit_by_non_owner", text, event, positions=(holder.position,), member=by)
+        code = "scala_zombie" if is_scala else "commit_by_non_owner"
+        self._add_finding(code, text, event, positions=(holder.position,), member=by)
 
     def _check_mirror(self, event: h.OffsetCommitted, by: TrackedMember | None) -> None:
         if self.control is None or (self.control.phase in ENDED_PHASES and self.authority == "zookeeper"):
@@ -211,13 +203,8 @@ class MigrationCheck:
         expected = standing.expected_offset
         if event.offset is not None and expected is not None and event.offset != expected.offset:
             text = f"{event.member} starts at {event.offset}, and the expected offset is {expected.offset}"
-            self._add_finding(
-                "started_at_wrong_offset",
-                text,
-                event,
-                positions=(expected.position,),
-                member=self._bench.member(event.member),
-            )
+            by = self._bench.member(event.member)
+            self._add_finding("started_at_wrong_offset", text, event, positions=(expected.position,), member=by)
 
     def released(self, event: h.MemberReleasedPartition) -> None:
         standing = self._store_state(event)
@@ -235,9 +222,8 @@ class MigrationCheck:
         fence = None if standing is None else self._fence(standing, self.authority)
         if fence is not None:
             text = f"{event.member} received a record although it was fenced in {STORE_NAMES[self.authority]}"
-            self._add_finding(
-                "delivered_while_fenced", text, event, positions=(fence,), member=self._bench.member(event.member)
-            )
+            by = self._bench.member(event.member)
+            self._add_finding("delivered_while_fenced", text, event, positions=(fence,), member=by)
 
     # --- the control znode --------------------------------------------------------------------------------------
 
@@ -293,26 +279,19 @@ class MigrationCheck:
                 self._add_finding("authority_moved_unfenced", text, event, positions=(), tp=tp)
             standing.late = None
             code = "authority_moved_stale" if event.authority == "kafka" else "commit_lost_on_return"
-            self._check_has(event, tp, standing, standing.expected_offset, code)
+            self._check_has(event, tp, standing, code)
 
     def _check_undone(self, event: h.ControlWritten) -> None:
         for tp, standing in self._standings.items():
-            self._check_has(event, tp, standing, standing.expected_offset, "commit_lost_on_return")
+            self._check_has(event, tp, standing, "commit_lost_on_return")
             for store in STORES:
                 fence = self._fence(standing, store)
                 if fence is not None:
                     text = f"the migration was undone, and it is still fenced in {STORE_NAMES[store]}"
                     self._add_finding("fence_not_removed", text, event, positions=(fence,), tp=tp)
 
-    def _check_has(
-        self,
-        event: h.ControlWritten,
-        tp: TopicPartition,
-        standing: PartitionStoreState,
-        expected: ObservedOffset | None,
-        code: str,
-    ) -> None:
-        has = standing.stored.get(event.authority)
+    def _check_has(self, event: h.ControlWritten, tp: TopicPartition, standing: PartitionStoreState, code: str) -> None:
+        expected, has = standing.expected_offset, standing.stored.get(event.authority)
         if expected is None or tp in self._observed or (has is not None and has.offset == expected.offset):
             return
         what = "nothing" if has is None else str(has.offset)
@@ -360,11 +339,9 @@ class MigrationCheck:
 
 
 def _partition(event: h.HistoryEvent) -> TopicPartition | None:
-    return (
-        TopicPartition(event.topic, event.partition)
-        if isinstance(event, h.PartitionEvent | h.MemberPartitionEvent)
-        else None
-    )
+    if isinstance(event, h.PartitionEvent | h.MemberPartitionEvent):
+        return TopicPartition(event.topic, event.partition)
+    return None
 
 
 def _line_of(seen: ObservedOffset | None) -> int:

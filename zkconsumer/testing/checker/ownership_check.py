@@ -12,6 +12,7 @@ from zkconsumer.testing.checker import events as h
 from zkconsumer.testing.checker.checker_state import CheckerState
 from zkconsumer.testing.checker.log_contents import subtract_ranges
 from zkconsumer.testing.checker.tracked_partitions import (
+    Delivery,
     OffsetJump,
     OwnerObservation,
     OwnershipAcquisition,
@@ -144,46 +145,42 @@ class OwnershipCheck:
 
     # --- consecutive records ------------------------------------------------------------------------------------
 
-    def follow(
-        self, member: TrackedMember, partition: TrackedPartition, first: int, last: int, t: int
-    ) -> OwnershipPeriod:
+    def follow(self, delivery: Delivery) -> OwnershipPeriod:
         """The ownership to which this record belongs; checks that the record follows the previous one."""
+        member, partition, (first, last), t, position = delivery
         is_change = bool(partition.delivery_spans) and partition.delivery_spans[-1][0] is not member
-        if is_change and not self._is_told_of_claims(member, partition):
+        # Without reported ownership, only records of another member in between show a new ownership.
+        is_reported = member.reports_ownership or partition.name.topic in self._bench.observed_topics
+        if is_change and not is_reported:
             self.restart(member, partition, t, 0)
         tenure = partition.ownerships.get(member)
         if tenure is None:
             tenure = partition.ownerships[member] = OwnershipPeriod(t)
-        position = self._bench.position
         if tenure.has_begun:
             if first == tenure.high + 1:
                 pass
             elif first > tenure.high:
                 if partition.log.has_any(tenure.high + 1, first):
-                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.high + 1, t=t)
+                    self._jump(delivery, tenure, "skipped", tenure.high + 1)
             else:
                 if self._is_stale_chunk(member, partition, tenure, first):
                     tenure.stale_starts += 1
                     tenure.begin(first, t, position)
                 elif first <= tenure.last:
                     code = "reordered" if first < tenure.last else REDELIVERED
-                    self._jump(member, partition, tenure, code=code, to=first, low=first, t=t)
+                    self._jump(delivery, tenure, code, first)
                 self._fill_skips(tenure, first, last)
         else:
             tenure.begin(first, t, position)
             if tenure.expected is not None:
                 tenure.last = tenure.expected - 1
                 if first < tenure.expected:
-                    self._jump(member, partition, tenure, code="reordered", to=first, low=first, t=t)
+                    self._jump(delivery, tenure, "reordered", first)
                 elif partition.log.has_any(tenure.expected, first):
-                    self._jump(member, partition, tenure, code="skipped", to=first, low=tenure.expected, t=t)
+                    self._jump(delivery, tenure, "skipped", tenure.expected)
         tenure.last = last
         tenure.high = max(tenure.high, last)
         return tenure
-
-    def _is_told_of_claims(self, member: TrackedMember, partition: TrackedPartition) -> bool:
-        # Without reported ownership, only records of another member in between show a new ownership.
-        return member.reports_ownership or partition.name.topic in self._bench.observed_topics
 
     def _is_stale_chunk(
         self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, first: int
@@ -207,21 +204,12 @@ class OwnershipCheck:
             tenure.floor = floor
         return floor
 
-    def _jump(
-        self,
-        member: TrackedMember,
-        partition: TrackedPartition,
-        tenure: OwnershipPeriod,
-        *,
-        code: str,
-        to: int,
-        low: int,
-        t: int,
-    ) -> None:
+    def _jump(self, delivery: Delivery, tenure: OwnershipPeriod, code: str, low: int) -> None:
+        to, _ = delivery.span
         span = (low, to - 1) if code == "skipped" else (to, to)
-        tenure.jumps.append(OffsetJump(code, tenure.last, to, (span,), t, self._bench.position))
+        tenure.jumps.append(OffsetJump(code, tenure.last, to, (span,), delivery.t, delivery.position))
         if len(tenure.jumps) > PENDING_JUMPS_MAX:
-            self._report_jump(member, partition, tenure.jumps.pop(0))
+            self._report_jump(delivery.member, delivery.partition, tenure.jumps.pop(0))
 
     @staticmethod
     def _fill_skips(tenure: OwnershipPeriod, first: int, last: int) -> None:
@@ -266,28 +254,20 @@ class OwnershipCheck:
 
     # --- deliveries without ownership ---------------------------------------------------------------------------
 
-    def check_is_owner(
-        self,
-        member: TrackedMember,
-        partition: TrackedPartition,
-        tenure: OwnershipPeriod,
-        *,
-        span: tuple[int, int],
-        t: int,
-        in_hand: bool,
-    ) -> None:
+    def check_is_owner(self, delivery: Delivery, tenure: OwnershipPeriod, *, in_hand: bool) -> None:
         """A member of ours delivered records: check that it owned the partition."""
-        bench = self._bench
+        bench, (member, partition, _, t, _) = self._bench, delivery
         delay = bench.policy.observer_delay_ms
         claim = self._later_claim(member, partition)
         if claim is not None:
             if t > claim.t and in_hand:
-                self._allow_in_hand(member, partition, tenure, span, t)
+                self._allow_in_hand(delivery)
             elif t > claim.t:
                 late = 0 if member.reports_ownership else delay
-                bench.schedule_check(t + late, self._two_owners, member, partition, claim, span, t, bench.position)
+                bench.schedule_check(t + late, self._two_owners, delivery, claim)
         elif tenure.is_released:
-            self._released_before(member, partition, span, t)
+            text = f"{member.name} delivered after it had released the partition"
+            bench.report("delivered_without_owner", text, delivery, key="released")
         elif partition.current_owner is not member and member.closed is None:
             self._hold(member, partition, t)
         sight = partition.observed_owner
@@ -296,9 +276,9 @@ class OwnershipCheck:
         if member.reports_ownership and t <= partition.acquisition_times.get(member, -1 - delay) + delay:
             return  # It has just acquired ownership; the observer may miss a short ownership between two reads.
         if in_hand:
-            self._allow_in_hand(member, partition, tenure, span, t)
+            self._allow_in_hand(delivery)
         else:
-            bench.schedule_check(t + delay, self._without_owner, member, partition, sight, span, t, bench.position)
+            bench.schedule_check(t + delay, self._without_owner, delivery, sight)
 
     @staticmethod
     def _later_claim(member: TrackedMember, partition: TrackedPartition) -> OwnershipAcquisition | None:
@@ -310,83 +290,25 @@ class OwnershipCheck:
             return partition.superseded.get(member, partition.current_acquisition)
         return None
 
-    def _allow_in_hand(
-        self, member: TrackedMember, partition: TrackedPartition, tenure: OwnershipPeriod, span: tuple[int, int], t: int
-    ) -> None:
-        text = f"{member.name} wrote after its pause the line of a record that it had received before"
-        line = self._bench.line_number()
-        key = (member, line)
-        self._bench.allowances.add(
-            key,
-            "in_hand_at_pause",
-            text,
-            t=t,
-            lines=(line,),
-            partition=partition.name,
-            members=(member.name,),
-            spans=(span,),
-        )
+    def _allow_in_hand(self, delivery: Delivery) -> None:
+        text = f"{delivery.member.name} wrote after its pause the line of a record that it had received before"
+        self._bench.report("in_hand_at_pause", text, delivery, key=delivery.position)
 
-    def _two_owners(
-        self,
-        member: TrackedMember,
-        partition: TrackedPartition,
-        claim: OwnershipAcquisition,
-        span: tuple[int, int],
-        t: int,
-        position: int,
-    ) -> None:
-        if partition.acquisition_positions.get(member, 0) > position:
+    def _two_owners(self, delivery: Delivery, claim: OwnershipAcquisition) -> None:
+        if delivery.partition.acquisition_positions.get(delivery.member, 0) > delivery.position:
             return
-        self._bench.findings.add(
-            (member, claim.line),
-            "two_owners",
-            f"{member.name} still delivered after {claim.member} had acquired the partition (line {claim.line})",
-            t=t,
-            lines=(claim.line, self._bench.line_number(position)),
-            partition=partition.name,
-            members=(member.name, claim.member),
-            spans=(span,),
-        )
+        name, other = delivery.member.name, claim.member
+        text = f"{name} still delivered after {other} had acquired the partition (line {claim.line})"
+        self._bench.report("two_owners", text, delivery, key=claim.line, lines=(claim.line,), others=(other,))
 
-    def _released_before(
-        self, member: TrackedMember, partition: TrackedPartition, span: tuple[int, int], t: int
-    ) -> None:
-        line = self._bench.line_number()
-        text = f"{member.name} delivered after it had released the partition"
-        key = (member, "released")
-        self._bench.findings.add(
-            key,
-            "delivered_without_owner",
-            text,
-            t=t,
-            lines=(line,),
-            partition=partition.name,
-            members=(member.name,),
-            spans=(span,),
-        )
-
-    def _without_owner(
-        self,
-        member: TrackedMember,
-        partition: TrackedPartition,
-        sight: OwnerObservation,
-        span: tuple[int, int],
-        t: int,
-        position: int,
-    ) -> None:
-        if partition.observed_positions.get(member, 0) > position:
+    def _without_owner(self, delivery: Delivery, sight: OwnerObservation) -> None:
+        if delivery.partition.observed_positions.get(delivery.member, 0) > delivery.position:
             return
         seen = f"owned by {sight.owner}" if sight.owner is not None else "without an owner"
-        self._bench.findings.add(
-            (member, sight.line),
-            "delivered_without_owner",
-            f"{member.name} delivered although the partition was observed {seen} (line {sight.line})",
-            t=t,
-            lines=(sight.line, self._bench.line_number(position)),
-            partition=partition.name,
-            members=(member.name, *([sight.member] if sight.member else [])),
-            spans=(span,),
+        text = f"{delivery.member.name} delivered although the partition was observed {seen} (line {sight.line})"
+        others = (sight.member,) if sight.member else ()
+        self._bench.report(
+            "delivered_without_owner", text, delivery, key=sight.line, lines=(sight.line,), others=others
         )
 
 

@@ -101,12 +101,10 @@ class RedeliveryCheck:
         """A record was delivered again; the event that explains it may be observed a little later."""
         reason = self._reason(repeat, is_last_look=False)
         if reason is None:
-            self._bench.schedule_check(repeat.t + self._bench.policy.observer_delay_ms, self._check_again, repeat)
+            due = repeat.t + self._bench.policy.observer_delay_ms
+            self._bench.schedule_check(due, lambda: self._write(repeat, self._reason(repeat, is_last_look=True)))
         else:
             self._write(repeat, reason)
-
-    def _check_again(self, repeat: RedeliveredRecord) -> None:
-        self._write(repeat, self._reason(repeat, is_last_look=True))
 
     def _reason(self, repeat: RedeliveredRecord, is_last_look: bool) -> str | None:
         member, partition, offset = repeat.member, repeat.partition, repeat.offset
@@ -149,15 +147,11 @@ class RedeliveryCheck:
         self.counts[reason or "unexplained"] += 1
         previous = partition.delivered_to(repeat.earlier)
         source = previous[0].name if previous else "a member before this history"
-        book, label, verb = (
-            (self._bench.findings, "duplicated", "delivered again")
-            if reason is None
-            else (self._bench.allowances, reason, "delivered again")
-        )
+        book = self._bench.findings if reason is None else self._bench.allowances
         book.add(
             (source, member, repeat.tenure.period_at(repeat.position).start_position),
-            label,
-            f"{member.name} {verb} what {source} had delivered",
+            reason or "duplicated",
+            f"{member.name} delivered again what {source} had delivered",
             t=repeat.t,
             lines=(self._bench.line_number(repeat.earlier), self._bench.line_number(repeat.position)),
             partition=partition.name,

@@ -251,3 +251,13 @@ class TrackedPartition:
     def is_zombie(self, member: TrackedMember) -> bool:
         """Whether this Scala member continues with the partition after it lost its session or was paused."""
         return member.zombie_t is not None and self.acquisition_times.get(member, -1) < member.zombie_t
+
+
+class Delivery(NamedTuple):
+    """The records of one line that a member delivered.  ``span``: their offsets, as (first, last)."""
+
+    member: TrackedMember
+    partition: TrackedPartition
+    span: tuple[int, int]
+    t: int
+    position: int
