@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.artifacts import artifact_set
+from zkconsumer.testing.sandbox.broker_process import BrokerOptions, BrokerProcess
 from zkconsumer.testing.sandbox.child_process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
+from zkconsumer.testing.sandbox.probe import metadata
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
-from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
-from zkconsumer.testing.sandbox.server_process import ServerProcess
 from zkconsumer.testing.sandbox.tools import run_tool
 from zkconsumer.testing.sandbox.waiting import HOST, free_port
 from zkconsumer.testing.sandbox.zookeeper_mode_broker import CLUSTER_ID, COMMON_SETTINGS
@@ -16,40 +16,16 @@ from zkconsumer.testing.sandbox.zookeeper_mode_broker import CLUSTER_ID, COMMON_
 KRAFT_FROM = (3, 9)
 
 
-class KraftBroker(ServerProcess):
+class KraftBroker(BrokerProcess):
     """``settings`` are added to server.properties, or replace its lines; ``security`` adds listeners."""
 
-    kind = "broker"
-    start_timeout_ms = 90_000
-    stop_timeout_ms = 20_000
-    chroot = ""
-
     def __init__(
-        self,
-        run: SandboxRun,
-        release: str = "4.1.1",
-        broker_id: int = 0,
-        *,
-        name: str | None = None,
-        settings: dict[str, str] | None = None,
-        heap_mb: int = 256,
-        outlives_parent: bool = False,
-        security: SandboxSecurity | None = None,
+        self, run: SandboxRun, release: str = "4.1.1", broker_id: int = 0, **options: Unpack[BrokerOptions]
     ) -> None:
-        super().__init__(run, name or f"broker-{broker_id}", outlives_parent=outlives_parent)
-        self.artifacts = artifact_set(release)
+        super().__init__(run, release, broker_id, **options)
         if self.artifacts.version < KRAFT_FROM:
             raise SandboxError(f"Kafka {release} is run with ZooKeeper here; take Broker")
-        self.release = release
-        self.broker_id = broker_id
         self._controller_port = free_port()
-        self._settings = settings or {}
-        self._heap_mb = heap_mb
-        self.security = security
-
-    def metadata(self) -> ClusterMetadata | None:
-        """This broker's answer to Metadata; None if it does not answer."""
-        return metadata(self.port)
 
     def start(self) -> None:
         """As ``ServerProcess.start``; the first time the storage is formatted."""

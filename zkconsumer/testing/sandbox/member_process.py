@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox.artifacts import artifact_set
@@ -218,6 +218,20 @@ class ZooKeeperMember(MemberProcess):
         assert self.consumer_id is not None, "just waited for it"
         self.wait_for(lambda: self.consumer_id in admin.members(self.group), timeout_ms, "registers")
         return self.consumer_id
+
+
+class ScalaMemberOptions(TypedDict, total=False):
+    """The options of ``ScalaMember`` that ``Sandbox.start_member`` passes on."""
+
+    whitelist: str | None
+    blacklist: str | None
+    streams: int
+    consumer_id: str | None
+    settings: Mapping[str, str] | None
+    listener: bool
+    values: bool
+    handle_ms: int
+    options: tuple[str, ...]
 
 
 class ScalaMember(ZooKeeperMember):

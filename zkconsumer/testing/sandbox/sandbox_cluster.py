@@ -6,15 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Unpack
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import topic_setup
+from zkconsumer.testing.sandbox.broker_process import BrokerStartOptions
 from zkconsumer.testing.sandbox.kraft_broker import KraftBroker
-from zkconsumer.testing.sandbox.member_process import ScalaMember
+from zkconsumer.testing.sandbox.member_process import ScalaMember, ScalaMemberOptions
 from zkconsumer.testing.sandbox.probe import ClusterMetadata
 from zkconsumer.testing.sandbox.producer_process import ProducedRange, ProducerProcess
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun, end, reap
-from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
 from zkconsumer.testing.sandbox.tools import TOOL_TIMEOUT_MS, ToolResult, run_tool
 from zkconsumer.testing.sandbox.topic_setup import LEADERS_TIMEOUT_MS
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
@@ -103,43 +104,19 @@ class Sandbox:
         *,
         chroot: str = "",
         broker_id: int | None = None,
-        settings: dict[str, str] | None = None,
-        heap_mb: int = 256,
-        security: SandboxSecurity | None = None,
+        **options: Unpack[BrokerStartOptions],
     ) -> ZooKeeperModeBroker:
-        """Start one more broker; ids count from 0."""
-        broker = ZooKeeperModeBroker(
-            release,
-            self.zookeeper,
-            chroot,
-            len(self.brokers) if broker_id is None else broker_id,
-            settings=settings,
-            heap_mb=heap_mb,
-            outlives_parent=self._outlives_parent,
-            security=security,
-        )
+        """Start one more broker; ids count from 0.  ``settings``, ``heap_mb``, ``security``: ``BrokerStartOptions``."""
+        number, lives_on = len(self.brokers) if broker_id is None else broker_id, self._outlives_parent
+        broker = ZooKeeperModeBroker(release, self.zookeeper, chroot, number, outlives_parent=lives_on, **options)
         self.brokers.append(broker)
         broker.start()
         return broker
 
-    def start_kraft_broker(
-        self,
-        release: str = "4.1.1",
-        *,
-        settings: dict[str, str] | None = None,
-        heap_mb: int = 256,
-        security: SandboxSecurity | None = None,
-    ) -> KraftBroker:
+    def start_kraft_broker(self, release: str = "4.1.1", **options: Unpack[BrokerStartOptions]) -> KraftBroker:
         """Start a cluster of one broker without ZooKeeper; the sandbox cannot have another broker then."""
         assert not self.brokers, "a KRaft broker is a cluster of its own"
-        broker = KraftBroker(
-            self.run,
-            release,
-            settings=settings,
-            heap_mb=heap_mb,
-            outlives_parent=self._outlives_parent,
-            security=security,
-        )
+        broker = KraftBroker(self.run, release, outlives_parent=self._outlives_parent, **options)
         self.brokers.append(broker)
         broker.start()
         return broker
@@ -152,34 +129,11 @@ class Sandbox:
         *,
         wait: bool = True,
         name: str | None = None,
-        whitelist: str | None = None,
-        blacklist: str | None = None,
-        streams: int = 1,
-        consumer_id: str | None = None,
-        settings: Mapping[str, str] | None = None,
-        listener: bool = False,
-        values: bool = False,
-        handle_ms: int = 0,
-        options: tuple[str, ...] = (),
+        **options: Unpack[ScalaMemberOptions],
     ) -> ScalaMember:
         """Start one more Scala consumer, in the chroot of the first broker; see ``ScalaMember``."""
-        member = ScalaMember(
-            release,
-            self.zookeeper,
-            group,
-            topics,
-            chroot=self.chroot,
-            name=name or f"member-{len(self.members)}",
-            whitelist=whitelist,
-            blacklist=blacklist,
-            streams=streams,
-            consumer_id=consumer_id,
-            settings=settings,
-            listener=listener,
-            values=values,
-            handle_ms=handle_ms,
-            options=options,
-        )
+        name = name or f"member-{len(self.members)}"
+        member = ScalaMember(release, self.zookeeper, group, topics, chroot=self.chroot, name=name, **options)
         self.members.append(member)
         member.start(wait=wait)
         return member

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Unpack
 
 from zkconsumer.errors import SandboxError
-from zkconsumer.testing.sandbox.artifacts import artifact_set
+from zkconsumer.testing.sandbox.broker_process import BrokerOptions, BrokerProcess
 from zkconsumer.testing.sandbox.child_process import JavaCommand, write_properties
-from zkconsumer.testing.sandbox.probe import ClusterMetadata, metadata
-from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
-from zkconsumer.testing.sandbox.server_process import ServerProcess
+from zkconsumer.testing.sandbox.probe import metadata
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 
@@ -17,12 +16,8 @@ from zkconsumer.testing.sandbox.zookeeper_process import ZooKeeperServer
 CLUSTER_ID = "zkconsumerSandbox-0001"
 
 
-class ZooKeeperModeBroker(ServerProcess):
+class ZooKeeperModeBroker(BrokerProcess):
     """``settings`` are added to server.properties, or replace its lines; ``security`` adds listeners."""
-
-    kind = "broker"
-    start_timeout_ms = 90_000
-    stop_timeout_ms = 20_000
 
     def __init__(
         self,
@@ -30,24 +25,13 @@ class ZooKeeperModeBroker(ServerProcess):
         zookeeper: ZooKeeperServer,
         chroot: str = "",
         broker_id: int = 0,
-        *,
-        name: str | None = None,
-        settings: dict[str, str] | None = None,
-        heap_mb: int = 256,
-        outlives_parent: bool = False,
-        security: SandboxSecurity | None = None,
+        **options: Unpack[BrokerOptions],
     ) -> None:
-        super().__init__(zookeeper.run, name or f"broker-{broker_id}", outlives_parent=outlives_parent)
-        self.artifacts = artifact_set(release)
+        super().__init__(zookeeper.run, release, broker_id, **options)
         if not self.artifacts.has_zookeeper_mode:
             raise SandboxError(f"a broker of Kafka {release} does not know ZooKeeper; take KraftBroker")
-        self.release = release
         self.zookeeper = zookeeper
         self.chroot = chroot
-        self.broker_id = broker_id
-        self._settings = settings or {}
-        self._heap_mb = heap_mb
-        self.security = security
 
     def start(self) -> None:
         """As ``ServerProcess.start``, on a chroot that exists and without the traces of a killed predecessor."""
@@ -60,10 +44,6 @@ class ZooKeeperModeBroker(ServerProcess):
         for path, data in (self.security.users() if self.security is not None else {}).items():
             admin.put(path, data)
         super().start()
-
-    def metadata(self) -> ClusterMetadata | None:
-        """This broker's answer to Metadata; None if it does not answer."""
-        return metadata(self.port)
 
     def command(self, port: int) -> JavaCommand:
         folder = self.run.root / self.name
