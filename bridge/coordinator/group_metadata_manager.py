@@ -23,7 +23,6 @@ from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
 from bridge.coordinator.offsets_topic_partitions import OffsetsTopicPartitions
 from bridge.coordinator.records import (
     StoredGroup,
-    StoredMember,
     StoredOffsetValue,
     group_record,
     group_tombstone,
@@ -31,6 +30,7 @@ from bridge.coordinator.records import (
     offset_tombstone,
 )
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.group_records import GroupMetadataMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class GroupMetadataManager(OffsetsTopicPartitions):
             leader=group.leader_id,
             current_state_timestamp=group.current_state_timestamp,
             members=tuple(
-                StoredMember(
+                GroupMetadataMember(
                     member_id=member.member_id,
                     group_instance_id=member.group_instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
-                    rebalance_timeout_ms=member.rebalance_timeout_ms,
-                    session_timeout_ms=member.session_timeout_ms,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
                     subscription=member.metadata(group.protocol_name or ""),
                     assignment=assignments.get(member.member_id, b""),
                 )

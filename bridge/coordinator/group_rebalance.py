@@ -136,7 +136,7 @@ class GroupRebalance(CoordinatorBase):
             if self.behaviour.times_out_syncs:
                 group.pending_sync_members[member.member_id] = None
         if self.behaviour.times_out_syncs:
-            self._schedule_pending_sync(group)
+            self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
 
     def _on_emptied(self, group: GroupMetadata) -> None:
         self.log_event("group-empty", group=group.group_id, generation=group.generation_id)
@@ -199,9 +199,6 @@ class GroupRebalance(CoordinatorBase):
         """The wait for SyncGroup requests ends."""
         group.pending_sync_members.clear()
         self.purgatory.cancel(sync_key(group.group_id))
-
-    def _schedule_pending_sync(self, group: GroupMetadata) -> None:
-        self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
 
     def on_expire_pending_sync(self, group: GroupMetadata) -> None:
         """Members that have not sent SyncGroup by now are removed, and the others rebalance."""

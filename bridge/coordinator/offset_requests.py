@@ -69,11 +69,9 @@ class OffsetRequests(GroupRebalance):
         if group is None:
             if generation_id < 0:
                 return Errors.NONE
-            return (
-                self.behaviour.unknown_group_commit_error
-                if version >= COMMIT_GROUP_ID_NOT_FOUND_FROM
-                else Errors.ILLEGAL_GENERATION
-            )
+            if version >= COMMIT_GROUP_ID_NOT_FOUND_FROM:
+                return self.behaviour.unknown_group_commit_error
+            return Errors.ILLEGAL_GENERATION
         if group.is_(DEAD):
             return self.behaviour.dead_group_error
         if generation_id < 0 and group.is_(EMPTY):

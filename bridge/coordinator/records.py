@@ -38,20 +38,6 @@ class StoredOffsetValue:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMember:
-    """One member as it is in the log."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    subscription: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class StoredGroup:
     """A group as it is in the log.  ``current_state_timestamp`` None: not in the record (before 2.1)."""
 
@@ -60,7 +46,7 @@ class StoredGroup:
     protocol_name: str | None
     leader: str | None
     current_state_timestamp: int | None
-    members: tuple[StoredMember, ...]
+    members: tuple[wire.GroupMetadataMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +97,7 @@ def group_record(group_id: str, value: StoredGroup, version: int) -> Coordinator
         protocol=value.protocol_name,
         leader=value.leader,
         current_state_timestamp=wire.NO_TIMESTAMP if since is None else since,
-        members=[
-            wire.GroupMetadataMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.subscription,
-                assignment=member.assignment,
-            )
-            for member in value.members
-        ],
+        members=list(value.members),
     )
     return CoordinatorRecord(_group_key(group_id), wire.write_group_value(body, version))
 
@@ -180,27 +154,16 @@ def read_group_value(data: bytes) -> StoredGroup:
     """Parses the value for a ``StoredGroupKey``; ``UnreadableRecordError``."""
     body = _parse(wire.read_group_value, data)
     since = body.current_state_timestamp
+    for member in body.members:
+        if member.rebalance_timeout < 0:
+            member.rebalance_timeout = member.session_timeout
     return StoredGroup(
         protocol_type=body.protocol_type,
         generation_id=body.generation,
         protocol_name=body.protocol,
         leader=body.leader,
         current_state_timestamp=None if since == wire.NO_TIMESTAMP else since,
-        members=tuple(
-            StoredMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout_ms=(
-                    member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout
-                ),
-                session_timeout_ms=member.session_timeout,
-                subscription=member.subscription,
-                assignment=member.assignment,
-            )
-            for member in body.members
-        ),
+        members=tuple(body.members),
     )
 
 

@@ -17,7 +17,6 @@ from bridge.coordinator.events import CoordinatorRecord
 from bridge.coordinator.records import (
     StoredGroup,
     StoredGroupKey,
-    StoredMember,
     StoredOffsetKey,
     StoredOffsetValue,
     UnreadableRecordError,
@@ -28,7 +27,7 @@ from bridge.coordinator.records import (
 )
 from zkconsumer.types import TopicPartition
 
-__all__ = ["CommitRecord", "StoredGroup", "StoredGroupState", "StoredMember", "StoredOffsetValue", "StoredPartition"]
+__all__ = ["CommitRecord", "StoredGroup", "StoredGroupState", "StoredOffsetValue", "StoredPartition"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from bridge.coordinator.group_coordinator import GroupCoordinator
 from bridge.coordinator.records import (
     StoredGroup,
     StoredGroupKey,
-    StoredMember,
     StoredOffsetKey,
     StoredOffsetValue,
     group_record,
@@ -37,7 +36,7 @@ from bridge.coordinator.records import (
 from tests.coordinator.server_harness import CONFIG, REBALANCE_MS, SESSION_MS, START_MS, Member, Table
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
-from zkconsumer.wire.group_records import value_version
+from zkconsumer.wire.group_records import GroupMetadataMember, value_version
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 RETENTION_MS = 60_000
@@ -53,17 +52,28 @@ def offset(
 
 def stored_member(
     member_id: str = "m", instance: str | None = None, subscription: bytes = SUBSCRIPTION
-) -> StoredMember:
-    return StoredMember(member_id, instance, "client", "/host", REBALANCE_MS, SESSION_MS, subscription, b"part")
+) -> GroupMetadataMember:
+    return GroupMetadataMember(
+        member_id=member_id,
+        group_instance_id=instance,
+        client_id="client",
+        client_host="/host",
+        rebalance_timeout=REBALANCE_MS,
+        session_timeout=SESSION_MS,
+        subscription=subscription,
+        assignment=b"part",
+    )
 
 
-def stored_group(*members: StoredMember, protocol_type: str = "consumer", since: int | None = START_MS) -> StoredGroup:
+def stored_group(
+    *members: GroupMetadataMember, protocol_type: str = "consumer", since: int | None = START_MS
+) -> StoredGroup:
     return StoredGroup(
         protocol_type, 15, "range" if members else None, members[0].member_id if members else None, since, members
     )
 
 
-def group(*members: StoredMember, **words: str) -> CoordinatorRecord:
+def group(*members: GroupMetadataMember, **words: str) -> CoordinatorRecord:
     return group_record("g", stored_group(*members, **words), 3)
 
 
@@ -176,7 +186,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     table = loaded(group_record("g", stored_group(stored_member("a", "i")), version))
     member = table.group().get("a")
     assert (table.state(), member.session_timeout_ms) == ("Stable", SESSION_MS)
-    assert member.rebalance_timeout_ms == (SESSION_MS if version == 0 else REBALANCE_MS)
+    assert member.rebalance_timeout == (SESSION_MS if version == 0 else REBALANCE_MS)
     assert member.group_instance_id == ("i" if version >= 3 else None)
     assert table.group().current_state_timestamp == (START_MS if version >= 2 else None)
 
@@ -230,7 +240,7 @@ def test_a_stable_group_is_written_with_its_members_and_their_parts() -> None:
         (member.member_id, member.member_id.encode()) for member in (leader, follower)
     ]
     assert written.members[0].subscription == SUBSCRIPTION
-    assert (written.members[0].session_timeout_ms, written.members[0].rebalance_timeout_ms) == (500, 500)
+    assert (written.members[0].session_timeout, written.members[0].rebalance_timeout) == (500, 500)
 
 
 def test_a_group_that_was_emptied_is_written_without_members() -> None:

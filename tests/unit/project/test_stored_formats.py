@@ -42,7 +42,7 @@ from bridge.client.assignors.user_data import decode_generation, decode_previous
 from bridge.client.generation import Generation
 from bridge.client.kafka_consumer_keys import assignor_names
 from bridge.coordinator import records as coordinator_records
-from bridge.coordinator.records import StoredGroup, StoredMember, StoredOffsetValue
+from bridge.coordinator.records import StoredGroup, StoredOffsetValue
 from bridge.migration import errors as migration_errors
 from bridge.migration.control import control_layout, control_pieces
 from bridge.migration.control.acl_policy import RunAclPolicy
@@ -916,7 +916,16 @@ def names() -> list[Sample]:
 # --- the development broker's groups ----------------------------------------------------------------------------
 
 OFFSET_VALUE = StoredOffsetValue(43, 5, "zkconsumer-migrate:1:m1:5:3", AT_MS)
-MEMBER = StoredMember("id-1", "i-1", "c1", "/127.0.0.1", 300_000, 45_000, b"\x00\x03", b"\x00\x01")
+MEMBER = group_records.GroupMetadataMember(
+    member_id="id-1",
+    group_instance_id="i-1",
+    client_id="c1",
+    client_host="/127.0.0.1",
+    rebalance_timeout=300_000,
+    session_timeout=45_000,
+    subscription=b"\x00\x03",
+    assignment=b"\x00\x01",
+)
 GROUP = StoredGroup("consumer", 17, "range", "id-1", AT_MS, (MEMBER,))
 
 
@@ -926,7 +935,7 @@ def stored_in(group: StoredGroup, version: int) -> StoredGroup:
         replace(
             one,
             group_instance_id=one.group_instance_id if version >= 3 else None,
-            rebalance_timeout_ms=one.rebalance_timeout_ms if version >= 1 else one.session_timeout_ms,
+            rebalance_timeout=one.rebalance_timeout if version >= 1 else one.session_timeout,
         )
         for one in group.members
     )
