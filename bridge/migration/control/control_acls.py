@@ -22,7 +22,7 @@ from bridge.migration.control.acl_policy import (
 )
 from bridge.migration.fences.fence_acls import is_fence, is_fence_acl_entry
 from bridge.migration.fences.owner_nodes import is_topic
-from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from bridge.migration.steps.step import CheckingStep, StepDone, StepRefused, StepStatus
 from zkconsumer.admin.admin_session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -105,14 +105,13 @@ def _check_may_administer(session: AdminSession, path: str, access: RunAclPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class CheckControlAcls:
+class CheckControlAcls(CheckingStep):
     """See ``check_control_acls``."""
 
     session: AdminSession
     group: str
 
     name = "the control znode belongs to this run's login"
-    changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
@@ -125,9 +124,6 @@ class CheckControlAcls:
         except PreconditionFailed as error:
             return StepRefused(error)
         return StepDone()
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 # --- the group --------------------------------------------------------------------------------------------------
@@ -164,7 +160,7 @@ def read_group_logins(session: AdminSession, group: str) -> set[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckLoginOfProtectedGroup:
+class CheckLoginOfProtectedGroup(CheckingStep):
     """A group with access lists is migrated only by a run that has a login.
 
     ``planned``: the lists of the plan; empty where it has none, and then the upper nodes of the group are read.
@@ -175,7 +171,6 @@ class CheckLoginOfProtectedGroup:
     planned: Mapping[str, tuple[Acl, ...]]
 
     name = "a login where the group has access lists"
-    changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
@@ -192,9 +187,6 @@ class CheckLoginOfProtectedGroup:
         return StepRefused(
             PreconditionFailed(f"{login_required_text(self.group, path, lists[path])} Nothing was changed")
         )
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 def first_protected_path(lists: Mapping[str, tuple[Acl, ...] | None]) -> str | None:

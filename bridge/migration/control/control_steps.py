@@ -22,7 +22,7 @@ from bridge.migration.control.control_layout import (
 from bridge.migration.control.control_znode import TRIES_MAX, ControlZnode, connection_lost_error, format_lock
 from bridge.migration.control.phases import ENDED, FORWARD, Phase, Strategy, next_phases
 from bridge.migration.errors import ControlWriteUnknownError, StalePlanError
-from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from bridge.migration.steps.step import CheckingStep, StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.admin_session import SESSION_TIMEOUT_MS, unexpected_result_error, zk_error_name
 from zkconsumer.errors import PreconditionFailed, UnavailableError
 from zkconsumer.zk import paths
@@ -200,13 +200,12 @@ class CreateControlZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckNoOtherMigration:
+class CheckNoOtherMigration(CheckingStep):
     """No other migration of the group is active; checked before the run waits for anything."""
 
     create: CreateControlZnode
 
     name = "no other migration is active"
-    changes = False
 
     def describe(self) -> list[str]:
         return ["check that no other migration of the group is active"]
@@ -214,9 +213,6 @@ class CheckNoOtherMigration:
     def check(self) -> StepStatus:
         standing = self.create.check()
         return standing if isinstance(standing, StepRefused) else StepDone()
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 @dataclass(slots=True)

@@ -163,11 +163,9 @@ class ControlZnode:
         if held is None:
             return None
         if held.control.migration_id != self.migration_id:
-            return (
-                None
-                if held.phase in ENDED
-                else StepRefused(self.concurrent_change_error(held, f"migration {self.migration_id}"))
-            )
+            if held.phase in ENDED:
+                return None
+            return StepRefused(self.concurrent_change_error(held, f"migration {self.migration_id}"))
         if held.phase in phases:
             return held
         if can_reach(held.strategy, held.phase, phases):

@@ -17,7 +17,7 @@ from bridge.migration.fences.owner_nodes import (
     read_owner_nodes,
     read_some_owner_nodes,
 )
-from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from bridge.migration.steps.step import CheckingStep, StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.zookeeper_offset_writes import registered_members
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import ZnodeData
@@ -29,13 +29,12 @@ _FENCED = (Phase.FENCED, Phase.COPIED, Phase.VERIFIED, Phase.SWITCHED, Phase.RET
 
 
 @dataclass(frozen=True, slots=True)
-class WaitForMembersToLeave:
+class WaitForMembersToLeave(CheckingStep):
     """Wait until ``ids`` is empty."""
 
     control_znode: ControlZnode
 
     name = "every old member has left"
-    changes = False
 
     def describe(self) -> list[str]:
         return [f"wait until {paths.ids(self.control_znode.group)} has no children"]
@@ -47,12 +46,9 @@ class WaitForMembersToLeave:
         more = f" and {len(members) - 5} more" if len(members) > 5 else ""
         return StepWaiting(f"{', '.join(members[:5])}{more} to leave: stop the old members")
 
-    def do(self) -> None:
-        """There is nothing to do."""
-
 
 @dataclass(slots=True)
-class WaitForOwnershipRelease:
+class WaitForOwnershipRelease(CheckingStep):
     """Wait until no owner node is left, and none can be created.
 
     The owner nodes of a member that could not make its last commit, or was paused, exist until its session ends.  With
@@ -66,7 +62,6 @@ class WaitForOwnershipRelease:
     _longest_ms: int = 0
 
     name = "no owner nodes are left"
-    changes = False
 
     def describe(self) -> list[str]:
         return [f"wait until {paths.owners(self.control_znode.group)} has no owner nodes"]
@@ -97,11 +92,9 @@ class WaitForOwnershipRelease:
                 else "sessions of old members to end"
             )
             return StepWaiting(f"{whose}, at most {-(-left_ms // 1_000)} s")
-        return (
-            StepRefused(foreign_owner_error(self.control_znode.group, claims, self.control_znode.migration_id))
-            if claims
-            else StepDone()
-        )
+        if claims:
+            return StepRefused(foreign_owner_error(self.control_znode.group, claims, self.control_znode.migration_id))
+        return StepDone()
 
     def _claims(self) -> dict[TopicPartition, ZnodeData]:
         session = self.control_znode.session
@@ -112,9 +105,6 @@ class WaitForOwnershipRelease:
             if node.stat.ephemeral_owner not in (0, session.session_id)
             or (not node.stat.ephemeral_owner and parse_fence_record(node.data) is None)
         }
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)

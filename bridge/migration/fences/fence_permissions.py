@@ -10,7 +10,7 @@ from bridge.migration.fences.fence_acls import AccessList
 from bridge.migration.fences.owner_nodes import is_topic
 from bridge.migration.inspect.acl_inspection import missing_permissions
 from bridge.migration.inspect.required_permissions import missing_permissions_text
-from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from bridge.migration.steps.step import CheckingStep, StepDone, StepRefused, StepStatus
 from zkconsumer.admin.admin_session import unexpected_result_error
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.zk import paths
@@ -70,7 +70,7 @@ def paths_without_admin(session: AdminSession, lists: dict[str, AccessList | Non
             nodes_of.setdefault(acl, []).append(path)
     alike: list[list[str]] = []
     for acl, nodes in nodes_of.items():
-        if not _is_open_to_all(acl):
+        if not any(entry.scheme == "world" and entry.perms & PERM_ADMIN for entry in acl):
             alike += [nodes] if all(entry.scheme in PATH_INDEPENDENT_SCHEMES for entry in acl) else _one_by_one(nodes)
     while alike:
         answers = session.request([SetAcl(nodes[0], OPEN_ACL, IMPOSSIBLE_VERSION) for nodes in alike])
@@ -95,10 +95,6 @@ def _one_by_one(nodes: Sequence[str]) -> list[list[str]]:
     return [[node] for node in nodes]
 
 
-def _is_open_to_all(acl: AccessList) -> bool:
-    return any(entry.scheme == "world" and entry.perms & PERM_ADMIN for entry in acl)
-
-
 def missing_admin_text(lacking: Sequence[str]) -> str:
     """The nodes, and what to do."""
     more = f"\n  and {len(lacking) - NAMED_MAX} more" if len(lacking) > NAMED_MAX else ""
@@ -111,7 +107,7 @@ def missing_admin_text(lacking: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckAclPermissions:
+class CheckAclPermissions(CheckingStep):
     """This login may administer every node that is to be fenced; checked before anything is changed."""
 
     session: AdminSession
@@ -119,7 +115,6 @@ class CheckAclPermissions:
     topics: tuple[str, ...]
 
     name = "the right to change the access lists"
-    changes = False
 
     def describe(self) -> list[str]:
         return ["check the permission to change the access lists"]
@@ -129,12 +124,9 @@ class CheckAclPermissions:
         lacking = paths_without_admin(self.session, self.session.get_acls([path for level in levels for path in level]))
         return StepRefused(PreconditionFailed(missing_admin_text(lacking))) if lacking else StepDone()
 
-    def do(self) -> None:
-        """There is nothing to do."""
-
 
 @dataclass(frozen=True, slots=True)
-class CheckPermissions:
+class CheckPermissions(CheckingStep):
     """This run's login has the permissions that the steps need; checked before anything is changed.
 
     ``before``: the lists from before a fence, for a rollback.
@@ -145,7 +137,6 @@ class CheckPermissions:
     before: Mapping[str, AccessList] = field(default_factory=dict)
 
     name = "the rights that the steps need"
-    changes = False
 
     def describe(self) -> list[str]:
         return ["check the permissions to create, write and delete nodes"]
@@ -153,6 +144,3 @@ class CheckPermissions:
     def check(self) -> StepStatus:
         lacking = missing_permissions(self.session, self.nodes, self.before)
         return StepRefused(PreconditionFailed(missing_permissions_text(lacking))) if lacking else StepDone()
-
-    def do(self) -> None:
-        """There is nothing to do."""

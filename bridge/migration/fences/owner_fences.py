@@ -218,12 +218,8 @@ def repair_fence_ops(
 
 def _fencing_status(authority: ControlZnode) -> VersionedControl | StepStatus:
     """The control znode while fences are created; else the status of the step, which the phase decides."""
-    held = authority.check_phase(*_from(Phase.FENCING), Phase.RETURNING)
+    fenced = (phase for phase in Phase if has_reached("copy", phase, Phase.FENCING))
+    held = authority.check_phase(*fenced, Phase.RETURNING)
     if not isinstance(held, VersionedControl):
         return held or StepPending()
     return StepDone() if has_reached(held.strategy, held.phase, Phase.FENCED) else held
-
-
-def _from(first: Phase) -> tuple[Phase, ...]:
-    """A phase of ``copy`` and all phases after it."""
-    return tuple(phase for phase in Phase if has_reached("copy", phase, first))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bridge.migration.control.control_znode import TRIES_MAX, ControlZnode, connection_lost_error
 from bridge.migration.control.phases import Phase
 from bridge.migration.fences.owner_nodes import format_partitions, read_owner_nodes
-from bridge.migration.steps.step import StepDone, StepPending, StepRefused, StepStatus, StepWaiting
+from bridge.migration.steps.step import CheckingStep, StepDone, StepPending, StepRefused, StepStatus, StepWaiting
 from zkconsumer.admin.admin_session import zk_error_name
 from zkconsumer.admin.zookeeper_group import read_offsets
 from zkconsumer.admin.zookeeper_offset_writes import registered_members
@@ -77,7 +77,7 @@ class TriggerRebalance:
 
 
 @dataclass(slots=True)
-class WaitForOffsetProgress:
+class WaitForOffsetProgress(CheckingStep):
     """After the trigger: wait until the offset of every owned partition with unread records changes, or report it.
 
     While members are registered, the step first also waits for unowned partitions with unread records: the members
@@ -96,7 +96,6 @@ class WaitForOffsetProgress:
     _has_reported: bool = False
 
     name = "the old members read again"
-    changes = False
 
     def describe(self) -> list[str]:
         return ["check that the offsets of owned partitions change"]
@@ -135,6 +134,3 @@ class WaitForOffsetProgress:
                 f"restart the members that own them ({whose}). Their streams ended at the fence and read nothing now"
             )
         return StepDone()
-
-    def do(self) -> None:
-        """There is nothing to do."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.errors import StalePlanError
 from bridge.migration.inspect.group_snapshot import ClusterIds
-from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from bridge.migration.steps.step import CheckingStep, StepDone, StepRefused, StepStatus
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
 from zkconsumer.errors import PreconditionFailed, ZkReadNotAuthorized
 from zkconsumer.kafka.metadata_client import fetch_cluster_id
@@ -58,13 +58,12 @@ def read_zookeeper_cluster_id(session: AdminSession) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckClusterIds:
+class CheckClusterIds(CheckingStep):
     """The servers have the cluster ids of the plan, where the plan contains them."""
 
     context: MigrationContext
 
     name = "these are the servers of the plan"
-    changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
@@ -89,9 +88,6 @@ class CheckClusterIds:
             f"{words} (--zookeeper, --bootstrap-server), or plan again for these: zkconsumer migrate plan "
             f"{moving.group}"
         )
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 def _mismatch_text(what: str, planned: str, found: str) -> list[str]:

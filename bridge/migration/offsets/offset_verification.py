@@ -45,11 +45,9 @@ class VerifyCopiedOffsets:
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
-        return (
-            _comparison_status(self.differences(), self.stores)
-            if self.stores.is_in_phase(*COPY_PHASES)
-            else StepPending()
-        )
+        if self.stores.is_in_phase(*COPY_PHASES):
+            return _comparison_status(self.differences(), self.stores)
+        return StepPending()
 
     def do(self) -> None:
         """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""
@@ -83,11 +81,9 @@ class VerifyReturnedOffsets:
 
     def check(self) -> StepStatus:
         """See ``MigrationStep``."""
-        return (
-            _comparison_status(self.differences(), self.stores)
-            if self.stores.is_in_phase(self.phase)
-            else StepPending()
-        )
+        if self.stores.is_in_phase(self.phase):
+            return _comparison_status(self.differences(), self.stores)
+        return StepPending()
 
     def do(self) -> None:
         """See ``MigrationStep``: there is nothing to do; raises in a phase in which the check is not possible."""

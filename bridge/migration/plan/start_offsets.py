@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from bridge.migration.plan.decisions import ExistingOffsetPolicy, OffsetConvention, OffsetFallback
 from bridge.migration.plan.migration_plan import MigrationPlan, PlannedPartition
-from bridge.migration.plan.offset_convention import ConventionEvidence, find_convention_evidence
+from bridge.migration.plan.offset_convention import find_convention_evidence
 from bridge.migration.plan.plan_checks import PlanInput, plan_refusals, plan_warnings
 from bridge.migration.plan.plan_json import digest_of_plan
 from zkconsumer.admin.log_ranges import LogRange
@@ -47,7 +47,7 @@ def make_plan(
     """The plan for a snapshot of a group; with refusals, if the group cannot be migrated."""
     evidence = find_convention_evidence(seen)
     case = PlanInput(seen, decisions, strategy, evidence)
-    words = evidence.text if decisions.convention is None else _operator_decision_text(evidence)
+    words = evidence.text if decisions.convention is None else f"{DECIDED_BY_OPERATOR} (seen: {evidence.text})"
     plan = MigrationPlan(
         migration_id=migration_id,
         group=seen.group,
@@ -62,10 +62,6 @@ def make_plan(
         warnings=tuple(plan_warnings(case)),
     )
     return replace(plan, digest=digest_of_plan(plan))
-
-
-def _operator_decision_text(evidence: ConventionEvidence) -> str:
-    return f"{DECIDED_BY_OPERATOR} (seen: {evidence.text})"
 
 
 # --- one partition ----------------------------------------------------------------------------------------------

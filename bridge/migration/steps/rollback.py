@@ -54,7 +54,7 @@ from bridge.migration.placeholder.placeholder_steps import (
 )
 from bridge.migration.steps.authority_steps import ConfirmAuthorityMove, authority_move_steps, confirm_switch_steps
 from bridge.migration.steps.migration_context import AppendJournal
-from bridge.migration.steps.step import StepDone, StepRefused, StepStatus
+from bridge.migration.steps.step import CheckingStep, StepDone, StepRefused, StepStatus
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
 from zkconsumer.errors import InternalError, PreconditionFailed
 
@@ -188,13 +188,12 @@ def _convention_of(moving: MigrationContext) -> OffsetConvention:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckNoFences:
+class CheckNoFences(CheckingStep):
     """Without a plan the state before a fence is unknown; so there must be no fences."""
 
     control_znode: ControlZnode
 
     name = "no fences exist"
-    changes = False
 
     def describe(self) -> list[str]:
         """See ``MigrationStep``."""
@@ -217,9 +216,6 @@ class CheckNoFences:
                 f"the plan from its file: zkconsumer migrate rollback {group} --plan {group}.plan --execute"
             )
         )
-
-    def do(self) -> None:
-        """There is nothing to do."""
 
 
 def _log_ends(moving: MigrationContext) -> Mapping[TopicPartition, int]:

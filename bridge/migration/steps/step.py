@@ -75,6 +75,16 @@ class MigrationStep(Protocol):
         """Execute it, or the part that is not done; raises on failure.  After any interruption it can run again."""
 
 
+class CheckingStep:
+    """A ``MigrationStep`` that only checks: it is done, waits or is refused, so ``do`` is never needed."""
+
+    __slots__ = ()
+    changes = False
+
+    def do(self) -> None:
+        """There is nothing to do."""
+
+
 class StepExecutor(Protocol):
     """Executes the steps (``ApplyExecutor``) or shows them (``DryRunExecutor``)."""
 
