@@ -17,7 +17,7 @@ that both sides support is used.  For the offsets of a group the version also se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from zkconsumer import simple_consumer as _simple
 from zkconsumer import simple_requests as _requests
@@ -37,6 +37,13 @@ PartitionOffsetRequestInfo = _requests.PartitionOffsetRequestInfo
 
 DEFAULT_STORAGE_VERSION = 0
 """The default version of the two offset requests in Kafka's old Java classes: ZooKeeper."""
+
+
+_Value = TypeVar("_Value")
+_ValueWithError = TypeVar(
+    "_ValueWithError", bound=_requests.PartitionMetadata | _requests.TopicMetadata | _requests.GroupCoordinatorResponse
+)
+_Response = TypeVar("_Response", bound=_requests.FetchResponse | _requests.OffsetResponse)
 
 
 class ErrorMapping:
@@ -226,112 +233,93 @@ class BrokerEndPoint:
         return repr(self._address)
 
 
-class PartitionMetadata:
+class _Wrapper(Generic[_Value]):
+    """A class of Kafka's Java interface over a value of ``simple_requests``."""
+
+    def __init__(self, value: _Value) -> None:
+        self._value = value
+
+
+class _ErrorWrapper(_Wrapper[_ValueWithError]):
+    """The same for a value with an error."""
+
+    def error(self) -> ErrorCode:
+        return self._value.error
+
+    def errorCode(self) -> int:
+        return self._value.error.code
+
+
+class PartitionMetadata(_ErrorWrapper[_requests.PartitionMetadata]):
     """``kafka.javaapi.PartitionMetadata``."""
 
-    def __init__(self, metadata: _requests.PartitionMetadata) -> None:
-        self._metadata = metadata
-
     def partitionId(self) -> int:
-        return self._metadata.partition_id
+        return self._value.partition_id
 
     def leader(self) -> BrokerEndPoint | None:
-        return None if self._metadata.leader is None else BrokerEndPoint(self._metadata.leader)
+        return None if self._value.leader is None else BrokerEndPoint(self._value.leader)
 
     def replicas(self) -> list[BrokerEndPoint]:
-        return [BrokerEndPoint(address) for address in self._metadata.replicas]
+        return [BrokerEndPoint(address) for address in self._value.replicas]
 
     def isr(self) -> list[BrokerEndPoint]:
-        return [BrokerEndPoint(address) for address in self._metadata.isr]
-
-    def error(self) -> ErrorCode:
-        return self._metadata.error
-
-    def errorCode(self) -> int:
-        return self._metadata.error.code
+        return [BrokerEndPoint(address) for address in self._value.isr]
 
 
-class TopicMetadata:
+class TopicMetadata(_ErrorWrapper[_requests.TopicMetadata]):
     """``kafka.javaapi.TopicMetadata``."""
 
-    def __init__(self, metadata: _requests.TopicMetadata) -> None:
-        self._metadata = metadata
-
     def topic(self) -> str:
-        return self._metadata.topic
+        return self._value.topic
 
     def partitionsMetadata(self) -> list[PartitionMetadata]:
-        return [PartitionMetadata(row) for row in self._metadata.partitions_metadata]
-
-    def error(self) -> ErrorCode:
-        return self._metadata.error
-
-    def errorCode(self) -> int:
-        return self._metadata.error.code
+        return [PartitionMetadata(row) for row in self._value.partitions_metadata]
 
 
-class TopicMetadataResponse:
+class TopicMetadataResponse(_Wrapper[_requests.TopicMetadataResponse]):
     """``kafka.javaapi.TopicMetadataResponse``."""
 
-    def __init__(self, response: _requests.TopicMetadataResponse) -> None:
-        self._response = response
-
     def topicsMetadata(self) -> list[TopicMetadata]:
-        return [TopicMetadata(row) for row in self._response.topics_metadata]
+        return [TopicMetadata(row) for row in self._value.topics_metadata]
 
 
-class GroupCoordinatorResponse:
+class GroupCoordinatorResponse(_ErrorWrapper[_requests.GroupCoordinatorResponse]):
     """``kafka.javaapi.GroupCoordinatorResponse`` (0.8.2: ``ConsumerMetadataResponse``)."""
 
-    def __init__(self, response: _requests.GroupCoordinatorResponse) -> None:
-        self._response = response
-
     def coordinator(self) -> BrokerEndPoint | None:
-        return None if self._response.coordinator is None else BrokerEndPoint(self._response.coordinator)
-
-    def error(self) -> ErrorCode:
-        return self._response.error
-
-    def errorCode(self) -> int:
-        return self._response.error.code
+        return None if self._value.coordinator is None else BrokerEndPoint(self._value.coordinator)
 
 
-class Message:
+class Message(_Wrapper[Record]):
     """``kafka.message.Message``: payload and key as bytes, None for null."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-
     def payload(self) -> bytes | None:
-        return self._record.value
+        return self._value.value
 
     def key(self) -> bytes | None:
-        return self._record.key
+        return self._value.key
 
     def hasKey(self) -> bool:
-        return self._record.key is not None
+        return self._value.key is not None
 
     def isNull(self) -> bool:
-        return self._record.value is None
+        return self._value.value is None
 
     def timestamp(self) -> int:
-        return self._record.timestamp
+        return self._value.timestamp
 
 
-class MessageAndOffset:
+class MessageAndOffset(_Wrapper[Record]):
     """``kafka.message.MessageAndOffset``."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
-
     def message(self) -> Message:
-        return Message(self._record)
+        return Message(self._value)
 
     def offset(self) -> int:
-        return self._record.offset
+        return self._value.offset
 
     def nextOffset(self) -> int:
-        return self._record.offset + 1
+        return self._value.offset + 1
 
 
 class _ReadAheadIterator:
@@ -403,92 +391,72 @@ class MessageSetIterator(TypedMap[MessageAndOffset]):
         return message
 
 
-class ByteBufferMessageSet:
+class ByteBufferMessageSet(_Wrapper[_requests.MessageSet]):
     """``kafka.javaapi.message.ByteBufferMessageSet``: all received messages, also from before the requested offset."""
 
-    def __init__(self, messages: _requests.MessageSet) -> None:
-        self._messages = messages
-
     def iterator(self) -> MessageSetIterator:
-        return MessageSetIterator(self._messages)
+        return MessageSetIterator(self._value)
 
     __iter__ = iterator
 
     def sizeInBytes(self) -> int:
-        return self._messages.size_in_bytes
+        return self._value.size_in_bytes
 
     def validBytes(self) -> int:
-        return self._messages.valid_bytes
+        return self._value.valid_bytes
 
 
-class FetchResponse:
+class _PartitionErrors(_Wrapper[_Response]):
+    """The errors of a response with one result for each partition."""
+
+    def hasError(self) -> bool:
+        return self._value.has_error
+
+    def error(self, topic: str, partition: int) -> ErrorCode:
+        return self._value.error(topic, partition)
+
+    def errorCode(self, topic: str, partition: int) -> int:
+        return self._value.error_code(topic, partition)
+
+
+class FetchResponse(_PartitionErrors[_requests.FetchResponse]):
     """``kafka.javaapi.FetchResponse``."""
 
-    def __init__(self, response: _requests.FetchResponse) -> None:
-        self._response = response
-
     def messageSet(self, topic: str, partition: int) -> ByteBufferMessageSet:
-        return ByteBufferMessageSet(self._response.message_set(topic, partition))
+        return ByteBufferMessageSet(self._value.message_set(topic, partition))
 
     def highWatermark(self, topic: str, partition: int) -> int:
-        return self._response.high_watermark(topic, partition)
-
-    def hasError(self) -> bool:
-        return self._response.has_error
-
-    def error(self, topic: str, partition: int) -> ErrorCode:
-        return self._response.error(topic, partition)
-
-    def errorCode(self, topic: str, partition: int) -> int:
-        return self._response.error_code(topic, partition)
+        return self._value.high_watermark(topic, partition)
 
 
-class OffsetResponse:
+class OffsetResponse(_PartitionErrors[_requests.OffsetResponse]):
     """``kafka.javaapi.OffsetResponse``."""
 
-    def __init__(self, response: _requests.OffsetResponse) -> None:
-        self._response = response
-
-    def hasError(self) -> bool:
-        return self._response.has_error
-
-    def error(self, topic: str, partition: int) -> ErrorCode:
-        return self._response.error(topic, partition)
-
-    def errorCode(self, topic: str, partition: int) -> int:
-        return self._response.error_code(topic, partition)
-
     def offsets(self, topic: str, partition: int) -> list[int]:
-        return list(self._response.offsets(topic, partition))
+        return list(self._value.offsets(topic, partition))
 
 
-class OffsetCommitResponse:
+class OffsetCommitResponse(_Wrapper[_requests.OffsetCommitResponse]):
     """``kafka.javaapi.OffsetCommitResponse``."""
 
-    def __init__(self, response: _requests.OffsetCommitResponse) -> None:
-        self._response = response
-
     def errors(self) -> dict[TopicPartition, ErrorCode]:
-        return dict(self._response.commit_status)
+        return dict(self._value.commit_status)
 
     def hasError(self) -> bool:
-        return self._response.has_error
+        return self._value.has_error
 
     def error(self, at: TopicPartition) -> ErrorCode:
-        return self._response.error(at)
+        return self._value.error(at)
 
     def errorCode(self, at: TopicPartition) -> int:
-        return self._response.error_code(at)
+        return self._value.error_code(at)
 
 
-class OffsetFetchResponse:
+class OffsetFetchResponse(_Wrapper[_requests.OffsetFetchResponse]):
     """``kafka.javaapi.OffsetFetchResponse``; the values have ``offset``, ``metadata`` and ``error``."""
 
-    def __init__(self, response: _requests.OffsetFetchResponse) -> None:
-        self._response = response
-
     def offsets(self) -> dict[TopicPartition, _requests.OffsetMetadataAndError]:
-        return dict(self._response.offsets)
+        return dict(self._value.offsets)
 
 
 # --- the consumer -----------------------------------------------------------------------------------------------
