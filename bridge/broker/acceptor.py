@@ -19,6 +19,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from bridge.broker.log.segment_files import OPEN_FILES_MAX
 
@@ -83,25 +84,19 @@ class DescriptorShortageLogger:
             self._pauses = 0
 
 
+@dataclass(eq=False, repr=False)
 class Acceptor:
     """Accepts at one port from ``start`` until ``close``.  For the broker's thread alone."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        new_connection: Callable[[], asyncio.Protocol],
-        open_connections: Callable[[], int],
-        *,
-        shortage: DescriptorShortageLogger,
-        tls: ssl.SSLContext | None,
-        tls_handshake_s: float,
-    ) -> None:
-        self._listener = listener
-        self._new_connection = new_connection
-        self._open_connections = open_connections
-        self._shortage = shortage
-        self._tls = tls
-        self._tls_handshake_s = tls_handshake_s
+    listener: socket.socket
+    new_connection: Callable[[], asyncio.Protocol]
+    open_connections: Callable[[], int]
+    _: KW_ONLY
+    shortage: DescriptorShortageLogger
+    tls: ssl.SSLContext | None
+    tls_handshake_s: float
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._connections_max = connections_max()
         self._retry: asyncio.TimerHandle | None = None
@@ -112,27 +107,27 @@ class Acceptor:
     def start(self) -> None:
         """Begin to accept, or continue after a pause."""
         self._retry = None
-        self._listener.setblocking(False)
-        self._loop.add_reader(self._listener, self._accept)
+        self.listener.setblocking(False)
+        self._loop.add_reader(self.listener, self._accept)
 
     def close(self) -> None:
         """Close the port; connections stay."""
         if self._retry is not None:
             self._retry.cancel()
-        if self._listener.fileno() >= 0:
-            self._loop.remove_reader(self._listener)
-        self._listener.close()
+        if self.listener.fileno() >= 0:
+            self._loop.remove_reader(self.listener)
+        self.listener.close()
         for task in self._starting_connections:
             task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_PER_WAKEUP):
-            connections = self._open_connections() + len(self._starting_connections)
+            connections = self.open_connections() + len(self._starting_connections)
             if connections >= self._connections_max:
                 self._pause("the rest of the limit is kept for files", connections)
                 return
             try:
-                accepted, _ = self._listener.accept()
+                accepted, _ = self.listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -146,17 +141,17 @@ class Acceptor:
             task.add_done_callback(self._starting_connections.discard)
 
     def _pause(self, why: str, connections: int) -> None:
-        self._loop.remove_reader(self._listener)
+        self._loop.remove_reader(self.listener)
         self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
-        self._shortage.record_pause(why, connections, self._loop.time())
+        self.shortage.record_pause(why, connections, self._loop.time())
 
     async def _start_connection(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._new_connection,
+                self.new_connection,
                 accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else self._tls_handshake_s,
+                ssl=self.tls,
+                ssl_handshake_timeout=None if self.tls is None else self.tls_handshake_s,
             )
         except OSError as error:
             # The client left, or its TLS handshake failed (``LoggedHandshake`` logs why); asyncio closes the socket.

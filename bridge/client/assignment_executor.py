@@ -373,7 +373,8 @@ class AssignmentExecutor:
         return self._call_listener_then(done, *first, start)
 
     def _release_call(self, partitions: frozenset[TopicPartition]) -> tuple[str, Callable[[], None]]:
-        return "before_releasing_partitions", lambda: self._before_releasing(partitions)
+        call = do.CallBeforeReleasing(0, tuple(sorted(partitions)))
+        return "before_releasing_partitions", lambda: self._listener.call_before_releasing(call)
 
     def _call_listener_then(self, then: Callable[[], None], *calls: tuple[str, Callable[[], None]]) -> bool:
         """Call the listener, if it exists and must be called; returns whether ``then`` has run already."""
@@ -400,9 +401,6 @@ class AssignmentExecutor:
         if then is not None:
             then()
         self._advance()
-
-    def _before_releasing(self, partitions: frozenset[TopicPartition]) -> None:
-        self._listener.call_before_releasing(do.CallBeforeReleasing(0, tuple(sorted(partitions))))
 
     def _before_starting(self, added: frozenset[TopicPartition]) -> None:
         self._started |= self.partitions | added

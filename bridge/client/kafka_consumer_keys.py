@@ -90,11 +90,9 @@ def why_ignored(key: str) -> str:
     if key in _NO_EFFECT:
         return java_client_key_text(_NO_EFFECT[key])
     why = why_ignored_by_all_members(key)
-    return "a setting of ZooKeeper's client; it does not apply to a coordinator" if _is_zookeepers(key) and why else why
-
-
-def _is_zookeepers(key: str) -> bool:
-    return key.startswith(_OF_ZOOKEEPER)
+    if key.startswith(_OF_ZOOKEEPER) and why:
+        return "a setting of ZooKeeper's client; it does not apply to a coordinator"
+    return why
 
 
 # --- settings of the Scala consumer that also accept Kafka's values ---------------------------------------------------

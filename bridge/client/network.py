@@ -18,7 +18,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
@@ -101,27 +101,20 @@ class _CoordinatorChannel:
             talk.connection.close()
 
 
+@dataclass(eq=False, repr=False)
 class Network:
     """``execute`` may be called from any thread, and never blocks."""
 
-    def __init__(
-        self,
-        name: str,
-        client_id: str,
-        connect: MakeConnection,
-        *,
-        any_broker: BootstrapClient,
-        clock: Clock,
-        told: NetworkCallback,
-        on_thread_error: OnThreadError,
-    ) -> None:
-        self._name = name
-        self._client_id = client_id
-        self._connect = connect
-        self._any_broker = any_broker
-        self._clock = clock
-        self._told = told
-        self._on_thread_error = on_thread_error
+    name: str
+    client_id: str
+    connect: MakeConnection
+    _: KW_ONLY
+    any_broker: BootstrapClient
+    clock: Clock
+    told: NetworkCallback
+    on_thread_error: OnThreadError
+
+    def __post_init__(self) -> None:
         self._commands: queue.SimpleQueue[Send | ConnectCoordinator | DisconnectCoordinator | None] = (
             queue.SimpleQueue()
         )
@@ -131,7 +124,7 @@ class Network:
 
     def start(self) -> None:
         """Start the thread."""
-        self._worker = spawn(f"{self._name}-coordinator", self._run, self._on_thread_error, wake=self._wake)
+        self._worker = spawn(f"{self.name}-coordinator", self._run, self.on_thread_error, wake=self._wake)
 
     def execute(self, command: Send | ConnectCoordinator | DisconnectCoordinator) -> None:
         """Execute the command soon."""
@@ -151,7 +144,7 @@ class Network:
 
     def _wake(self) -> None:
         self._commands.put(None)
-        self._any_broker.interrupt()
+        self.any_broker.interrupt()
         self._close_line(None)
 
     def _close_line(self, node: int | None) -> None:
@@ -200,7 +193,7 @@ class Network:
     def _open(self, node: CoordinatorNode) -> _PipelinedConnection:
         host, port = node.address.host, node.address.port
         return _PipelinedConnection(
-            self._connect(host, port, client_id=self._client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+            self.connect(host, port, client_id=self.client_id, connect_timeout_ms=CONNECT_TIMEOUT_MS)
         )
 
     def _talk_for(self, line: _CoordinatorChannel, send: Send) -> _PipelinedConnection:
@@ -221,7 +214,7 @@ class Network:
 
         Requests after their deadline fail with ``TIMED_OUT``, the others with ``DISCONNECTED``.
         """
-        line, now_ms = self._line, self._clock.now_ms()
+        line, now_ms = self._line, self.clock.now_ms()
         if line is None:
             return
         with self._lock:
@@ -230,12 +223,12 @@ class Network:
         for asked in line.asked:
             is_late = failure is Failure.TIMED_OUT and asked.until_ms <= now_ms
             reason = Failure.TIMED_OUT if is_late else Failure.DISCONNECTED
-            self._told(RequestFailed(asked.send.request, reason), asked.send, asked.sent_at_ms)
+            self.told(RequestFailed(asked.send.request, reason), asked.send, asked.sent_at_ms)
         if failure is not None and not line.is_closed_on_command:
-            self._told(Disconnected(line.node.id), None, self._clock.now_ms())
+            self.told(Disconnected(line.node.id), None, self.clock.now_ms())
 
     def _ask_any(self, send: Send, stop: StopSignal) -> None:
-        api, sent_at_ms = APIS[send.api_key], self._clock.now_ms()
+        api, sent_at_ms = APIS[send.api_key], self.clock.now_ms()
 
         def question(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> Any:
             return connection.request(api, ranges.pick(api, send.version_most), send.body, timeout_ms)
@@ -243,19 +236,19 @@ class Network:
         answer: Responded | RequestFailed
         try:
             answer = Responded(
-                send.request, self._any_broker.execute(question, stop.is_set, total_timeout_ms=send.timeout_ms)
+                send.request, self.any_broker.execute(question, stop.is_set, total_timeout_ms=send.timeout_ms)
             )
         except ConnectorClosed:
             return
         except UnavailableError as error:
             refused = error.authentication_error if isinstance(error, NoBrokerAvailableError) else None
             answer = RequestFailed(send.request, Failure.NO_BROKER, refused)
-        self._told(answer, send, sent_at_ms)
+        self.told(answer, send, sent_at_ms)
 
     def _send(self, send: Send) -> None:
-        line, now_ms = self._line, self._clock.now_ms()
+        line, now_ms = self._line, self.clock.now_ms()
         if line is None or line.node.id != send.node:
-            self._told(RequestFailed(send.request, Failure.DISCONNECTED), send, now_ms)
+            self.told(RequestFailed(send.request, Failure.DISCONNECTED), send, now_ms)
             return
         api = APIS[send.api_key]
         try:
@@ -265,27 +258,27 @@ class Network:
                 line.ranges = with_group_apis(line.main.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
         except UnsupportedVersionException as error:
-            self._told(RequestFailed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
+            self.told(RequestFailed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
             self._end_line(Failure.DISCONNECTED)
             return
         except (*BROKER_ERRORS, ConnectorClosed) as error:
             if line.ranges is None:
                 refused = error if isinstance(error, AuthenticationException) else None
-                self._told(RequestFailed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
+                self.told(RequestFailed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
                 self._end_line(Failure.DISCONNECTED)
             else:
-                self._told(RequestFailed(send.request, Failure.UNSUPPORTED), send, now_ms)
+                self.told(RequestFailed(send.request, Failure.UNSUPPORTED), send, now_ms)
             return
-        sent_at_ms = self._clock.now_ms()
+        sent_at_ms = self.clock.now_ms()
         talk = self._talk_for(line, send)
         try:
             pending = talk.connection.send(api, version, send.body, send.timeout_ms)
         except (*BROKER_ERRORS, ConnectorClosed):
-            self._told(RequestFailed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
+            self.told(RequestFailed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
             self._end_line(Failure.DISCONNECTED)
         except UsageError as error:
             words = f"{api.name} v{version}, the highest of {talk.connection.host}:{talk.connection.port}: {error}"
-            self._told(
+            self.told(
                 RequestFailed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms
             )
         else:
@@ -296,7 +289,7 @@ class Network:
         line = self._line
         if line is None:
             return
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         if any(asked.until_ms <= now_ms for talk in line.conversations for asked in talk.asked):
             # As in Kafka's NetworkClient: a broker that leaves one request without an answer is disconnected.
             self._end_line(Failure.TIMED_OUT)
@@ -319,8 +312,8 @@ class Network:
         """The answers that have arrived on this connection."""
         while talk.asked and talk.connection.has_response(wait_ms):
             asked = talk.asked[0]
-            body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self._clock.now_ms()))
+            body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self.clock.now_ms()))
             talk.asked.popleft()
-            self._told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
+            self.told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
             if not self._commands.empty():
                 return

@@ -6,6 +6,7 @@ so with an unreachable cluster a tool fails after ``SEARCH_TIMEOUT_MS`` with an 
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -38,24 +39,17 @@ BrokerRequestError: TypeAlias = BrokerUnreachable | RemoteProtocolError | KafkaE
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False)
 class BrokerClient:
     """The brokers of one cluster.  One thread."""
 
-    def __init__(
-        self,
-        find: Callable[[], Sequence[BrokerAddress]],
-        connect: ConnectionFactory,
-        clock: Clock,
-        *,
-        client_id: str,
-        no_broker_message: str = "no broker is registered: start one, or correct the chroot",
-    ) -> None:
-        self._find = find
-        self._connect = connect
-        self._clock = clock
-        self._client_id = client_id
-        self._no_broker_message = no_broker_message
-        self._open: dict[tuple[str, int], tuple[Connection, SupportedVersions]] = {}
+    find: Callable[[], Sequence[BrokerAddress]]
+    connect: ConnectionFactory
+    clock: Clock
+    _: KW_ONLY
+    client_id: str
+    no_broker_message: str = "no broker is registered: start one, or correct the chroot"
+    _open: dict[tuple[str, int], tuple[Connection, SupportedVersions]] = field(default_factory=dict, init=False)
 
     def connection_to(self, host: str, port: int) -> tuple[Connection, SupportedVersions]:
         """Return a connection and the broker's supported versions; the existing connection if it is still open.
@@ -68,7 +62,7 @@ class BrokerClient:
         known = self._open.get((host, port))
         if known is not None:
             return known
-        connection = self._connect(host, port, client_id=self._client_id, connect_timeout_ms=connect_ms)
+        connection = self.connect(host, port, client_id=self.client_id, connect_timeout_ms=connect_ms)
         try:
             made = connection, negotiate(connection, negotiate_ms)
         except BaseException:
@@ -110,9 +104,9 @@ class BrokerClient:
         ``BrokerUnreachable`` when there is no conclusive answer by then and one of them did not answer, or when none is
         registered.
         """
-        brokers = self._find()
+        brokers = self.find()
         if not brokers:
-            raise BrokerUnreachable(self._no_broker_message)
+            raise BrokerUnreachable(self.no_broker_message)
         trouble, tried = "", 0
         heard: list[T] = []
         for _, answer in self._results(brokers, operation):
@@ -145,9 +139,9 @@ class BrokerClient:
         self, brokers: Sequence[BrokerAddress], operation: Callable[[Connection, SupportedVersions, int], T]
     ) -> Iterator[tuple[BrokerAddress, T | BrokerRequestError]]:
         """Ask one after the other, first those that answered before, until the time is up."""
-        until_ms = self._clock.now_ms() + SEARCH_TIMEOUT_MS
+        until_ms = self.clock.now_ms() + SEARCH_TIMEOUT_MS
         for number, broker in enumerate(sorted(brokers, key=lambda each: (each.host, each.port) not in self._open)):
-            left_ms = until_ms - self._clock.now_ms()
+            left_ms = until_ms - self.clock.now_ms()
             if left_ms < BROKER_TIMEOUT_MS_MIN:
                 break
             broker_timeout_ms = max(BROKER_TIMEOUT_MS_MIN, left_ms // (len(brokers) - number))
@@ -173,11 +167,11 @@ class BrokerClient:
             min(REQUEST_TIMEOUT_MS, broker_timeout_ms - NO_RESPONSE_MS),
         )
         connection, ranges = self._at(broker.host, broker.port, connect_ms, negotiate_ms)
-        return operation(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self._clock.now_ms())))
+        return operation(connection, ranges, max(1, min(REQUEST_TIMEOUT_MS, until_ms - self.clock.now_ms())))
 
     def all(self) -> list[BrokerAddress]:
         """The registered brokers, by id.  Raises ``UnavailableError`` if ZooKeeper does not answer."""
-        return sorted(self._find())
+        return sorted(self.find())
 
     def leaders(self, topics: Collection[str] | None) -> LeaderMetadata:
         """The leaders of the partitions of these topics (None: of all topics).

@@ -87,7 +87,7 @@ class KafkaOffsetAdmin:
         """
         if not self.exists():
             return {}
-        if self._execute(_can_list):
+        if self._execute(lambda _, ranges: ranges.pick(OFFSET_FETCH) >= ALL_TOPICS_IS_NULL_FROM):
             found = self._fetched(None)
         else:
             found = self.read_some(self._all_partitions())
@@ -130,7 +130,7 @@ class KafkaOffsetAdmin:
 
     def can_delete(self) -> bool:
         """Whether the brokers can delete single offsets (from 2.4 on)."""
-        return self._execute(_can_delete)
+        return self._execute(lambda _, ranges: ranges.supports(OFFSET_DELETE, 0))
 
     def delete(
         self,
@@ -149,7 +149,7 @@ class KafkaOffsetAdmin:
 
     def can_delete_group(self) -> bool:
         """Whether the brokers can delete a whole group (from 1.1 on)."""
-        return self._execute(_can_delete_group)
+        return self._execute(lambda _, ranges: ranges.supports(DELETE_GROUPS, 0))
 
     def delete_group(self) -> ErrorCode:
         """Delete the group and its offsets; returns the coordinator's answer, once it is not "loading" any more."""
@@ -213,18 +213,6 @@ class KafkaOffsetAdmin:
             for topic, state in read_topics(self._session).items()
             for number in (state.partitions if topic != OFFSETS_TOPIC else ())
         ]
-
-
-def _can_list(_: Connection, ranges: SupportedVersions) -> bool:
-    return ranges.pick(OFFSET_FETCH) >= ALL_TOPICS_IS_NULL_FROM
-
-
-def _can_delete(_: Connection, ranges: SupportedVersions) -> bool:
-    return ranges.supports(OFFSET_DELETE, 0)
-
-
-def _can_delete_group(_: Connection, ranges: SupportedVersions) -> bool:
-    return ranges.supports(DELETE_GROUPS, 0)
 
 
 def _stored_offsets(answer: OffsetFetchResult) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -17,7 +17,7 @@ delete its access list and all watches on it.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.admin_session import ROUND_REQUESTS_MAX, chunks
@@ -128,106 +128,100 @@ def members_registered_text(members: Sequence[str]) -> str:
     return f"{members[0]} is in the group now ({len(members)} registered)"
 
 
+@dataclass(eq=False, repr=False)
 class _OffsetWriter:
-    def __init__(
-        self,
-        session: AdminSession,
-        group: str,
-        control_version: int | None,
-        report: StoreWriteReport,
-        acl: tuple[Acl, ...] | None,
-        *,
-        allow_members: bool,
-        in_session: int | None,
-    ) -> None:
-        self._session = session
-        self._in_session = in_session
-        self._allow_members = allow_members
-        self._acl = acl
-        self._group = group
-        self._control = control_check(group, control_version)
-        self._report = report
+    session: AdminSession
+    group: str
+    control_version: int | None
+    report: StoreWriteReport
+    acl: tuple[Acl, ...] | None
+    _: KW_ONLY
+    allow_members: bool
+    in_session: int | None
+
+    def __post_init__(self) -> None:
+        self._control = control_check(self.group, self.control_version)
 
     def run(self, writes: Sequence[OffsetWrite]) -> None:
         if not writes or self._is_stopped_by_members():
             return
         by_tp = {write.tp: write for write in writes}
         self._make_parents(write.tp for write in writes if write.version == NO_ZNODE_VERSION)
-        if self._report.stopped_by:
+        if self.report.stopped_by:
             return
         ops = [(write.tp, [self._op(write), *write.extra_ops]) for write in writes]
         for plan in pack_multis(ops, self._control, one_by_one=False):
             self._write(plan, by_tp)
-            if self._report.stopped_by or self._is_stopped_by_members():
+            if self.report.stopped_by or self._is_stopped_by_members():
                 return
         self._remove_parents(write.tp for write in writes if write.offset is None)
 
     def _is_stopped_by_members(self) -> bool:
-        if self._allow_members:
+        if self.allow_members:
             return False
-        members = registered_members(self._session, self._group)
+        members = registered_members(self.session, self.group)
         if members:
-            self._report.stopped_by = members_registered_text(members)
+            self.report.stopped_by = members_registered_text(members)
         return bool(members)
 
     def _op(self, write: OffsetWrite) -> Op:
-        path = paths.offset(self._group, write.tp)
+        path = paths.offset(self.group, write.tp)
         if write.offset is None:
             return DeleteOp(path, write.version)
         data = format_offset(write.offset)
         if write.version == NO_ZNODE_VERSION:
-            return CreateOp(path, data, acl=self._acl)
+            return CreateOp(path, data, acl=self.acl)
         return SetOp(path, data, write.version)
 
     def _make_parents(self, partitions: Iterable[TopicPartition]) -> None:
         topics = sorted({tp.topic for tp in partitions})
         if not topics:
             return
-        top = paths.offsets(self._group)
-        below = [top, *(paths.offsets_of_topic(self._group, topic) for topic in topics)]
+        top = paths.offsets(self.group)
+        below = [top, *(paths.offsets_of_topic(self.group, topic) for topic in topics)]
         wanted = [*paths.parents(top), *below]
         # The nodes above belong to all members, which register there.
         above = [Create(path) for path in paths.parents(top)]
-        answers = self._create_all([*above, *(Create(path, acl=self._acl) for path in below)])
+        answers = self._create_all([*above, *(Create(path, acl=self.acl) for path in below)])
         # A server checks the rights before it checks whether the node exists.
         refused = {
             path: answer
             for path, answer in zip(wanted, answers, strict=True)
             if isinstance(answer, StoreError) and not isinstance(answer, NodeExists | ConnectionLost | SessionEnded)
         }
-        there = self._session.request([Exists(path) for path in refused])
+        there = self.session.request([Exists(path) for path in refused])
         for (path, answer), stat in zip(refused.items(), there, strict=True):
             if not isinstance(stat, Stat):
-                self._report.stopped_by = f"{path} cannot be created: {_error_text(answer)}"
+                self.report.stopped_by = f"{path} cannot be created: {_error_text(answer)}"
                 return
 
     def _create_all(self, creates: Sequence[Create]) -> list[Result]:
         """The answers to these requests; repeated if the connection breaks, since creating a node twice is harmless."""
-        answers = self._session.request(creates, self._in_session)
+        answers = self.session.request(creates, self.in_session)
         for _ in range(ROUNDS_MAX - 1):
             if not any(isinstance(answer, ConnectionLost | SessionEnded) for answer in answers):
                 break
-            answers = self._session.request(creates, self._in_session)
+            answers = self.session.request(creates, self.in_session)
         return answers
 
     def _write(self, plan: MultiPlan, by_tp: dict[TopicPartition, OffsetWrite]) -> None:
         """Send one multi, until it is known whether it was executed."""
         partitions = [tp for tp, _ in plan]
-        self._report.unknown = partitions
+        self.report.unknown = partitions
         outcome: bool | str = False
         for _ in range(ROUNDS_MAX):
-            [answer] = self._session.request([multi_of(plan, self._control)], self._in_session)
+            [answer] = self.session.request([multi_of(plan, self._control)], self.in_session)
             if isinstance(answer, ConnectionLost | SessionEnded):
                 outcome = self._check_written([by_tp[tp] for tp in partitions])
             else:
                 outcome = True if isinstance(answer, MultiOk) else self._failure_text(plan, answer)
             if outcome is not False:
                 break
-        self._report.unknown = []
+        self.report.unknown = []
         if outcome is True:
-            self._report.written += partitions
+            self.report.written += partitions
         else:
-            self._report.stopped_by = outcome or "the connection to ZooKeeper broke repeatedly"
+            self.report.stopped_by = outcome or "the connection to ZooKeeper broke repeatedly"
 
     def _check_written(self, writes: Sequence[OffsetWrite]) -> bool | str:
         """Whether a multi whose answer was lost was executed, or why it never will be.
@@ -243,8 +237,8 @@ class _OffsetWriter:
     def _nodes(self, writes: Sequence[OffsetWrite]) -> list[ZnodeData | None]:
         found: list[ZnodeData | None] = []
         for some in chunks(writes, ROUND_REQUESTS_MAX):
-            wanted = [paths.offset(self._group, write.tp) for write in some]
-            nodes = self._session.get_many(wanted)
+            wanted = [paths.offset(self.group, write.tp) for write in some]
+            nodes = self.session.get_many(wanted)
             found += [nodes.get(path) for path in wanted]
         return found
 
@@ -256,21 +250,19 @@ class _OffsetWriter:
             return "the group's control znode changed: a migration is under way"
         tp, op = [(tp, op) for tp, ops in plan for op in ops][at]
         match answer.error:
-            case BadVersion() | NodeExists() | NoNode() if op.path != paths.offset(self._group, tp):
+            case BadVersion() | NodeExists() | NoNode() if op.path != paths.offset(self.group, tp):
                 return f"{op.path} was changed by another program after it was read"
             case BadVersion() | NodeExists() | NoNode():
                 return _changed_text(tp)
             case NotEmpty():
-                return f"{paths.offset(self._group, tp)} has children, so it is not an offset of a consumer"
+                return f"{paths.offset(self.group, tp)} has children, so it is not an offset of a consumer"
             case error:
                 return _error_text(error)
 
     def _remove_parents(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete the nodes of topics without offsets; a node with children, or that does not exist, is skipped."""
         topics = sorted({tp.topic for tp in partitions})
-        self._session.request(
-            [Delete(paths.offsets_of_topic(self._group, topic)) for topic in topics], self._in_session
-        )
+        self.session.request([Delete(paths.offsets_of_topic(self.group, topic)) for topic in topics], self.in_session)
 
 
 def _error_text(answer: Result) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -43,32 +44,23 @@ class NoBrokerAvailableError(BrokerUnreachable):
         self.authentication_error = refused
 
 
+@dataclass(eq=False, repr=False)
 class BootstrapClient:
     """Asks the brokers that ``find_brokers`` returns, in random order; for one thread at a time.
 
     Only ``interrupt`` may be called from any thread: it ends the request in progress.
     """
 
-    def __init__(
-        self,
-        connect: ConnectionFactory,
-        find_brokers: Callable[[], Sequence[BrokerAddress]],
-        client_id: str,
-        timeout_ms: int,
-        *,
-        diagnose: PortDiagnosis | None = None,
-        no_broker_message: str = "there is no broker to ask",
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._connect = connect
-        self._find_brokers = find_brokers
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
-        self._diagnose = diagnose
-        self._nobody = no_broker_message
-        self._clock = clock
-        self._connection: Connection | None = None
-        self._has_answered = False
+    connect: ConnectionFactory
+    find_brokers: Callable[[], Sequence[BrokerAddress]]
+    client_id: str
+    timeout_ms: int
+    _: KW_ONLY
+    diagnose: PortDiagnosis | None = None
+    no_broker_message: str = "there is no broker to ask"
+    clock: Clock = SYSTEM_CLOCK
+    _connection: Connection | None = field(default=None, init=False)
+    _has_answered: bool = field(default=False, init=False)
 
     @property
     def has_succeeded(self) -> bool:
@@ -94,19 +86,19 @@ class BootstrapClient:
         ``find_brokers`` raises (``UnavailableError``), ``NoBrokerAvailableError``, and ``ConnectorClosed`` when it was
         interrupted or ``is_stopped``.
         """
-        brokers = list(self._find_brokers())
+        brokers = list(self.find_brokers())
         if not brokers:
-            raise NoBrokerAvailableError(self._nobody)
+            raise NoBrokerAvailableError(self.no_broker_message)
         random.shuffle(brokers)
-        deadline_ms = None if total_timeout_ms is None else self._clock.now_ms() + total_timeout_ms
+        deadline_ms = None if total_timeout_ms is None else self.clock.now_ms() + total_timeout_ms
         last_error = ""
         refused: AuthenticationException | None = None
         for broker in brokers:
             if is_stopped():
                 raise ConnectorClosed("the question was taken back")
-            timeout_ms = self._timeout_ms
+            timeout_ms = self.timeout_ms
             if deadline_ms is not None:
-                timeout_ms = min(timeout_ms, deadline_ms - self._clock.now_ms())
+                timeout_ms = min(timeout_ms, deadline_ms - self.clock.now_ms())
                 if timeout_ms <= 0:
                     break
             try:
@@ -131,7 +123,7 @@ class BootstrapClient:
         is_stopped: Callable[[], bool],
         timeout_ms: int,
     ) -> T:
-        connection = self._connect(broker.host, broker.port, client_id=self._client_id, connect_timeout_ms=timeout_ms)
+        connection = self.connect(broker.host, broker.port, client_id=self.client_id, connect_timeout_ms=timeout_ms)
         self._connection = connection
         try:
             if is_stopped():
@@ -144,6 +136,6 @@ class BootstrapClient:
 
     def _diagnose_error(self, broker: BrokerAddress, error: Exception) -> AuthenticationException | None:
         """After a broker has answered, the settings are right: then a closed connection means that a broker stops."""
-        if self._diagnose is None or self._has_answered:
+        if self.diagnose is None or self._has_answered:
             return None
-        return self._diagnose(broker.host, broker.port, error)
+        return self.diagnose(broker.host, broker.port, error)

@@ -8,6 +8,7 @@ stored in Kafka.  None of them decides or blocks: the answers arrive as events.
 from __future__ import annotations
 
 import logging
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
@@ -64,95 +65,87 @@ HOST_UNKNOWN = "unknown: no server answers the four-letter word cons"
 log = logging.getLogger("zkconsumer.group")
 
 
+@dataclass(eq=False, repr=False)
 class ZooKeeperExecutor:
     """Registers, reads, acquires, commits and releases in ZooKeeper, for one member of one group."""
 
-    def __init__(
-        self,
-        group: str,
-        member: str,
-        store: ZkStore,
-        *,
-        reader: GroupReader,
-        control: MemberEventLoop,
-        clock: Clock,
-        observing: MemberObserver,
-        rights: MemberAuthorization,
-    ) -> None:
-        self._observing = observing
-        self._rights = rights
-        self._group = group
-        self._member = member
-        self._store = store
-        self._reader = reader
-        self._control = control
-        self._clock = clock
+    group: str
+    member: str
+    store: ZkStore
+    _: KW_ONLY
+    reader: GroupReader
+    control: MemberEventLoop
+    clock: Clock
+    observing: MemberObserver
+    rights: MemberAuthorization
+
+    def __post_init__(self) -> None:
         self._hosts: dict[int, str] = {}
-        self._ids = paths.ids(group)
-        self._owners = paths.owners(group)
-        self._control_path = paths.control(group)
+        self._ids = paths.ids(self.group)
+        self._owners = paths.owners(self.group)
+        self._control_path = paths.control(self.group)
         self._owner_lists = OwnerListCache()
 
     # --- events of the store ------------------------------------------------------------------------------------
 
     def on_store_event(self, event: StoreEvent) -> None:
         """Called on kazoo's thread: only queues the event."""
-        self._control.call_soon(partial(self._store_event, event))
+        self.control.call_soon(partial(self._store_event, event))
 
     def _store_event(self, event: StoreEvent) -> None:
-        self._observing.session_changed(event)
+        self.observing.session_changed(event)
         if isinstance(event, WatchFired):
             self._watch_fired(event.path)
             return
         # Each of them ends the watches that were set before.
-        self._reader.clear()
+        self.reader.clear()
         self._owner_lists.clear()
-        self._control.handle_event(event)
+        self.control.handle_event(event)
 
     def _watch_fired(self, path: str) -> None:
-        self._reader.invalidate(path)
+        self.reader.invalidate(path)
         parent, _, name = path.rpartition("/")
         if parent == self._owners:
             self._owner_lists.invalidate(name)
-            self._control.handle_event(ev.OwnersChanged(name))
+            self.control.handle_event(ev.OwnersChanged(name))
         elif path in (self._ids, self._control_path, paths.BROKER_TOPICS) or paths.topic_of(path) is not None:
-            self._control.handle_event(ev.GroupChanged(path, is_control=path == self._control_path))
+            self.control.handle_event(ev.GroupChanged(path, is_control=path == self._control_path))
 
     # --- commands -----------------------------------------------------------------------------------------------
 
     def probe_session(self, command: do.ProbeSession) -> None:
         """Send a cheap read; the lease counts from the time before it is sent."""
-        sent_at_ms = self._clock.now_ms()
+        sent_at_ms = self.clock.now_ms()
 
         def answered(results: list[Result]) -> None:
             if not isinstance(results[0], StoreError):
-                self._control.submit(ev.SessionAnswered(command.session_id, sent_at_ms))
+                self.control.submit(ev.SessionAnswered(command.session_id, sent_at_ms))
 
-        self._store.submit(command.session_id, [Exists(paths.registration(self._group, self._member))], answered)
+        self.store.submit(command.session_id, [Exists(paths.registration(self.group, self.member))], answered)
 
     def register(self, command: do.Register) -> None:
-        wall_ms = self._clock.wall_ms()
+        wall_ms = self.clock.wall_ms()
         data = format_registration(registration_of(command.subscription, str(wall_ms)))
 
         def finish(held: ZnodeData | StoreError | None) -> ev.Event:
             if held is None:
                 return ev.Registered(command.ticket)
             if isinstance(held, ZnodeData):
-                age_ms = max(0, self._clock.wall_ms() - held.stat.ctime_ms)
+                age_ms = max(0, self.clock.wall_ms() - held.stat.ctime_ms)
                 session_id = held.stat.ephemeral_owner
                 return ev.RegistrationConflict(command.ticket, session_id, age_ms, self._host_of(session_id))
             return ev.RegistrationFailed(command.ticket, f"{type(held).__name__} {held.path}")
 
         self._run_and_handle(
-            register_member(self._group, self._member, data, command.session_id), command.session_id, finish
+            register_member(self.group, self.member, data, command.session_id), command.session_id, finish
         )
 
     def rewrite_registration(self, subscription: TopicSubscription) -> None:
         """Write this subscription into our registration; from any thread."""
-        data = format_registration(registration_of(subscription, str(self._clock.wall_ms())))
-        path, session_id = paths.registration(self._group, self._member), self._store.session_id or 0
+        data = format_registration(registration_of(subscription, str(self.clock.wall_ms())))
+        path, session_id = paths.registration(self.group, self.member), self.store.session_id or 0
         changed = ev.GroupChanged("our own registration")
-        self._store.submit(session_id, [SetData(path, data)], lambda _: self._control.submit(changed))
+        self.store.submit(session_id, [SetData(path, data)], lambda _: self.control.submit(changed))
 
     def _host_of(self, session_id: int) -> str:
         """The host of the session that uses our id, or "unknown" until it is found; asks the servers once."""
@@ -160,9 +153,9 @@ class ZooKeeperExecutor:
             self._hosts[session_id] = "unknown"
 
             def look(_: StopSignal) -> None:
-                self._hosts[session_id] = self._store.host_of(session_id, HOST_LOOKUP_TIMEOUT_MS) or HOST_UNKNOWN
+                self._hosts[session_id] = self.store.host_of(session_id, HOST_LOOKUP_TIMEOUT_MS) or HOST_UNKNOWN
 
-            spawn(f"{self._member}-who-is-it", look, lambda *_: None)
+            spawn(f"{self.member}-who-is-it", look, lambda *_: None)
         return self._hosts[session_id]
 
     def deregister(self, command: do.Deregister) -> None:
@@ -170,9 +163,7 @@ class ZooKeeperExecutor:
             why = "" if error is None else f"{type(error).__name__} {error.path}"
             return ev.Deregistered(command.ticket, why)
 
-        self._run_and_handle(
-            deregister_member(self._group, self._member, command.session_id), command.session_id, finish
-        )
+        self._run_and_handle(deregister_member(self.group, self.member, command.session_id), command.session_id, finish)
 
     def read_group(self, command: do.ReadGroup) -> None:
         def finish(view: GroupView | str) -> ev.Event:
@@ -180,7 +171,7 @@ class ZooKeeperExecutor:
                 return ev.GroupReadFailed(command.ticket, view)
             return ev.GroupRead(command.ticket, view)
 
-        procedure = self._reader.read(
+        procedure = self.reader.read(
             command.subscription,
             whole_group=command.whole_group,
             with_owners=command.with_owners,
@@ -193,22 +184,22 @@ class ZooKeeperExecutor:
             return ev.OwnersListed(command.ticket, owned)
 
         procedure = list_owners(
-            self._group, command.topics, command.own_partitions, command.session_id, self._owner_lists
+            self.group, command.topics, command.own_partitions, command.session_id, self._owner_lists
         )
         self._run_and_handle(procedure, command.session_id, finish)
 
     def acquire_ownership(self, command: do.AcquireOwnership) -> None:
         claims = AcquireOwnershipProcedure(
-            self._group,
+            self.group,
             command.session_id,
             command.owners,
             control_version=command.control_version,
-            acl=self._rights.acl,
+            acl=self.rights.acl,
             owner_lists=self._owner_lists,
         )
 
         def finish(_: None) -> ev.Event:
-            self._rights.on_acquired(claims)
+            self.rights.on_acquired(claims)
             unsettled = {tp: AcquireResult(WriteOutcome.FAILED, why="not tried") for tp in command.owners}
             return ev.AcquireOwnershipCompleted(command.ticket, unsettled | claims.results, frozenset(claims.unwatched))
 
@@ -224,48 +215,37 @@ class ZooKeeperExecutor:
         ) -> ev.Event:
             return ev.PositionsRead(command.ticket, *found)
 
-        self._run_and_handle(read_positions(self._group, command.partitions), command.session_id, finish)
+        self._run_and_handle(read_positions(self.group, command.partitions), command.session_id, finish)
 
     def commit(self, command: do.CommitToZooKeeper) -> None:
-        denials = DenialCollector()
-
-        def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
-            self._rights.report_denials(denials)
-            asked = {tp: of.offset for tp, of in command.offsets.items()}
-            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
-            return ev.CommitToZooKeeperCompleted(command.ticket, results)
-
-        procedure = conditional_writes.commit_partitions(
-            self._group,
-            command.session_id,
-            command.offsets,
-            control_version=command.control_version,
-            acl=self._rights.acl,
-            denials=denials,
-        )
-        self._run_and_handle(procedure, command.session_id, finish)
+        write = partial(conditional_writes.commit_partitions, self.group, command.session_id, command.offsets)
+        asked = {tp: of.offset for tp, of in command.offsets.items()}
+        self._write_offsets(command, asked, write, ev.CommitToZooKeeperCompleted)
 
     def release_ownership(self, command: do.ReleaseOwnership) -> None:
+        write = partial(conditional_writes.release_partitions, self.group, command.session_id, command.partitions)
+        asked = {tp: part.offset for tp, part in command.partitions.items()}
+        self._write_offsets(command, asked, write, ev.ReleaseOwnershipCompleted)
+
+    def _write_offsets(
+        self,
+        command: do.CommitToZooKeeper | do.ReleaseOwnership,
+        asked: Mapping[TopicPartition, int | None],
+        write: Callable[..., Procedure[dict[TopicPartition, ZooKeeperWriteResult]]],
+        completed: Callable[[int, dict[TopicPartition, ZooKeeperWriteResult]], ev.Event],
+    ) -> None:
         denials = DenialCollector()
 
         def finish(results: dict[TopicPartition, ZooKeeperWriteResult]) -> ev.Event:
-            self._rights.report_denials(denials)
-            asked = {tp: part.offset for tp, part in command.partitions.items()}
-            self._observing.commit_completed(ZOOKEEPER_STORE, asked, results)
-            return ev.ReleaseOwnershipCompleted(command.ticket, results)
+            self.rights.report_denials(denials)
+            self.observing.commit_completed(ZOOKEEPER_STORE, asked, results)
+            return completed(command.ticket, results)
 
-        procedure = conditional_writes.release_partitions(
-            self._group,
-            command.session_id,
-            command.partitions,
-            control_version=command.control_version,
-            acl=self._rights.acl,
-            denials=denials,
-        )
+        procedure = write(control_version=command.control_version, acl=self.rights.acl, denials=denials)
         self._run_and_handle(procedure, command.session_id, finish)
 
     def _run_and_handle(self, procedure: Procedure[T], session_id: int, finish: Callable[[T], ev.Event]) -> None:
-        self.run_procedure(procedure, session_id, lambda result: self._control.handle_event(finish(result)))
+        self.run_procedure(procedure, session_id, lambda result: self.control.handle_event(finish(result)))
 
     def run_procedure(self, procedure: Procedure[T], session_id: int, then: Callable[[T], None]) -> None:
         """Run a procedure, one batch of requests at a time; every step, and ``then``, runs on the control thread."""
@@ -277,15 +257,13 @@ class ZooKeeperExecutor:
                 then(end.value)
                 return
             if isinstance(requests, AwaitExternal):
-                requests.start(lambda: self._control.call_soon(partial(step, [])))
+                requests.start(lambda: self.control.call_soon(partial(step, [])))
             elif requests:
-                self._store.submit(
-                    session_id, requests, lambda answers: self._control.call_soon(partial(step, answers))
-                )
+                self.store.submit(session_id, requests, lambda answers: self.control.call_soon(partial(step, answers)))
             else:
                 step([])
 
-        self._control.call_soon(partial(step, None))
+        self.control.call_soon(partial(step, None))
 
 
 class MembershipCallbacks(Protocol):

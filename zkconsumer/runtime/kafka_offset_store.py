@@ -8,6 +8,7 @@ changed (one batch of pipelined reads, only in that session).  A change can stil
 from __future__ import annotations
 
 import threading
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,53 +35,45 @@ OWNERSHIP_CHECK_TIMEOUT_MS = 2_000
 """How long the read of the owner nodes may take before the commit fails."""
 
 
+@dataclass(eq=False, repr=False)
 class KafkaOffsetStore:
     """Fetches and commits offsets at the group coordinator, for one member of one group."""
 
-    def __init__(
-        self,
-        group: str,
-        store: ZkStore,
-        channel: OffsetsChannel,
-        *,
-        lease: Lease,
-        control: MemberEventLoop,
-        observing: MemberObserver,
-    ) -> None:
-        self._observing = observing
-        self._group = group
-        self._store = store
-        self._channel = channel
-        self._lease = lease
-        self._control = control
-        self._jobs: dict[int, OffsetsChannelJob] = {}
+    group: str
+    store: ZkStore
+    channel: OffsetsChannel
+    _: KW_ONLY
+    lease: Lease
+    control: MemberEventLoop
+    observing: MemberObserver
+    _jobs: dict[int, OffsetsChannelJob] = field(default_factory=dict, init=False)
 
     def fetch(self, command: do.FetchOffsets) -> None:
         def done(fetched: OffsetFetchOutcome) -> None:
             event = ev.OffsetsFetched(command.ticket, fetched.offsets, fetched.failed, fetched.unsupported)
-            self._control.call_soon(partial(self._completed, command.ticket, event))
+            self.control.call_soon(partial(self._completed, command.ticket, event))
 
-        self._jobs[command.ticket] = self._channel.fetch(command.partitions, command.timeout_ms, done)
+        self._jobs[command.ticket] = self.channel.fetch(command.partitions, command.timeout_ms, done)
 
     def commit(self, command: do.CommitToKafka) -> None:
         def done(results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
-            self._control.call_soon(partial(self._committed, command, results))
+            self.control.call_soon(partial(self._committed, command, results))
 
         check = partial(self._check_ownership, command.session_id, command.control_version)
-        self._jobs[command.ticket] = self._channel.commit(command.offsets, command.attempts, check, done)
+        self._jobs[command.ticket] = self.channel.commit(command.offsets, command.attempts, check, done)
 
     def _committed(self, command: do.CommitToKafka, results: Mapping[TopicPartition, KafkaCommitResult]) -> None:
-        self._observing.commit_completed(KAFKA_STORE, command.offsets, results)
+        self.observing.commit_completed(KAFKA_STORE, command.offsets, results)
         self._completed(command.ticket, ev.CommitToKafkaCompleted(command.ticket, results))
 
     def cancel(self, command: do.CancelKafkaRequest) -> None:
         job = self._jobs.pop(command.cancelled_ticket, None)
         if job is not None:
-            self._channel.cancel(job)
+            self.channel.cancel(job)
 
     def _completed(self, ticket: int, event: ev.Event) -> None:
         self._jobs.pop(ticket, None)
-        self._control.handle_event(event)
+        self.control.handle_event(event)
 
     def _check_ownership(
         self, session_id: int, control_version: int | None, partitions: Iterable[TopicPartition]
@@ -94,9 +87,9 @@ class KafkaOffsetStore:
             answers.append(results)
             settled.set()
 
-        control = () if control_version is None else (paths.control(self._group),)
-        asked = (*control, *(paths.owner(self._group, tp) for tp in wanted))
-        self._store.submit(session_id, [GetMany(asked)], done)
+        control = () if control_version is None else (paths.control(self.group),)
+        asked = (*control, *(paths.owner(self.group, tp) for tp in wanted))
+        self.store.submit(session_id, [GetMany(asked)], done)
         if not settled.wait(OWNERSHIP_CHECK_TIMEOUT_MS / 1000):
             silent = KafkaCommitResult(
                 WriteOutcome.FAILED, f"ZooKeeper did not return the owner nodes within {OWNERSHIP_CHECK_TIMEOUT_MS} ms"
@@ -104,7 +97,7 @@ class KafkaOffsetStore:
             return dict.fromkeys(wanted, silent)
         [[nodes]] = answers
         assert isinstance(nodes, list), "GetMany returns a list"
-        if not self._lease.is_valid:
+        if not self.lease.is_valid:
             return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper lease has expired"))
         if control_version is not None:
             told, *nodes = nodes

@@ -146,7 +146,7 @@ class ZooKeeperMembership:
             security.acl,
             security.user_description,
             lambda: self.lifecycle.processor.has_no_partitions,
-            self._not_authorized,
+            lambda words: self.fail(ZkNotAuthorized(words)),
         )
         self._zookeeper = ZooKeeperExecutor(
             group,
@@ -403,9 +403,6 @@ class ZooKeeperMembership:
     def _on_topic_error(self, error: ZkConsumerError) -> None:
         log.error("member-failed member=%s reason=%r", self.id, str(error))
         self.fail(error)
-
-    def _not_authorized(self, words: str) -> None:
-        self.fail(ZkNotAuthorized(words))
 
     def _release_waiters(self) -> None:
         with self._calls_lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ class JoinedPlaceholder:
         return self.last_response_request_ms + self.config.session_timeout_ms
 
 
+@dataclass(eq=False, repr=False)
 class PlaceholderJoiner:
     """Joins and removes the placeholder member; ``metadata`` is its subscription.  One thread.
 
@@ -58,22 +59,15 @@ class PlaceholderJoiner:
     ``PlaceholderTimeoutError`` after the timeout, ``VerificationError`` when another client is in the group.
     """
 
-    def __init__(
-        self,
-        at: PlaceholderGroup,
-        metadata: bytes,
-        clock: Clock,
-        *,
-        pause: Callable[[int], object],
-        patience_ms: int,
-        check_run: Callable[[], None],
-    ) -> None:
-        self._group = at
-        self._metadata = metadata
-        self._clock = clock
-        self._pause = pause
-        self._timeout_ms = patience_ms
-        self._check_run = check_run
+    group: PlaceholderGroup
+    metadata: bytes
+    clock: Clock
+    _: KW_ONLY
+    pause: Callable[[int], object]
+    patience_ms: int
+    check_run: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._session_timeouts_ms = list(PLACEHOLDER_SESSION_TIMEOUTS_MS)
         self._has_static_members = True
         self._joined_placeholder: JoinedPlaceholder | None = None
@@ -92,7 +86,7 @@ class PlaceholderJoiner:
 
     def _retry_until_done(self, attempt: Callable[[], str], what: str) -> None:
         """Try until a try returns no reason to try again."""
-        until_ms = self._clock.now_ms() + self._timeout_ms
+        until_ms = self.clock.now_ms() + self.patience_ms
         while True:
             try:
                 trouble = attempt()
@@ -100,12 +94,12 @@ class PlaceholderJoiner:
                 trouble = str(error)
             if not trouble:
                 return
-            if self._clock.now_ms() >= until_ms:
-                within = f"within {self._timeout_ms // 1000} s"
+            if self.clock.now_ms() >= until_ms:
+                within = f"within {self.patience_ms // 1000} s"
                 raise PlaceholderTimeoutError(
-                    f"the placeholder member of group {self._group.group} could not {what} {within}: {trouble}"
+                    f"the placeholder member of group {self.group.group} could not {what} {within}: {trouble}"
                 )
-            self._pause(COORDINATOR_RETRY_BACKOFF_MS)
+            self.pause(COORDINATOR_RETRY_BACKOFF_MS)
 
     def _try_join(self) -> str:
         """Empty when the placeholder member has joined, else why not yet.
@@ -117,28 +111,28 @@ class PlaceholderJoiner:
         one (10 s; 30 s in 0.9).  A client that commits or joins in that moment is detected like one before this run:
         every value is compared.
         """
-        found = self._group.read_occupants()
+        found = self.group.read_occupants()
         if found.others:
-            raise VerificationError(f"group {self._group.group} has other members: {other_members_text(found)}")
-        self._check_run()
+            raise VerificationError(f"group {self.group.group} has other members: {other_members_text(found)}")
+        self.check_run()
         statics = [one for one in found.placeholders if one.instance_id is not None and self._has_static_members]
         self._previous_static_member = statics[0] if statics else None
         troubles = [self._remove(one.member_id) for one in found.placeholders if one != self._previous_static_member]
         return next(filter(None, troubles), "") or self._send_join("", is_static=self._has_static_members)
 
     def _send_join(self, member_id: str, *, is_static: bool) -> str:
-        timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self._clock.now_ms()
+        timeout_ms, sent_at_ms = self._session_timeouts_ms[0], self.clock.now_ms()
         joining = asked.PlaceholderJoinRequest(
-            self._group.group, self._group.name, self._metadata, timeout_ms, member_id, is_static
+            self.group.group, self.group.name, self.metadata, timeout_ms, member_id, is_static
         )
-        answer, config = self._group.coordinator.execute_once(joining.send)
+        answer, config = self.group.coordinator.execute_once(joining.send)
         if answer.error_code == NONE.code:
             return self._send_sync(answer, config, sent_at_ms)
         match error_action(error_policy.JOIN_GROUP, answer.error_code):
             case ErrorAction.USE_GIVEN_MEMBER_ID:
                 return self._send_join(answer.member_id, is_static=False)
             case ErrorAction.FIND_COORDINATOR:
-                self._group.coordinator.forget_coordinator()
+                self.group.coordinator.forget_coordinator()
             case _ if (
                 answer.error_code == GROUP_MAX_SIZE_REACHED
                 and self._previous_static_member is not None
@@ -164,47 +158,45 @@ class PlaceholderJoiner:
         elif code == INCONSISTENT_GROUP_PROTOCOL:
             return False  # the group has another member; the next try reads the group and names it
         else:
-            self._group.raise_error(error_code(code), "JoinGroup")
+            self.group.raise_error(error_code(code), "JoinGroup")
         return True
 
     def _send_sync(self, joined: JoinGroupResponse, config: GroupMemberConfig, sent_at_ms: int) -> str:
         if joined.leader != joined.member_id:
             # A JoinGroup of this run whose answer was lost may lead, and would never send the assignments.
-            for ghost in self._group.read_occupants().placeholders:
+            for ghost in self.group.read_occupants().placeholders:
                 if ghost.member_id != joined.member_id:
                     self._remove(ghost.member_id)
         generation = Generation(joined.generation_id, joined.member_id, joined.protocol_name)
-        code = self._group.coordinator.execute_once(
-            partial(asked.send_sync_group, config=config, generation=generation)
-        )
+        code = self.group.coordinator.execute_once(partial(asked.send_sync_group, config=config, generation=generation))
         if code == NONE:
             self._joined_placeholder = JoinedPlaceholder(generation, config, sent_at_ms)
             return ""
         if code in COORDINATOR_MOVED_ERRORS:
-            self._group.coordinator.forget_coordinator()
+            self.group.coordinator.forget_coordinator()
         elif (
             code not in COORDINATOR_LOADING_ERRORS
             and error_action(error_policy.SYNC_GROUP, code.code) is ErrorAction.RAISE
         ):
-            self._group.raise_error(code, "SyncGroup")
+            self.group.raise_error(code, "SyncGroup")
         return f"SyncGroup failed with {code}"
 
     def _try_leave(self) -> str:
         """Empty when the group has no placeholder member of this migration; else why to try again."""
-        placeholders = self._group.read_occupants().placeholders
+        placeholders = self.group.read_occupants().placeholders
         # These members were found while this run had the lock, so none belongs to a later run.
-        self._check_run()
+        self.check_run()
         troubles = [self._remove(placeholder.member_id) for placeholder in placeholders]
         return next(filter(None, troubles), "")
 
     def _remove(self, member_id: str) -> str:
         """Empty when the member was removed; else why not."""
-        config = asked.placeholder_config(self._group.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
-        code = self._group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
+        config = asked.placeholder_config(self.group.group, None, PLACEHOLDER_SESSION_TIMEOUTS_MS[0])
+        code = self.group.coordinator.execute_once(partial(asked.send_leave_group, config=config, member_id=member_id))
         if code == NONE or code.code in MEMBERSHIP_LOST_CODES:
             return ""
         if code in COORDINATOR_MOVED_ERRORS:
-            self._group.coordinator.forget_coordinator()
+            self.group.coordinator.forget_coordinator()
         elif code not in COORDINATOR_LOADING_ERRORS:
-            self._group.raise_error(code, "LeaveGroup")
+            self.group.raise_error(code, "LeaveGroup")
         return f"LeaveGroup failed with {code}"

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass
 from typing import Generic, Protocol, TypeVar
 
 from bridge.spark.decode.cluster_connections import ClusterConnections
@@ -145,48 +146,41 @@ class _BeyondLogEnd(BrokerUnreachable):
     """The log currently ends before the position; a replica that lags may have become the leader."""
 
 
+@dataclass(eq=False, repr=False)
 class _RangeReader(Generic[P_co]):
     """The progress of one range."""
 
-    def __init__(
-        self,
-        cluster: ClusterConnections,
-        wanted: OffsetRange,
-        settings: ReadSettings,
-        *,
-        pause: Callable[[int], object],
-        decode: Decode[P_co],
-        on_lost: Callable[[OffsetRange], object],
-        clock: Clock,
-    ) -> None:
-        self._cluster = cluster
-        self._wanted = wanted
-        self._settings = settings
-        self._pause = pause
-        self._decode = decode
-        self._on_lost = on_lost
-        self._clock = clock
-        self._fetch_bytes = min(settings.fetch_bytes, FETCH_BYTES_MAX)
+    cluster: ClusterConnections
+    wanted: OffsetRange
+    settings: ReadSettings
+    _: KW_ONLY
+    pause: Callable[[int], object]
+    decode: Decode[P_co]
+    on_lost: Callable[[OffsetRange], object]
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._fetch_bytes = min(self.settings.fetch_bytes, FETCH_BYTES_MAX)
         self._bytes_an_offset = INITIAL_BYTES_PER_OFFSET
         self._message_bytes = 0
-        self._progress_ms = clock.now_ms()
-        self.position = wanted.first
+        self._progress_ms = self.clock.now_ms()
+        self.position = self.wanted.first
 
     @property
     def is_done(self) -> bool:
-        return self.position >= self._wanted.end
+        return self.position >= self.wanted.end
 
     @property
     def is_deadline_exceeded(self) -> bool:
-        return self._clock.now_ms() - self._progress_ms >= self._settings.give_up_ms
+        return self.clock.now_ms() - self._progress_ms >= self.settings.give_up_ms
 
     def read(self) -> Generator[P_co, None, None]:
         """Read from one leader, to the end of the range or to the first error."""
-        tp = self._wanted.tp
-        leader = self._cluster.leader(tp)
+        tp = self.wanted.tp
+        leader = self.cluster.leader(tp)
         pending: PendingRequest[FetchResponse] | None = None
         try:
-            connection, ranges = self._cluster.connection_to(leader)
+            connection, ranges = self.cluster.connection_to(leader)
             pending = self._ask(connection, ranges)
             while pending is not None:
                 asked, pending = pending, None
@@ -197,36 +191,36 @@ class _RangeReader(Generic[P_co]):
                     pending = self._ask(connection, ranges)
                 if part is not None and part.records and has_records:
                     yield from self._pieces(part.records, first)
-                    self._progress_ms = self._clock.now_ms()
+                    self._progress_ms = self.clock.now_ms()
         except (*_CONNECTION_ERRORS, BrokerError):
-            self._cluster.drop(leader)
-            self._cluster.forget_leader(tp)
+            self.cluster.drop(leader)
+            self.cluster.forget_leader(tp)
             raise
         finally:
             if pending is not None:
                 # An unread answer must not be taken for the answer to the next request.
-                self._cluster.drop(leader)
+                self.cluster.drop(leader)
 
     # --- one request and its answer -----------------------------------------------------------------------------
 
     def _ask(self, connection: Connection, ranges: SupportedVersions) -> PendingRequest[FetchResponse]:
-        tp = self._wanted.tp
-        likely = (self._wanted.end - self.position) * self._bytes_an_offset
-        self._fetch_bytes = max(min(self._settings.fetch_bytes, max(likely, FETCH_BYTES_MIN)), self._message_bytes)
+        tp = self.wanted.tp
+        likely = (self.wanted.end - self.position) * self._bytes_an_offset
+        self._fetch_bytes = max(min(self.settings.fetch_bytes, max(likely, FETCH_BYTES_MIN)), self._message_bytes)
         row = FetchPartition(partition=tp.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes)
         body = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=self._fetch_bytes,
             topics=[FetchTopic(topic=tp.topic, partitions=[row])],
         )  # fmt: skip
-        return connection.send(FETCH, ranges.pick(FETCH), body, self._settings.request_timeout_ms)
+        return connection.send(FETCH, ranges.pick(FETCH), body, self.settings.request_timeout_ms)
 
     def _receive(self, connection: Connection, pending: PendingRequest[FetchResponse]) -> FetchResponse:
         answer = connection.receive(
-            pending, self._settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
+            pending, self.settings.request_timeout_ms, response_bytes_max=FETCH_BYTES + FETCH_BYTES_MAX,
             new_buffer=RESPONSE_BUFFERS.allocate,
         )  # fmt: skip
         if answer.error_code != NONE.code:
-            raise BrokerError(error_code(answer.error_code), f"{self._wanted.tp}: Fetch")
+            raise BrokerError(error_code(answer.error_code), f"{self.wanted.tp}: Fetch")
         return answer
 
     def _part(self, answer: FetchResponse, leader: BrokerAddress) -> FetchPartitionResponse | None:
@@ -235,13 +229,13 @@ class _RangeReader(Generic[P_co]):
         if not parts:
             if self.is_deadline_exceeded:
                 raise BrokerUnreachable(
-                    f"{self._wanted}: {leader} sends no records at offset {self.position} for "
-                    f"{self._settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
+                    f"{self.wanted}: {leader} sends no records at offset {self.position} for "
+                    f"{self.settings.give_up_ms} ms, because of a quota. Raise the quota of this client"
                 )
             return None
         [(tp, part), *others] = parts
-        if others or tp != self._wanted.tp:
-            raise RemoteProtocolError(f"{leader}: a Fetch of {self._wanted.tp} was answered with {tp}")
+        if others or tp != self.wanted.tp:
+            raise RemoteProtocolError(f"{leader}: a Fetch of {self.wanted.tp} was answered with {tp}")
         return part
 
     def _process_response(
@@ -260,16 +254,14 @@ class _RangeReader(Generic[P_co]):
             return False
         try:
             # Only up to the entry with the end of the range: later ones may be damaged, or not.
-            scanned = scan_record_set(records, self._wanted.end)
+            scanned = scan_record_set(records, self.wanted.end)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise with_skip_advice(error, records, self.position, self._wanted, self._settings.skip_offsets) from error
+            raise with_skip_advice(error, records, self.position, self.wanted, self.settings.skip_offsets) from error
         if scanned.next_offset < 0:
             self._ask_for_more(records)
             return False
         if scanned.next_offset <= self.position:
-            raise RemoteProtocolError(
-                f"{self._wanted.tp}: offset {self.position} was requested, but older ones arrived"
-            )
+            raise RemoteProtocolError(f"{self.wanted.tp}: offset {self.position} was requested, but older ones arrived")
         # The header of a wrapper has the offset of its last message, so its first offset is not known.
         begins_later = scanned.first_offset > self.position and not scanned.starts_with_compressed_wrapper
         if part.log_start_offset > self.position and begins_later:
@@ -283,13 +275,13 @@ class _RangeReader(Generic[P_co]):
         if record_bytes:
             self._bytes_an_offset = 1 + 9 * record_bytes // (8 * (to - self.position))
         self.position = to
-        self._progress_ms = self._clock.now_ms()
+        self._progress_ms = self.clock.now_ms()
 
     def _ask_for_more(self, records: RecordSet) -> None:
         """Not even one message is complete: the next request has a limit of the size of that message."""
         head = read_entry_header(records)
         needs = 2 * self._fetch_bytes if head is None else head.size_bytes
-        tp, end, skips = self._wanted.tp, self._wanted.end, self._settings.skip_offsets
+        tp, end, skips = self.wanted.tp, self.wanted.end, self.settings.skip_offsets
         if needs > FETCH_BYTES_MAX:
             after = end if head is None else head.next_offset
             raise MessageSizeTooLargeException(
@@ -306,9 +298,9 @@ class _RangeReader(Generic[P_co]):
 
     def _pieces(self, records: RecordSet, first: int) -> Generator[P_co, None, None]:
         try:
-            yield from self._decode(records, first, self._wanted.end, check_crcs=self._settings.check_crcs)
+            yield from self.decode(records, first, self.wanted.end, check_crcs=self.settings.check_crcs)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise with_skip_advice(error, records, first, self._wanted, self._settings.skip_offsets) from error
+            raise with_skip_advice(error, records, first, self.wanted, self.settings.skip_offsets) from error
 
     # --- missing records ----------------------------------------------------------------------------------------
 
@@ -317,22 +309,22 @@ class _RangeReader(Generic[P_co]):
     ) -> None:
         """Whether the records at the position were deleted, or do not exist yet, or should have been sent: by the
         bounds of the leader's log."""
-        tp = self._wanted.tp
+        tp = self.wanted.tp
         bounds = []
         for time in (EARLIEST_TIME, LATEST_TIME):
-            bound = list_offsets(connection, ranges, {tp: time}, self._settings.request_timeout_ms)[tp]
+            bound = list_offsets(connection, ranges, {tp: time}, self.settings.request_timeout_ms)[tp]
             if isinstance(bound, ErrorCode):
                 raise BrokerError(bound, f"{tp}: the start and the end of the log")
             bounds.append(bound)
         log_first, log_end = bounds
         if self.position < log_first:
-            self._skip_lost_records(min(log_first, self._wanted.end), log_first, log_end)
+            self._skip_lost_records(min(log_first, self.wanted.end), log_first, log_end)
         elif not self.is_deadline_exceeded:
-            raise _BeyondLogEnd(f"{self._wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
+            raise _BeyondLogEnd(f"{self.wanted}: {leader} answers {answer}; its log has {log_first} to {log_end - 1}")
         elif self.position < log_end:
             raise self._stalled(leader, log_end, answer)
         else:
-            self._skip_lost_records(self._wanted.end, log_first, log_end)
+            self._skip_lost_records(self.wanted.end, log_first, log_end)
 
     def _handle_empty_response(
         self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
@@ -342,28 +334,28 @@ class _RangeReader(Generic[P_co]):
         if part.log_start_offset > self.position:
             self._check_log_bounds(connection, ranges, leader, answer)
         elif not self.is_deadline_exceeded:
-            self._pause(BACKOFF_MS)
+            self.pause(BACKOFF_MS)
         elif part.high_watermark > self.position:
             raise self._stalled(leader, part.high_watermark, answer)
         else:
             self._check_log_bounds(connection, ranges, leader, answer)
 
     def _stalled(self, leader: BrokerAddress, log_end: int, answer: str) -> FetchStalled:
-        rest = OffsetRange(self._wanted.tp, self.position, self._wanted.end)
-        return FetchStalled(rest, log_end, str(leader), answer, self._settings)
+        rest = OffsetRange(self.wanted.tp, self.position, self.wanted.end)
+        return FetchStalled(rest, log_end, str(leader), answer, self.settings)
 
     def _skip_lost_records(self, to: int, log_first: int, log_end: int) -> None:
         """The records between the position and ``to`` are lost."""
-        lost = OffsetRange(self._wanted.tp, self.position, to)
-        if self._settings.fail_on_data_loss:
+        lost = OffsetRange(self.wanted.tp, self.position, to)
+        if self.settings.fail_on_data_loss:
             raise DataLost(lost, log_first, log_end)
-        self._on_lost(lost)
+        self.on_lost(lost)
         self._advance(to)
 
     def _error(self, code: ErrorCode) -> Exception:
         if code == UNSUPPORTED_COMPRESSION_TYPE:
             return UnsupportedCodec(
-                f"{self._wanted.tp}: the broker does not convert the zstd records at offset {self.position} for the "
+                f"{self.wanted.tp}: the broker does not convert the zstd records at offset {self.position} for the "
                 "versions of Fetch that it has in common with this program"
             )
-        return BrokerError(code, f"{self._wanted.tp}: Fetch at offset {self.position}")
+        return BrokerError(code, f"{self.wanted.tp}: Fetch at offset {self.position}")

@@ -270,11 +270,7 @@ def _offsets(value: object, where: str) -> dict[TopicPartition, int]:
             raise BadCheckpoint(f'{where}: expected {{"topic": {{"0": offset}}}}, found {str(value)[:60]}')
         for partition, offset in partitions.items():
             number = paths.partition_number(partition)
-            if number is None or not _is_count(offset):
+            if number is None or type(offset) is not int or not 0 <= offset <= INT64_MAX:
                 raise BadCheckpoint(f"{where}: {topic} {partition!r}: {str(offset)[:40]} is not an offset")
             found[TopicPartition(paths.check_topic(topic), number)] = offset
     return found
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= INT64_MAX

@@ -139,7 +139,7 @@ class _LeaderCachingBrokers(BrokerClient):
         """See ``BrokerClient``."""
         key = frozenset(topics or ())
         known = self._leaders.get(key)
-        now_ms = self._clock.now_ms()
+        now_ms = self.clock.now_ms()
         may_remember, self.use_cache_once = self.use_cache_once, False
         if may_remember and known is not None and now_ms - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]

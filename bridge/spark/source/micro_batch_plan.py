@@ -153,11 +153,9 @@ def _interrupted(
     if rules.mode is CommitMode.NONE:
         return OffsetPosition(ended)
     # The batch ended together with the ownership: the next batch commits it to the group under the new ownership.
-    return (
-        OffsetPosition(ended, must_be_checkpointed=True)
-        if ended > held.offset
-        else OffsetPosition(held.offset, fallback=ended)
-    )
+    if ended > held.offset:
+        return OffsetPosition(ended, must_be_checkpointed=True)
+    return OffsetPosition(held.offset, fallback=ended)
 
 
 def _without_offset(
@@ -190,11 +188,9 @@ def _by_rule(tp: TopicPartition, rules: PositionRules) -> PositionByTimestamp | 
             return PositionByTimestamp(times_ms[tp], is_starting_time=True)
         case SpecificOffsetRangeLimit(offsets) if tp in offsets:
             offset = offsets[tp]
-            return (
-                PositionByTimestamp(offset)
-                if offset < 0
-                else OffsetPosition(offset, must_be_checkpointed=True, differs_from_group=True)
-            )
+            if offset < 0:
+                return PositionByTimestamp(offset)
+            return OffsetPosition(offset, must_be_checkpointed=True, differs_from_group=True)
     return PositionByTimestamp(EARLIEST_TIME if rules.resets_to_earliest else LATEST_TIME)
 
 

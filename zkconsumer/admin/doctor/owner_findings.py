@@ -58,11 +58,8 @@ def _is_thread(facts: GroupFacts, owner: PartitionOwner) -> bool:
         # topics.
         threads = next(iter(member.registration.subscription.values()), 0)
     _, _, number = owner.thread.rpartition("-")
-    return number.isascii() and number.isdigit() and owner.thread in _thread_ids(owner.consumer_id, threads)
-
-
-def _thread_ids(consumer: str, threads: int) -> set[str]:
-    return {make_thread_id(consumer, number) for number in range(threads)}
+    thread_ids = {make_thread_id(owner.consumer_id, index) for index in range(threads)}
+    return number.isascii() and number.isdigit() and owner.thread in thread_ids
 
 
 def _unregistered_owners(facts: GroupFacts) -> Iterator[DoctorFinding]:
