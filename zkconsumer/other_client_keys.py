@@ -251,22 +251,8 @@ def kafka_python_replacement(name: str) -> str:
     return _KAFKA_PYTHON_KEYS.get(name.replace(".", "_"), "")
 
 
-def ignored_key_rows() -> list[tuple[str, str]]:
-    """Rows for the reference page: which keys, and why they are ignored."""
-    rows = [(f"`{prefix}*`", words) for prefix, words in _PREFIXES.items()]
-    rows.append((_listed(_KEYS_OF_0_7), "keys of Kafka 0.7"))
-    rows.append((_listed(_PRODUCER_KEYS), "keys of the producers"))
-    rows.append((_listed(_DECODER_KEYS), "read by decoders, not by the consumer"))
-    return rows
-
-
 def java_client_keys() -> list[str]:
     """The keys of the new consumer without effect in a member of a ZooKeeper group, sorted."""
     return sorted(
         [*_JAVA_CLIENT_EQUIVALENTS, *_COORDINATOR_GROUP_KEYS, *JAVA_CLIENT_KEYS_WITHOUT_EFFECT, *JAVA_SECURITY_KEYS]
     )
-
-
-def _listed(keys: object) -> str:
-    assert isinstance(keys, dict | set | frozenset), "the tables above"
-    return ", ".join(f"`{key}`" for key in sorted(keys))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from bridge.broker.broker_cluster import BrokerCluster
 from bridge.broker.catalogue import MemoryCatalogueStore
@@ -58,7 +58,7 @@ from bridge.testing.fake_state import (
 from bridge.testing.fake_transport import HOST, MemoryTransport, TcpServer
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.broker_connection import CONNECT_TIMEOUT_MS, RECEIVE_BUFFER_BYTES, BlockingConnection, Connection
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionOptions
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire import compression
@@ -126,25 +126,9 @@ class FakeCluster:
 
     # --- reaching the brokers ---
 
-    def connect(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str = "",
-        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
-        receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
-    ) -> Connection:
+    def connect(self, host: str, port: int, **options: Unpack[ConnectionOptions]) -> Connection:
         """A ``ConnectionFactory``: a connection in memory to the broker with this address, without TLS and SASL."""
-        return BlockingConnection(
-            host,
-            port,
-            client_id=client_id,
-            connect_timeout_ms=connect_timeout_ms,
-            receive_buffer_bytes=receive_buffer_bytes,
-            transport=self.transport,
-            clock=self._state.clock,
-        )
+        return BlockingConnection(host, port, transport=self.transport, clock=self._state.clock, **options)
 
     def transport(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
         """Replaces the socket to the broker with this address."""

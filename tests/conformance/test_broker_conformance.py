@@ -20,7 +20,7 @@ from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.fetch_session import FetchSession
-from zkconsumer.kafka.metadata_client import fetch_leaders, list_offset_of, list_offsets
+from zkconsumer.kafka.metadata_client import fetch_leaders, list_offsets
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
@@ -155,8 +155,8 @@ def test_the_start_and_the_end_in_every_version(broker_under_test: BrokerUnderTe
     connection = broker_under_test.connection()
     for version in versions_of(broker_under_test, LIST_OFFSETS):
         only = SupportedVersions({LIST_OFFSETS.key: VersionRange(version, version)})
-        assert list_offset_of(connection, only, tp, EARLIEST_TIME, TIMEOUT_MS) == 0
-        assert list_offset_of(connection, only, tp, LATEST_TIME, TIMEOUT_MS) == 10
+        assert list_offsets(connection, only, {tp: EARLIEST_TIME}, TIMEOUT_MS) == {tp: 0}
+        assert list_offsets(connection, only, {tp: LATEST_TIME}, TIMEOUT_MS) == {tp: 10}
         nowhere = TopicPartition("no-such-topic", 0)
         asked = list_offsets(connection, only, {tp: LATEST_TIME, nowhere: LATEST_TIME}, TIMEOUT_MS)
         assert asked == {tp: 10, nowhere: codes.UNKNOWN_TOPIC_OR_PARTITION}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from zkconsumer import other_client_keys
 from zkconsumer.config import ConsumerConfig, SettingRow
 from zkconsumer.config_def import Origin, SettingOutcome
-from zkconsumer.other_client_keys import ignored_key_rows, java_client_keys
+from zkconsumer.other_client_keys import java_client_keys
 
 _HEADINGS = {
     Origin.SCALA_CONSUMER: """\
@@ -76,6 +77,19 @@ def render(kafkas: Mapping[str, str]) -> str:
         ),
         kafkas=outcome_table({**kafkas, **later}, {"effect": ConsumerConfig.outcome_of}),
     )
+
+
+def ignored_key_rows() -> list[tuple[str, str]]:
+    """Which keys are ignored, and why."""
+    rows = [(f"`{prefix}*`", words) for prefix, words in other_client_keys._PREFIXES.items()]
+    rows.append((_listed(other_client_keys._KEYS_OF_0_7), "keys of Kafka 0.7"))
+    rows.append((_listed(other_client_keys._PRODUCER_KEYS), "keys of the producers"))
+    rows.append((_listed(other_client_keys._DECODER_KEYS), "read by decoders, not by the consumer"))
+    return rows
+
+
+def _listed(keys: Iterable[str]) -> str:
+    return ", ".join(f"`{key}`" for key in sorted(keys))
 
 
 def settings_table(rows: Iterable[SettingRow]) -> str:

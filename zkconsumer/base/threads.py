@@ -103,6 +103,28 @@ def spawn(
     return worker
 
 
+class OnDemandThread:
+    """A component with one thread, ``_worker``, which starts when the component first needs it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        # Under the lock: whether the thread must end, so that none may be started, and the thread.
+        self._is_closed = False
+        self._worker: WorkerThread | None = None
+
+    def ask_to_stop(self) -> None:
+        """Ask the thread to end, without waiting for it; what waits is dropped: no callback is called any more."""
+        with self._changed:
+            self._is_closed = True
+            worker = self._worker
+        if worker is not None:
+            worker.request_stop()
+
+    def join(self, timeout_ms: int) -> bool:
+        """Wait for the end of the thread; False: it still runs."""
+        return self._worker is None or self._worker.join(timeout_ms)
+
+
 def live_threads() -> list[str]:
     """The names of the threads created here that still run, sorted; tests of ``close()`` check them."""
     with _workers_lock:

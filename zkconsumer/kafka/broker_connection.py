@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypedDict, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -160,6 +160,14 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """Close the connection permanently, from any thread."""
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """The options of a ``ConnectionFactory``, for those that pass them on to ``BlockingConnection``."""
+
+    client_id: str
+    connect_timeout_ms: int
+    receive_buffer_bytes: int
 
 
 class ConnectionFactory(Protocol):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.config_tables.jaas import parse_jaas
@@ -28,11 +28,10 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
 from zkconsumer.kafka.broker_connection import (
-    CONNECT_TIMEOUT_MS,
-    RECEIVE_BUFFER_BYTES,
     BlockingConnection,
     BrokerConnectionError,
     ConnectionFailureReason,
+    ConnectionOptions,
 )
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM
 from zkconsumer.kafka.sasl_mechanisms import SaslSettings
@@ -135,26 +134,10 @@ class SecureConnectionFactory:
             assert security.sasl is not None, "a configuration with SASL names the mechanism"
             security.sasl.check()
 
-    def __call__(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str = "",
-        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
-        receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
-    ) -> BlockingConnection:
+    def __call__(self, host: str, port: int, **options: Unpack[ConnectionOptions]) -> BlockingConnection:
         if not self.security.negotiates_versions:
             API_VERSIONS_DENY_LIST.add(host, port)
-        return BlockingConnection(
-            host,
-            port,
-            client_id=client_id,
-            connect_timeout_ms=connect_timeout_ms,
-            receive_buffer_bytes=receive_buffer_bytes,
-            transport=self._transport,
-            clock=self._clock,
-        )
+        return BlockingConnection(host, port, transport=self._transport, clock=self._clock, **options)
 
     def _transport(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
         def below() -> Transport:

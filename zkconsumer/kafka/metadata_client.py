@@ -18,7 +18,6 @@ from zkconsumer.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
-    BrokerError,
     ErrorCode,
     error_code,
 )
@@ -203,25 +202,15 @@ def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) 
     }
 
 
-def list_offset_of(
-    connection: Connection, ranges: SupportedVersions, tp: TopicPartition, time: int, timeout_ms: int
-) -> int:
-    """The offset of ``tp`` at ``time``: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
-
-    For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
-    segment last written at or before it (v0); −1 if there is none.  Raises ``BrokerError`` with the leader's error code
-    (6: it does not lead the partition any more), and what ``Connection.request`` raises.
-    """
-    offset = list_offsets(connection, ranges, {tp: time}, timeout_ms)[tp]
-    if isinstance(offset, ErrorCode):
-        raise BrokerError(offset, f"ListOffsets for {tp}")
-    return offset
-
-
 def list_offsets(
     connection: Connection, ranges: SupportedVersions, times: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, int | ErrorCode]:
-    """``list_offset_of`` for many partitions of one leader, in one request; each partition has its own error."""
+    """The offsets of partitions of one leader at times: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
+
+    For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
+    segment last written at or before it (v0); −1 if there is none.  Each partition has its own error (6: the broker
+    does not lead it any more).  Raises what ``Connection.request`` raises.
+    """
     version = ranges.pick(LIST_OFFSETS)
     response = connection.request(LIST_OFFSETS, version, list_offsets_request(times), timeout_ms)
     return parse_list_offsets(response, version, times)

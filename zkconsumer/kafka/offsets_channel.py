@@ -14,12 +14,11 @@ A search for the coordinator is not an attempt; sending a request is.  A missing
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.base.threads import OnDemandThread, StopSignal, spawn
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.broker_connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
@@ -87,7 +86,7 @@ class OffsetsChannelJob:
         self.channel.pause(self)
 
 
-class OffsetsChannel:
+class OffsetsChannel(OnDemandThread):
     """Every public method may be called from any thread; ``done`` is called on the channel's, unless it was
     cancelled."""
 
@@ -101,16 +100,14 @@ class OffsetsChannel:
         clock: Clock,
         on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
+        super().__init__()
         self._name = name
         self._settings = settings
         self._clock = clock
         self._on_thread_error = on_thread_error
-        self._changed = threading.Condition()
-        # Under the lock: the waiting jobs, the running job, and whether the thread must end.
+        # Under the lock: the waiting jobs, and the running job.
         self._jobs: deque[OffsetsChannelJob] = deque()
         self._job: OffsetsChannelJob | None = None
-        self._is_closed = False
-        self._worker: WorkerThread | None = None
         self._lookup = OffsetsCoordinatorClient(settings, connect, find_brokers)
 
     # --- called by members --------------------------------------------------------------------------------------
@@ -153,18 +150,6 @@ class OffsetsChannel:
             self._changed.notify_all()
         if is_under_way:
             self._lookup.interrupt()
-
-    def ask_to_stop(self) -> None:
-        """Ask the thread to end, without waiting for it; waiting jobs are dropped."""
-        with self._changed:
-            self._is_closed = True
-            worker = self._worker
-        if worker is not None:
-            worker.request_stop()
-
-    def join(self, timeout_ms: int) -> bool:
-        """Wait for the end of the thread; False: it still runs."""
-        return self._worker is None or self._worker.join(timeout_ms)
 
     # --- the thread ---------------------------------------------------------------------------------------------
 

@@ -13,12 +13,11 @@ created again.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
+from zkconsumer.base.threads import OnDemandThread, StopSignal, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError
 from zkconsumer.kafka.bootstrap_client import NoBrokerAvailableError
 from zkconsumer.kafka.metadata_client import TopicDescription, fetch_topics
@@ -78,7 +77,7 @@ class _TopicRequest:
     done: Callable[[str], None]
 
 
-class TopicFinder:
+class TopicFinder(OnDemandThread):
     """Every method may be called from any thread; callbacks come on the finder's thread, or at once on the caller's.
 
     ``watches_racks``: whether a change of the replicas' racks counts as a change.
@@ -97,6 +96,7 @@ class TopicFinder:
         on_authentication_error: Callable[[AuthenticationException], None],
         on_thread_error: Callable[[str, BaseException], None],
     ) -> None:
+        super().__init__()
         self._name = name
         self._brokers = brokers
         self._max_age_ms = max_age_ms
@@ -106,7 +106,6 @@ class TopicFinder:
         self._on_change = on_change
         self._on_authentication_error = on_authentication_error
         self._on_thread_error = on_thread_error
-        self._changed = threading.Condition()
         # All of these under the lock.
         self._known: dict[str, _KnownTopic] = {}
         self._knows_all = False
@@ -115,8 +114,6 @@ class TopicFinder:
         self._waiting: list[_TopicRequest] = []
         self._answered_at_ms: int | None = None
         self._due_ms: int | None = None
-        self._worker: WorkerThread | None = None
-        self._is_closed = False
         self._has_logged_failure = False
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -199,20 +196,6 @@ class TopicFinder:
             name = f"{self._name}-topic-finder-thread"
             self._worker = spawn(name, self._run, self._on_thread_error, wake=self._wake)
         self._changed.notify_all()
-
-    # --- the end ------------------------------------------------------------------------------------------------
-
-    def ask_to_stop(self) -> None:
-        """Ask the thread to end, without waiting; no ``done`` is called any more."""
-        with self._changed:
-            self._is_closed = True
-            worker = self._worker
-        if worker is not None:
-            worker.request_stop()
-
-    def join(self, timeout_ms: int) -> bool:
-        """Wait for the end of the thread."""
-        return self._worker is None or self._worker.join(timeout_ms)
 
     def _wake(self) -> None:
         self._brokers.interrupt()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 CONNECTOR = "ZookeeperConsumerConnector"
 FETCHES = "FetchRequestAndResponseMetrics"
@@ -43,208 +44,190 @@ class MetricRow:
 
 
 def _row(
-    type_: str, name: str, labels: str, kind: MetricKind, prometheus: str, sentence: str, domain: str = "consumer"
+    kind: MetricKind, type_: str, name: str, labels: str, prometheus: str, sentence: str, domain: str = "consumer"
 ) -> MetricRow:
     return MetricRow(f"kafka.{domain}", type_, name, tuple(labels.split()), kind, prometheus, sentence)
 
 
-KAFKA_COMMITS = _row(
+_meter = partial(_row, MetricKind.METER)
+_timer = partial(_row, MetricKind.TIMER)
+_histogram = partial(_row, MetricKind.HISTOGRAM)
+_gauge = partial(_row, MetricKind.GAUGE)
+
+
+KAFKA_COMMITS = _meter(
     CONNECTOR,
     "KafkaCommitsPerSec",
     "clientId",
-    MetricKind.METER,
     "zkconsumer_kafka_commits_total",
     "Partitions in commits to Kafka; each attempt counts.",
 )
-ZOOKEEPER_COMMITS = _row(
+ZOOKEEPER_COMMITS = _meter(
     CONNECTOR,
     "ZooKeeperCommitsPerSec",
     "clientId",
-    MetricKind.METER,
     "zkconsumer_zookeeper_commits_total",
     "Offset znodes written in commits and releases.",
 )
-REBALANCES = _row(
+REBALANCES = _timer(
     CONNECTOR,
     "RebalanceRateAndTime",
     "clientId",
-    MetricKind.TIMER,
     "zkconsumer_rebalance_seconds",
     "Time from reading the group until the member owns its whole assignment, including all attempts.",
 )
-OWNED_ALL = _row(
+OWNED_ALL = _gauge(
     CONNECTOR,
     "OwnedPartitionsCount",
     "clientId groupId",
-    MetricKind.GAUGE,
     "",
     "Partitions that this member owns.",
 )
-OWNED = _row(
+OWNED = _gauge(
     CONNECTOR,
     "OwnedPartitionsCount",
     "clientId groupId topic",
-    MetricKind.GAUGE,
     "zkconsumer_owned_partitions",
     "Partitions of a topic that this member owns; no metric exists for a topic without owned partitions.",
 )
-QUEUE_SIZE = _row(
+QUEUE_SIZE = _gauge(
     CONNECTOR,
     "FetchQueueSize",
     "clientId topic threadId",
-    MetricKind.GAUGE,
     "zkconsumer_fetch_queue_chunks",
     "Chunks in the queue of a stream. If the queue is full, the program is slower than the brokers. A stream of a "
     "topic filter has one queue, with the topic `*`.",
 )
-METRICS_COUNT = _row(
+METRICS_COUNT = _gauge(
     CONNECTOR,
     "yammer-metrics-count",
     "",
-    MetricKind.GAUGE,
     "",
     "Number of metrics of this connector.",
 )
-MAX_LAG = _row(
+MAX_LAG = _gauge(
     "ConsumerFetcherManager",
     "MaxLag",
     "clientId",
-    MetricKind.GAUGE,
     "zkconsumer_max_lag",
     "The largest `ConsumerLag`; -1 when none is above 0 and one is unknown, or when the member has not owned its whole "
     "assignment for 30 s. So a blocked member does not show 0.",
 )
-MIN_FETCH_RATE = _row(
+MIN_FETCH_RATE = _gauge(
     "ConsumerFetcherManager",
     "MinFetchRate",
     "clientId",
-    MetricKind.GAUGE,
     "zkconsumer_min_fetch_rate",
     "Requests per second to the slowest broker, over the last minute; 0 when nothing is fetched.",
 )
-QUEUED_BYTES = _row(
+QUEUED_BYTES = _gauge(
     "ConsumerFetcherManager",
     "QueuedBytes",
     "clientId",
-    MetricKind.GAUGE,
     "zkconsumer_queued_bytes",
     "Memory used by fetched and decompressed bytes; `queued.max.bytes` limits it. The Scala consumer has no such "
     "metric.",
 )
-FETCHES_DEFERRED = _row(
+FETCHES_DEFERRED = _meter(
     "ConsumerFetcherManager",
     "FetchesDeferredPerSec",
     "clientId",
-    MetricKind.METER,
     "zkconsumer_fetches_deferred_total",
     "How often a fetcher sent no request because `queued.max.bytes` had no room. It grows while the program is slower "
     "than the brokers. The Scala consumer has no such metric.",
 )
-LAG = _row(
+LAG = _gauge(
     "FetcherLagMetrics",
     "ConsumerLag",
     "clientId topic partition",
-    MetricKind.GAUGE,
     "zkconsumer_lag",
     "High watermark minus the consumed offset; -1 when the known lag is 0 and no broker has answered for this "
     "partition for 30 s.",
     "server",
 )
-FETCHER_REQUESTS = _row(
+FETCHER_REQUESTS = _meter(
     "FetcherStats",
     "RequestsPerSec",
     "clientId brokerHost brokerPort",
-    MetricKind.METER,
     "zkconsumer_fetch_requests_total",
     "Fetch requests that a broker answered.",
     "server",
 )
-FETCHER_BYTES = _row(
+FETCHER_BYTES = _meter(
     "FetcherStats",
     "BytesPerSec",
     "clientId brokerHost brokerPort",
-    MetricKind.METER,
     "zkconsumer_fetched_bytes_total",
     "Bytes of complete messages in the responses of a broker.",
     "server",
 )
-MESSAGES_ALL = _row(
+MESSAGES_ALL = _meter(
     "ConsumerTopicMetrics",
     "MessagesPerSec",
     "clientId",
-    MetricKind.METER,
     "",
     "Messages that streams delivered; the count is updated after some dozen messages.",
 )
-MESSAGES = _row(
+MESSAGES = _meter(
     "ConsumerTopicMetrics",
     "MessagesPerSec",
     "clientId topic",
-    MetricKind.METER,
     "zkconsumer_messages_total",
     "Messages of a topic that streams delivered; the count is updated after some dozen messages and after each batch.",
 )
-BYTES_ALL = _row(
+BYTES_ALL = _meter(
     "ConsumerTopicMetrics",
     "BytesPerSec",
     "clientId",
-    MetricKind.METER,
     "",
     "Bytes of complete messages that were queued.",
 )
-BYTES = _row(
+BYTES = _meter(
     "ConsumerTopicMetrics",
     "BytesPerSec",
     "clientId topic",
-    MetricKind.METER,
     "zkconsumer_bytes_total",
     "Bytes of complete messages of a topic that were queued.",
 )
-FETCH_TIME_ALL = _row(
+FETCH_TIME_ALL = _timer(
     FETCHES,
     "FetchRequestRateAndTimeMs",
     "clientId",
-    MetricKind.TIMER,
     "",
     "Duration of fetch requests, including the time that the broker waits for data.",
 )
-FETCH_TIME = _row(
+FETCH_TIME = _timer(
     FETCHES,
     "FetchRequestRateAndTimeMs",
     "clientId brokerHost brokerPort",
-    MetricKind.TIMER,
     "zkconsumer_fetch_seconds",
     "Duration of fetch requests to a broker, including the time that it waits for data.",
 )
-FETCH_SIZE_ALL = _row(
+FETCH_SIZE_ALL = _histogram(
     FETCHES,
     "FetchResponseSize",
     "clientId",
-    MetricKind.HISTOGRAM,
     "",
     "Bytes of the record sets in a response.",
 )
-FETCH_SIZE = _row(
+FETCH_SIZE = _histogram(
     FETCHES,
     "FetchResponseSize",
     "clientId brokerHost brokerPort",
-    MetricKind.HISTOGRAM,
     "zkconsumer_fetch_response_bytes",
     "Bytes of the record sets in a response of a broker.",
 )
-THROTTLE_ALL = _row(
+THROTTLE_ALL = _timer(
     FETCHES,
     "FetchRequestThrottleRateAndTimeMs",
     "clientId",
-    MetricKind.TIMER,
     "",
     "Time for which brokers delayed responses because of a quota (Kafka 0.9 and later).",
 )
-THROTTLE = _row(
+THROTTLE = _timer(
     FETCHES,
     "FetchRequestThrottleRateAndTimeMs",
     "clientId brokerHost brokerPort",
-    MetricKind.TIMER,
     "zkconsumer_fetch_throttle_seconds",
     "Time for which a broker delayed responses because of a quota (Kafka 0.9 and later).",
 )

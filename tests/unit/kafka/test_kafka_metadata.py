@@ -8,11 +8,11 @@ import pytest
 
 from bridge.testing.fake_cluster import CLUSTER_ID, FakeCluster
 from bridge.testing.fake_faults import PartitionError
-from zkconsumer.errors import KafkaException, RemoteProtocolError
+from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.broker_connection import Connection
-from zkconsumer.kafka.error_codes import ERROR_CODES, BrokerError, ErrorCode, error_code
-from zkconsumer.kafka.metadata_client import fetch_cluster_id, fetch_leaders, list_offset_of, list_offsets
+from zkconsumer.kafka.error_codes import ERROR_CODES, ErrorCode, error_code
+from zkconsumer.kafka.metadata_client import fetch_cluster_id, fetch_leaders, list_offsets
 from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
@@ -126,31 +126,29 @@ def test_the_start_and_the_end_of_a_log(cluster: FakeCluster, connection: Connec
     cluster.append("t", 0, [b"a", b"b", b"c"])
     cluster.append("t", 0, [b"d"])
     cluster.delete_before("t", 0, 3)
-    assert list_offset_of(connection, only(version), T0, EARLIEST_TIME, TIMEOUT_MS) == 3
-    assert list_offset_of(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS) == 4
+    assert list_offsets(connection, only(version), {T0: EARLIEST_TIME}, TIMEOUT_MS) == {T0: 3}
+    assert list_offsets(connection, only(version), {T0: LATEST_TIME}, TIMEOUT_MS) == {T0: 4}
 
 
 @offset_versions
 def test_a_time_that_was_never_reached(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.append("t", 0, [b"a"], timestamp_ms=2000)
     time_ms = 5 if version == 0 else 3000
-    assert list_offset_of(connection, only(version), T0, time_ms, TIMEOUT_MS) == -1
+    assert list_offsets(connection, only(version), {T0: time_ms}, TIMEOUT_MS) == {T0: -1}
 
 
 @pytest.mark.parametrize("version", range(1, LIST_OFFSETS.client_highest + 1))
 def test_the_first_offset_at_or_after_a_time(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.append("t", 0, [b"a"], timestamp_ms=1000)
     cluster.append("t", 0, [b"b", b"c"], timestamp_ms=2000)
-    assert list_offset_of(connection, only(version), T0, 1001, TIMEOUT_MS) == 1
+    assert list_offsets(connection, only(version), {T0: 1001}, TIMEOUT_MS) == {T0: 1}
 
 
 @offset_versions
 def test_an_error_carries_its_code(cluster: FakeCluster, connection: Connection, version: int) -> None:
     cluster.move_leader("t", 0, 2)
-    with pytest.raises(BrokerError, match=r"ListOffsets for t/0: NOT_LEADER_OR_FOLLOWER \(6\)") as caught:
-        list_offset_of(connection, only(version), T0, LATEST_TIME, TIMEOUT_MS)
-    assert caught.value.code is error_codes.NOT_LEADER_OR_FOLLOWER
-    assert isinstance(caught.value, KafkaException)
+    found = list_offsets(connection, only(version), {T0: LATEST_TIME}, TIMEOUT_MS)
+    assert found == {T0: error_codes.NOT_LEADER_OR_FOLLOWER}
 
 
 @offset_versions
@@ -191,7 +189,7 @@ def test_an_answer_that_cannot_be_right(
     topics = [] if row is None else [ListOffsetsTopicResponse(name="t", partitions=[row])]
     connection: Any = Answering(ListOffsetsResponse(topics=topics))
     with pytest.raises(RemoteProtocolError, match=text):
-        list_offset_of(connection, only(version), T0, time, TIMEOUT_MS)
+        list_offsets(connection, only(version), {T0: time}, TIMEOUT_MS)
 
 
 def test_addresses_are_those_that_the_broker_told(cluster: FakeCluster, connection: Connection) -> None:
