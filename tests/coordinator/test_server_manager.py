@@ -186,7 +186,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     table = loaded(group_record("g", stored_group(stored_member("a", "i")), version))
     member = table.group().get("a")
     assert (table.state(), member.session_timeout_ms) == ("Stable", SESSION_MS)
-    assert member.rebalance_timeout == (SESSION_MS if version == 0 else REBALANCE_MS)
+    assert member.rebalance_timeout_ms == (SESSION_MS if version == 0 else REBALANCE_MS)
     assert member.group_instance_id == ("i" if version >= 3 else None)
     assert table.group().current_state_timestamp == (START_MS if version >= 2 else None)
 
