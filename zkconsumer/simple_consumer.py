@@ -266,10 +266,10 @@ class SimpleConsumer:
         version, response = self._request(schemas.LIST_OFFSETS, request, _oldest_list_offsets, lambda _: body)
         found = {}
         for topic in response.topics:
-            for told in topic.partitions:
-                offsets = told.old_style_offsets if version == 0 else [told.offset] if told.offset >= 0 else []
-                at = TopicPartition(topic.name, told.partition_index)
-                found[at] = PartitionOffsetsResponse(error_code(told.error_code), tuple(offsets))
+            for each in topic.partitions:
+                offsets = each.old_style_offsets if version == 0 else [each.offset] if each.offset >= 0 else []
+                at = TopicPartition(topic.name, each.partition_index)
+                found[at] = PartitionOffsetsResponse(error_code(each.error_code), tuple(offsets))
         return OffsetResponse(found, request.correlation_id, version)
 
     def earliest_or_latest_offset(self, at: TopicPartition, time: int, replica_id: int = -1) -> int:

@@ -108,7 +108,7 @@ class FetchContext:
         """Build the response from the rows for all of ``topics``."""
         if self.session is None:
             return FetchResponse(session_id=self.session_id, responses=topics)
-        partitions, told = self.session.partitions, []
+        partitions, changed = self.session.partitions, []
         for topic in topics:
             rows = []
             for row in topic.partitions:
@@ -118,8 +118,8 @@ class FetchContext:
                     if row.records:
                         partitions[key] = partitions.pop(key)
             if rows:
-                told.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
-        return FetchResponse(session_id=self.session_id, responses=told)
+                changed.append(FetchTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=rows))
+        return FetchResponse(session_id=self.session_id, responses=changed)
 
 
 class FetchSessionCache:

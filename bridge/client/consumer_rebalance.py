@@ -230,10 +230,10 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def _callback_failed(self, error: Exception | None) -> None:
         if error is not None:
-            told = error if isinstance(error, ZkConsumerError) else RebalanceCallbackFailed(f"it raised {error!r}")
-            if told is not error:
-                told.__cause__ = error
-            self.raise_to_program(told)
+            raised = error if isinstance(error, ZkConsumerError) else RebalanceCallbackFailed(f"it raised {error!r}")
+            if raised is not error:
+                raised.__cause__ = error
+            self.raise_to_program(raised)
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """See ``GroupMemberBase``.  Stops lost partitions now: a callback, or an answer, may still be pending."""

@@ -140,7 +140,7 @@ class CoordinatorMembership:
         self._clock = clock
         self._events = events
         self._has_left = threading.Event()
-        self._said = ""
+        self._logged_error = ""
         self._calls = CommitCalls()
         self._questions = OffsetFetchCalls()
         assert brokers.bootstrap is not None, "the brokers of a coordinator's group are those of bootstrap.servers"
@@ -175,7 +175,7 @@ class CoordinatorMembership:
             brokers.connect,
             any_broker=brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
             clock=clock,
-            told=lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
+            on_answer=lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
             on_thread_error=self.thread_died,
         )
 
@@ -422,8 +422,8 @@ class CoordinatorMembership:
         if command.is_fatal or must_act:
             log.error("member-failed member=%s reason=%r", self.id, str(error))
             self.fail(error)
-        elif str(error) != self._said:
-            self._said = str(error)
+        elif str(error) != self._logged_error:
+            self._logged_error = str(error)
             log.warning("group-error member=%s reason=%r: retried", self.id, str(error))
             self.lifecycle.hooks.call("warning_logged", "WARNING", "group-error", str(error))
 
@@ -444,11 +444,11 @@ class CoordinatorMembership:
 
     def answered(self, answer: NetworkAnswer) -> None:
         """Counts commits when their answer arrives, whichever call sent them."""
-        said = commit_results(answer)
-        if said is not None:
-            self.observer.commit_completed(KAFKA_STORE, *said)
+        completed = commit_results(answer)
+        if completed is not None:
+            self.observer.commit_completed(KAFKA_STORE, *completed)
             if self._events is not None:
-                self._events.offsets_committed(*said)
+                self._events.offsets_committed(*completed)
 
     def was_reset(self, event: ownership.OffsetReset) -> None:
         """See ``MachineObserver``."""

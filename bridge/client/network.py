@@ -111,7 +111,7 @@ class Network:
     _: KW_ONLY
     any_broker: BootstrapClient
     clock: Clock
-    told: NetworkCallback
+    on_answer: NetworkCallback
     on_thread_error: OnThreadError
 
     def __post_init__(self) -> None:
@@ -223,9 +223,9 @@ class Network:
         for asked in line.asked:
             is_late = failure is Failure.TIMED_OUT and asked.until_ms <= now_ms
             reason = Failure.TIMED_OUT if is_late else Failure.DISCONNECTED
-            self.told(RequestFailed(asked.send.request, reason), asked.send, asked.sent_at_ms)
+            self.on_answer(RequestFailed(asked.send.request, reason), asked.send, asked.sent_at_ms)
         if failure is not None and not line.is_closed_on_command:
-            self.told(Disconnected(line.node.id), None, self.clock.now_ms())
+            self.on_answer(Disconnected(line.node.id), None, self.clock.now_ms())
 
     def _ask_any(self, send: Send, stop: StopSignal) -> None:
         api, sent_at_ms = APIS[send.api_key], self.clock.now_ms()
@@ -243,12 +243,12 @@ class Network:
         except UnavailableError as error:
             refused = error.authentication_error if isinstance(error, NoBrokerAvailableError) else None
             answer = RequestFailed(send.request, Failure.NO_BROKER, refused)
-        self.told(answer, send, sent_at_ms)
+        self.on_answer(answer, send, sent_at_ms)
 
     def _send(self, send: Send) -> None:
         line, now_ms = self._line, self.clock.now_ms()
         if line is None or line.node.id != send.node:
-            self.told(RequestFailed(send.request, Failure.DISCONNECTED), send, now_ms)
+            self.on_answer(RequestFailed(send.request, Failure.DISCONNECTED), send, now_ms)
             return
         api = APIS[send.api_key]
         try:
@@ -258,27 +258,27 @@ class Network:
                 line.ranges = with_group_apis(line.main.connection, ranges, timeout_ms)
             version = line.ranges.pick(api, send.version_most)
         except UnsupportedVersionException as error:
-            self.told(RequestFailed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
+            self.on_answer(RequestFailed(send.request, Failure.UNSUPPORTED, error), send, now_ms)
             self._end_line(Failure.DISCONNECTED)
             return
         except (*BROKER_ERRORS, ConnectorClosed) as error:
             if line.ranges is None:
                 refused = error if isinstance(error, AuthenticationException) else None
-                self.told(RequestFailed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
+                self.on_answer(RequestFailed(send.request, Failure.DISCONNECTED, refused), send, now_ms)
                 self._end_line(Failure.DISCONNECTED)
             else:
-                self.told(RequestFailed(send.request, Failure.UNSUPPORTED), send, now_ms)
+                self.on_answer(RequestFailed(send.request, Failure.UNSUPPORTED), send, now_ms)
             return
         sent_at_ms = self.clock.now_ms()
         talk = self._talk_for(line, send)
         try:
             pending = talk.connection.send(api, version, send.body, send.timeout_ms)
         except (*BROKER_ERRORS, ConnectorClosed):
-            self.told(RequestFailed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
+            self.on_answer(RequestFailed(send.request, Failure.DISCONNECTED), send, sent_at_ms)
             self._end_line(Failure.DISCONNECTED)
         except UsageError as error:
             words = f"{api.name} v{version}, the highest of {talk.connection.host}:{talk.connection.port}: {error}"
-            self.told(
+            self.on_answer(
                 RequestFailed(send.request, Failure.UNSUPPORTED, UnsupportedVersionException(words)), send, sent_at_ms
             )
         else:
@@ -314,6 +314,6 @@ class Network:
             asked = talk.asked[0]
             body = talk.connection.receive(asked.pending, max(1, asked.until_ms - self.clock.now_ms()))
             talk.asked.popleft()
-            self.told(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
+            self.on_answer(Responded(asked.send.request, body, asked.pending.version), asked.send, asked.sent_at_ms)
             if not self._commands.empty():
                 return

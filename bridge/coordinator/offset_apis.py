@@ -148,7 +148,7 @@ class OffsetApis:
         asked = [TopicPartition(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
         errors = {tp: self._topic_error(call, tp, AclOperation.DESCRIBE) for tp in asked}
 
-        def told(tp: TopicPartition, found: ZooKeeperOffset) -> OffsetFetchPartitionResponse:
+        def answered(tp: TopicPartition, found: ZooKeeperOffset) -> OffsetFetchPartitionResponse:
             if errors[tp] is not NONE:
                 found = errors[tp]
             elif found is None:
@@ -163,7 +163,7 @@ class OffsetApis:
                 OffsetFetchTopicResponse(
                     name=topic.name,
                     partitions=[
-                        told(TopicPartition(topic.name, index), offsets.get(TopicPartition(topic.name, index)))
+                        answered(TopicPartition(topic.name, index), offsets.get(TopicPartition(topic.name, index)))
                         for index in topic.partition_indexes
                     ],
                 )

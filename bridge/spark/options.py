@@ -465,8 +465,8 @@ def _problems_of(error: InvalidConfigException) -> list[str]:
 
 
 def _report(problems: list[str]) -> str:
-    told = len(problems) - problems.count(_IF_A_BATCH)
-    count = "a problem" if told == 1 else f"{told} problems"
+    problem_count = len(problems) - problems.count(_IF_A_BATCH)
+    count = "a problem" if problem_count == 1 else f"{problem_count} problems"
     return "\n  ".join([f'the options of format("zkconsumer") have {count} (every option: {PAGE}):', *problems])
 
 

@@ -96,8 +96,8 @@ class FakeLogin:
     def answer(self, frame: bytes) -> bytes:
         """The response frame, with its size; empty if the connection ends instead."""
         if self._is_bare and not self.is_over:
-            said = self._said(frame)
-            return b"" if said is None else self._sent(len(said).to_bytes(SIZE_BYTES, "big") + said)
+            reply = self._reply(frame)
+            return b"" if reply is None else self._sent(len(reply).to_bytes(SIZE_BYTES, "big") + reply)
         header = decode_request_header(frame)
         if header.api_key == API_VERSIONS.key:
             version = min(header.api_version, API_VERSIONS.highest)
@@ -117,15 +117,15 @@ class FakeLogin:
             handshake = self._handshake(body.mechanism)
             self._is_bare = header.api_version == 0
             return self._sent(encode_response(SASL_HANDSHAKE, header.api_version, header.correlation_id, handshake))
-        said = self._said(body.auth_bytes)
-        if said is None:
+        reply = self._reply(body.auth_bytes)
+        if reply is None:
             response = SaslAuthenticateResponse(
                 error_code=SASL_AUTHENTICATION_FAILED.code, error_message="Authentication failed: invalid credentials"
             )
             self.has_ended = True
         else:
             lifetime_ms = self._security.session_lifetime_ms if self.is_over else 0
-            response = SaslAuthenticateResponse(auth_bytes=said, session_lifetime_ms=lifetime_ms)
+            response = SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
         return self._sent(encode_response(SASL_AUTHENTICATE, header.api_version, header.correlation_id, response))
 
     def _sent(self, answer: bytes) -> bytes:
@@ -146,13 +146,13 @@ class FakeLogin:
         self._step = {"PLAIN": self._plain, "OAUTHBEARER": self._oauth}.get(mechanism) or self._scram(mechanism)
         return SaslHandshakeResponse(mechanisms=enabled)
 
-    def _said(self, message: bytes) -> bytes | None:
+    def _reply(self, message: bytes) -> bytes | None:
         """None: rejected."""
         assert self._step is not None, "a login begins with a handshake"
-        said = self._step(message)
-        if said is None and self._is_bare:
+        reply = self._step(message)
+        if reply is None and self._is_bare:
             self.has_ended = True
-        return said
+        return reply
 
     def _in(self, user: str) -> None:
         self._security.logins.append(user)

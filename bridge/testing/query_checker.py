@@ -142,9 +142,9 @@ def check_query_history(feed: QueryHistory) -> QueryVerdict:
             findings += _overlapping(partition, both, feed)
     for partition, offsets in sorted(feed.stored.items()):
         findings += _gone_back(partition, offsets)
-    for partition, (stands, ends) in sorted(feed.final_offsets.items()):
-        if stands != ends:
-            findings.append(QueryFinding("group_end", partition, f"the group's offset is {stands} and not {ends}"))
+    for partition, (stored_end, ends) in sorted(feed.final_offsets.items()):
+        if stored_end != ends:
+            findings.append(QueryFinding("group_end", partition, f"the group's offset is {stored_end} and not {ends}"))
     return QueryVerdict(
         tuple(findings),
         records=sum(map(len, feed.log.values())),

@@ -52,7 +52,7 @@ class Kept:
         self.service.planned(partitions, self._until())
 
     def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
-        return self.service.stands(partitions, query, self._until())
+        return self.service.group_offsets(partitions, query, self._until())
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]

@@ -149,7 +149,7 @@ def network(broker: FakeBroker, told: Told) -> Iterator[Network]:
         broker.connect,
         any_broker=asks,
         clock=SYSTEM_CLOCK,
-        told=told,
+        on_answer=told,
         on_thread_error=lambda _, error: deaths.append(error),
     )  # type: ignore[arg-type]
     made.start()
@@ -302,7 +302,7 @@ def test_a_coordinator_that_keeps_no_members_is_named(told: Told) -> None:
     cluster = FakeCluster(release="0.8.2.2")
     asks = BootstrapClient(cluster.connect, lambda: [cluster.address(0)], "c", 1_000)
     network = Network(
-        "m", "c", cluster.connect, any_broker=asks, clock=SYSTEM_CLOCK, told=told, on_thread_error=lambda *_: None
+        "m", "c", cluster.connect, any_broker=asks, clock=SYSTEM_CLOCK, on_answer=told, on_thread_error=lambda *_: None
     )
     network.start()
     network.execute(ConnectCoordinator(CoordinatorNode(7, cluster.address(0))))

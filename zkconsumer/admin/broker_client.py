@@ -129,11 +129,11 @@ class BrokerClient:
         Together they have ``SEARCH_TIMEOUT_MS``, each an equal part; brokers that are left after that are not asked.
         """
         why = f"it was not asked, because silent brokers used up {SEARCH_TIMEOUT_MS} ms; start those"
-        told: dict[BrokerAddress, T | BrokerRequestError] = {
+        results: dict[BrokerAddress, T | BrokerRequestError] = {
             broker: BrokerUnreachable(f"{broker.host}:{broker.port}: {why}") for broker in brokers
         }
-        told.update(self._results(brokers, operation))
-        return told
+        results.update(self._results(brokers, operation))
+        return results
 
     def _results(
         self, brokers: Sequence[BrokerAddress], operation: Callable[[Connection, SupportedVersions, int], T]

@@ -95,11 +95,11 @@ def list_all_coordinator_groups(brokers: BrokerClient) -> CoordinatorGroupList:
         addresses = sorted(brokers.leaders(None).brokers.values())
     except BROKER_REQUEST_ERRORS as error:
         return CoordinatorGroupList({}, (f"coordinator groups are not known: {error}",))
-    for address, told in brokers.execute_on_each(addresses, list_coordinator_groups).items():
-        if isinstance(told, BROKER_REQUEST_ERRORS):
-            words.append(f"coordinator groups of the broker {address.host}:{address.port} are not known: {told}")
+    for address, response in brokers.execute_on_each(addresses, list_coordinator_groups).items():
+        if isinstance(response, BROKER_REQUEST_ERRORS):
+            words.append(f"coordinator groups of the broker {address.host}:{address.port} are not known: {response}")
             continue
-        found |= {name: (address, group) for name, group in told.items()}
+        found |= {name: (address, group) for name, group in response.items()}
     return CoordinatorGroupList(found, tuple(words))
 
 
@@ -126,7 +126,7 @@ def read_coordinator_group_snapshot(
         ranges = log_ranges(brokers, wanted) if wanted else {}
     except BROKER_REQUEST_ERRORS as error:
         ranges = dict.fromkeys(wanted, str(error))
-    ends = {tp: told.latest for tp, told in ranges.items() if isinstance(told, LogRange)}
+    ends = {tp: response.latest for tp, response in ranges.items() if isinstance(response, LogRange)}
     gone = frozenset(tp for tp, why in ranges.items() if why == NO_SUCH_PARTITION)
     words += unknown_log_end_texts({tp: why for tp, why in ranges.items() if isinstance(why, str) and tp not in gone})
     return CoordinatorGroupSnapshot(group, state, offsets, ends, gone, tuple(words), is_known), ()

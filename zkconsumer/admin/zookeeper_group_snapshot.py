@@ -66,11 +66,11 @@ def read_group_snapshot(
     unknown: dict[TopicPartition, str] = {}
     words: list[str] = []
     try:
-        for tp, told in log_ranges(session.brokers, wanted).items() if wanted else ():
-            if isinstance(told, str):
-                unknown[tp] = told
+        for tp, log_range in log_ranges(session.brokers, wanted).items() if wanted else ():
+            if isinstance(log_range, str):
+                unknown[tp] = log_range
             else:
-                ranges[tp] = told
+                ranges[tp] = log_range
     except BROKER_REQUEST_ERRORS as error:
         return ZooKeeperGroupSnapshot(
             state, {}, dict.fromkeys(wanted, str(error)), StoredKafkaOffsets({}, str(error)), (str(error),)

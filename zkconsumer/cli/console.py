@@ -26,9 +26,9 @@ def print_message(words: str) -> None:
 
 def print_error(words: str) -> None:
     """Write why the command ends with an exit code other than 0; may have several lines."""
-    said = "\n".join(map(printable, complete_commands(words).split("\n")))
-    record_error(said)
-    click.echo(ERROR_PREFIX + said, err=True)
+    printed = "\n".join(map(printable, complete_commands(words).split("\n")))
+    record_error(printed)
+    click.echo(ERROR_PREFIX + printed, err=True)
 
 
 def log_to_console(level: int = logging.WARNING) -> None:

@@ -224,9 +224,9 @@ def describe_(
             if member.problem:
                 print_message(f"{member.member_id}: {member.problem}")
     if output == "json":
-        told = _describe_json(group, look, coordinator_group, storage, rows)
-        told |= {"topics_not_found": absent, "not_known": not_known}
-        print_json(told | {"exit_code": EXIT_FAILED if not_known or absent else 0})
+        report = _describe_json(group, look, coordinator_group, storage, rows)
+        report |= {"topics_not_found": absent, "not_known": not_known}
+        print_json(report | {"exit_code": EXIT_FAILED if not_known or absent else 0})
     else:
         print_table(COLUMNS, (row.cells for row in rows))
     print_not_known(dict.fromkeys(not_known))
@@ -301,20 +301,20 @@ def unreadable_offset_texts(look: ZooKeeperGroupSnapshot) -> list[str]:
 def remarks(look: ZooKeeperGroupSnapshot, storage: OffsetStorageMode) -> list[str]:
     """Notes that belong to the rows."""
     state = look.state
-    said = [f"{name}: {member.problem}" for name, member in sorted(state.members.items()) if member.problem]
+    sentences = [f"{name}: {member.problem}" for name, member in sorted(state.members.items()) if member.problem]
     if state.control_problem:
-        said.append(f"the control znode cannot be read, so the authority is not known: {state.control_problem}")
+        sentences.append(f"the control znode cannot be read, so the authority is not known: {state.control_problem}")
     elif state.control is not None:
-        said.append(f"{state.group} {migration_text(state.control)}")
+        sentences.append(f"{state.group} {migration_text(state.control)}")
     apart = differing_offsets(state, look.kafka.offsets)
     if apart and storage == "unknown" and state.control is None:
-        said.append(
+        sentences.append(
             f"{len(apart)} partitions, {apart[0]} first, have another offset in Kafka: CURRENT-OFFSET is ZooKeeper's. "
             "If the members have offsets.storage=kafka, give their file with --config"
         )
     if state.missing_topics:
-        said.append(f"these topics do not exist any more: {', '.join(state.missing_topics)}")
-    return said
+        sentences.append(f"these topics do not exist any more: {', '.join(state.missing_topics)}")
+    return sentences
 
 
 def migration_text(control: ControlRecord) -> str:

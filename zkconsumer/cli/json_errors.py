@@ -44,5 +44,5 @@ def print_json_error(context: click.Context, exit_code: int) -> None:
     if not errors or not context.meta.get(_WANTED) or context.meta.get(_SHOWN):
         return
     steps = [command for words in errors for command in commands_in(context, words)]
-    told = {"schema": SCHEMA, "error": "\n".join(errors), "exit_code": exit_code, "next_steps": steps}
-    click.echo(json.dumps(told, indent=2))
+    report = {"schema": SCHEMA, "error": "\n".join(errors), "exit_code": exit_code, "next_steps": steps}
+    click.echo(json.dumps(report, indent=2))

@@ -190,17 +190,17 @@ def _snapshots(
     again: Callable[[], LagSnapshot | None], first: LagSnapshot, gone: str, interval_ms: int
 ) -> Iterator[LagSnapshot]:
     """Yield the first snapshot and the next ones; print to standard error what is unknown whenever that changes."""
-    said: tuple[str, ...] = ()
+    shown_words: tuple[str, ...] = ()
     look: LagSnapshot | None = first
     pause = StopSignal()
     while True:
         words: tuple[str, ...]
         if look is not None:
             words = look.not_known
-        if words != said:
+        if words != shown_words:
             for each in words or ("nothing is unknown any more",):
                 print_message(each)
-            said = words
+            shown_words = words
         if look is not None:
             yield look
         pause.wait(interval_ms)

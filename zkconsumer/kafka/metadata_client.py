@@ -180,7 +180,7 @@ def fetch_topics(
     if not response.brokers:
         raise RemoteProtocolError(f"{connection.host}:{connection.port}: Metadata names no broker; it is starting up")
     rack_of = {broker.node_id: broker.rack for broker in response.brokers if broker.rack}
-    told = {
+    answered_topics = {
         topic.name: TopicDescription(
             tuple(sorted(partition.partition_index for partition in topic.partitions)),
             topic.topic_id,
@@ -190,7 +190,7 @@ def fetch_topics(
         for topic in response.topics
         if topic.name is not None
     }
-    return told, [BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers]
+    return answered_topics, [BrokerAddress(b.node_id, b.host, b.port) for b in response.brokers]
 
 
 def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) -> dict[int, frozenset[str]]:

@@ -232,14 +232,14 @@ class SaslTransport:
 
     def _authentication_error(self, code: int, words: str) -> AuthenticationException:
         mechanism = self._settings.mechanism
-        said = printable_text(words) or str(error_code(code))
+        reason = printable_text(words) or str(error_code(code))
         if code == SASL_AUTHENTICATION_FAILED.code:
             who = {
                 "OAUTHBEARER": "the token; look at what oauth_token gives",
                 "GSSAPI": "the ticket",
             }.get(mechanism, "the user or the password (sasl.username, sasl.password, or sasl.jaas.config)")
-            return SaslAuthenticationException(f"{self._where}: the broker does not accept {who}; it says: {said}")
-        return self._login_error(said)
+            return SaslAuthenticationException(f"{self._where}: the broker does not accept {who}; it says: {reason}")
+        return self._login_error(reason)
 
     def _login_error(self, why: str) -> SaslAuthenticationException:
         return SaslAuthenticationException(f"{self._where}: the {self._settings.mechanism} login failed: {why}")

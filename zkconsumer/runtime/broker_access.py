@@ -105,8 +105,8 @@ class BrokerAccess:
             config.security_protocol,
             on_registered=API_VERSIONS_DENY_LIST.update_from_registration,
         )
-        nobody = no_endpoint_message(config.security_protocol)
-        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, nobody)
+        no_endpoint = no_endpoint_message(config.security_protocol)
+        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, no_endpoint)
 
     def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> BootstrapClient:
         """Create another client, for a separate thread."""

@@ -100,8 +100,8 @@ class KafkaOffsetStore:
         if not self.lease.is_valid:
             return dict.fromkeys(wanted, KafkaCommitResult(WriteOutcome.FAILED, "the ZooKeeper lease has expired"))
         if control_version is not None:
-            told, *nodes = nodes
-            if not isinstance(told, ZnodeData) or told.stat.version != control_version:
+            control_znode, *nodes = nodes
+            if not isinstance(control_znode, ZnodeData) or control_znode.stat.version != control_version:
                 changed = KafkaCommitResult(WriteOutcome.FAILED, CONTROL_CHANGED)
                 return dict.fromkeys(wanted, changed)
         found: dict[TopicPartition, KafkaCommitResult] = {}

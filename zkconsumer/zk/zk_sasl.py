@@ -60,12 +60,12 @@ class ZkDigestMd5Mechanism:
         self.is_complete = True
         return b""
 
-    def _proof(self, said: dict[str, str]) -> bytes:
-        if "nonce" not in said or said.get("algorithm", "").lower() != "md5-sess":
+    def _proof(self, demands: dict[str, str]) -> bytes:
+        if "nonce" not in demands or demands.get("algorithm", "").lower() != "md5-sess":
             raise ZkSaslError("the server's challenge has no nonce, or another algorithm than md5-sess")
-        if "auth" not in re.split(r"[\s,]+", said.get("qop", "auth").lower()):
+        if "auth" not in re.split(r"[\s,]+", demands.get("qop", "auth").lower()):
             raise ZkSaslError("the server requires a security layer of DIGEST-MD5, which ZooKeeper does not have")
-        realm, nonce, own_nonce = said.get("realm", ""), said["nonce"], secrets.token_hex(16)
+        realm, nonce, own_nonce = demands.get("realm", ""), demands["nonce"], secrets.token_hex(16)
         secret = _md5(b":".join(map(_latin_1_or_utf_8, (self._user, realm, self._password))))
         session = _md5(secret + f":{nonce}:{own_nonce}".encode()).hex()
 

@@ -154,9 +154,9 @@ class PlaceholderMember:
             retention_ms=retention_ms,
         )
         outcome = self._group.coordinator.execute(question, _retriable_commit_code)
-        said = set(outcome.values())
-        lost = next((code for code in said if code.code in MEMBERSHIP_LOST_CODES), NONE)
-        refused = next((code for code in said if join_error_remedy(code.code, self.group)), NONE)
+        codes = set(outcome.values())
+        lost = next((code for code in codes if code.code in MEMBERSHIP_LOST_CODES), NONE)
+        refused = next((code for code in codes if join_error_remedy(code.code, self.group)), NONE)
         self._handle_code(refused if lost == NONE else lost, "a commit", sent_at_ms)
         return outcome
 

@@ -141,7 +141,7 @@ class BatchMembership(ABC):
         self._calls.on_event_loop(partial(self._processor.keep_planned, partitions), until_ms)
 
     @abstractmethod
-    def stands(
+    def group_offsets(
         self, partitions: Collection[TopicPartition], query: str, until_ms: int
     ) -> dict[TopicPartition, GroupOffset]:
         """See ``GroupMembership``."""

@@ -85,7 +85,7 @@ class CoordinatorBatchMembership(BatchMembership):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def stands(
+    def group_offsets(
         self, partitions: Collection[TopicPartition], query: str, until_ms: int
     ) -> dict[TopicPartition, GroupOffset]:
         self._check()

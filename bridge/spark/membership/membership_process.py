@@ -157,7 +157,7 @@ class MembershipProcess:
                 return None
             case "group_offsets":
                 partitions = msg.decode_partitions(args["partitions"])
-                return msg.encode_group_offsets(service.stands(partitions, str(args["query"]), until_ms))
+                return msg.encode_group_offsets(service.group_offsets(partitions, str(args["query"]), until_ms))
             case "claim":
                 ranges = msg.decode_ranges_to_claim(args["ranges"])
                 batch = msg.number_of(args["batch"])

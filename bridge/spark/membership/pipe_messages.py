@@ -228,8 +228,8 @@ def decode_claim_results(found: Any) -> dict[TopicPartition, ClaimResult]:
     return decode_by_topic(found, read)
 
 
-def encode_group_offsets(stands: Mapping[TopicPartition, GroupOffset]) -> Any:
-    return encode_by_topic(stands, lambda one: [one.offset, one.claimed_end])
+def encode_group_offsets(group_offsets: Mapping[TopicPartition, GroupOffset]) -> Any:
+    return encode_by_topic(group_offsets, lambda one: [one.offset, one.claimed_end])
 
 
 def decode_group_offsets(found: Any) -> dict[TopicPartition, GroupOffset]:

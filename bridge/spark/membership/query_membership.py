@@ -156,10 +156,10 @@ class QueryMembership(MembershipSwitcher):
                 self._awaits_claim = bool(partitions) and self._settings.mode is CommitMode.CLAIM
             self._is_planning = False
 
-    def stands(
+    def group_offsets(
         self, partitions: Collection[TopicPartition], query: str, until_ms: int
     ) -> dict[TopicPartition, GroupOffset]:
-        return self._call_membership(lambda side: side.stands(partitions, query, until_ms))
+        return self._call_membership(lambda side: side.group_offsets(partitions, query, until_ms))
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim], until_ms: int

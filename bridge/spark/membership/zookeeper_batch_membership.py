@@ -78,7 +78,7 @@ class ZooKeeperBatchMembership(BatchMembership):
 
     # --- the calls ----------------------------------------------------------------------------------------------
 
-    def stands(
+    def group_offsets(
         self, partitions: Collection[TopicPartition], query: str, until_ms: int
     ) -> dict[TopicPartition, GroupOffset]:
         self._check()
@@ -102,9 +102,9 @@ class ZooKeeperBatchMembership(BatchMembership):
         else:
             refused = self._calls.on_event_loop(lambda: self._seek_kafka_only(offsets), until_ms)
         if self._stores.uses_kafka:
-            told = {tp: offset for tp, offset in offsets.items() if tp not in refused}
-            not_told = self._membership.commit(told, self._calls.remaining_ms(until_ms))
-            refused |= {tp: str(why) for tp, why in not_told.items()}
+            committable = {tp: offset for tp, offset in offsets.items() if tp not in refused}
+            failures = self._membership.commit(committable, self._calls.remaining_ms(until_ms))
+            refused |= {tp: str(why) for tp, why in failures.items()}
         return refused
 
     def has_applied_control_version(self, control_version: int | None) -> bool:

@@ -177,8 +177,8 @@ def _ours(number: int, offset: Mapping[str, Any], latest: Mapping[TopicPartition
             f"source {number} was written by another release (version {offset['v']!r} of its offsets, this release "
             f"reads {VERSION}): read it with the release that runs the query"
         )
-    told = offset.get("s")
-    stats = told if isinstance(told, Mapping) else {}
+    statistics = offset.get("s")
+    stats = statistics if isinstance(statistics, Mapping) else {}
     counts = [stats.get(name, 0) for name in ("rebalances", "lostOffsets", "skippedOffsets")]
     rebalances, lost, skipped = (count if isinstance(count, int) else 0 for count in counts)
     end, group = kafka_offsets(offset.get("to")) or {}, str(offset.get("g", ""))

@@ -106,8 +106,10 @@ def check_environment(spark: Any) -> list[PythonWorker]:
     _check_workers(workers, EXECUTOR_MODULES, "the Python of Spark's executors")
     for worker in workers:
         if worker.decoder:
-            told = str(worker), worker.decoder, SPEED_PAGE
-            log.warning("decoder-not-compiled python=%r reason=%r: it decodes in Python, which is slow: see %s", *told)
+            values = str(worker), worker.decoder, SPEED_PAGE
+            log.warning(
+                "decoder-not-compiled python=%r reason=%r: it decodes in Python, which is slow: see %s", *values
+            )
     return workers
 
 
@@ -170,7 +172,7 @@ def _ask_executors(spark: Any) -> list[PythonWorker]:
     asked = functions.udf(answer, "string", useArrow=False)
     tasks = 2 if is_connect(spark) else min(max(spark.sparkContext.defaultParallelism, 1), TASKS_MAX)
     try:
-        rows = spark.range(0, tasks, numPartitions=tasks).select(asked("id").alias("said")).collect()
+        rows = spark.range(0, tasks, numPartitions=tasks).select(asked("id").alias("found")).collect()
     except Exception as error:
         text = str(error)
         mismatch = re.search(r"Python in worker has different version: (\S+) than that in driver: (\S+?),", text)
@@ -180,12 +182,12 @@ def _ask_executors(spark: Any) -> list[PythonWorker]:
             f"the executors run Python {mismatch[1]} and the driver {mismatch[2]}; their minor versions must be equal: "
             f"set PYSPARK_PYTHON to a Python {mismatch[2]} that every executor has; see {PAGE}"
         ) from error
-    return [_worker(json.loads(said)) for said in sorted({row.said for row in rows})]
+    return [_worker(json.loads(found)) for found in sorted({row.found for row in rows})]
 
 
-def _worker(said: dict[str, Any]) -> PythonWorker:
-    missing = tuple(sorted(said["missing"].items()))
-    return PythonWorker(said["host"], said["executable"], said["python"], missing, said.get("decoder", ""))
+def _worker(found: dict[str, Any]) -> PythonWorker:
+    missing = tuple(sorted(found["missing"].items()))
+    return PythonWorker(found["host"], found["executable"], found["python"], missing, found.get("decoder", ""))
 
 
 def _check_workers(workers: list[PythonWorker], wanted: tuple[str, ...], whose: str) -> None:

@@ -43,7 +43,7 @@ def sentence_first(call: Callable[P, R]) -> Callable[P, R]:
     """A function whose every ``ZkConsumerError`` is printed with its sentence first; others stay unchanged."""
 
     @wraps(call)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def rendering(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
         except InvalidConfigException as error:
@@ -55,14 +55,14 @@ def sentence_first(call: Callable[P, R]) -> Callable[P, R]:
             _sentence_first(error)
             raise
 
-    return told
+    return rendering
 
 
 def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
     """As ``sentence_first``, for calls where Spark removes causes."""
 
     @wraps(call)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def rendering(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
         except ZkConsumerError as error:
@@ -70,7 +70,7 @@ def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
             _frames_behind(error)
             raise error.with_traceback(None) from error.__cause__
 
-    return told
+    return rendering
 
 
 def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:

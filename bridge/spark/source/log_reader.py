@@ -76,12 +76,12 @@ class BrokerLogReader:
         connect: ConnectionFactory | None = None,
     ) -> None:
         way = connect or connection_factory_from_config(config, None, clock)
-        nobody = (
+        no_broker = (
             NO_BOOTSTRAP_SERVER
             if config.bootstrap_servers is not None
             else no_endpoint_message(config.security_protocol)
         )
-        self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, no_broker_message=nobody)
+        self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, no_broker_message=no_broker)
 
     def read_bounds(
         self, partitions: Collection[TopicPartition], times: Mapping[TopicPartition, int]
@@ -93,8 +93,8 @@ class BrokerLogReader:
         found: dict[TopicPartition, LogBounds | str] = {}
         for time_ms, some in by_time.items():
             self._brokers.use_cache_once = self._brokers.has_cached(some)
-            for tp, told in log_ranges(self._brokers, some, time_ms).items():
-                found[tp] = _log_bounds_of(told) if isinstance(told, LogRange) else told
+            for tp, log_range in log_ranges(self._brokers, some, time_ms).items():
+                found[tp] = _log_bounds_of(log_range) if isinstance(log_range, LogRange) else log_range
         return found
 
     def sample_bytes_per_offset(self, tp: TopicPartition, offset: int) -> float | None:
@@ -150,9 +150,9 @@ class _LeaderCachingBrokers(BrokerClient):
         return found
 
 
-def _log_bounds_of(told: LogRange) -> LogBounds:
-    at = None if told.for_time is None or told.for_time.kind == "end" else told.for_time.offset
-    return LogBounds(told.earliest, told.latest, at)
+def _log_bounds_of(log_range: LogRange) -> LogBounds:
+    at = None if log_range.for_time is None or log_range.for_time.kind == "end" else log_range.for_time.offset
+    return LogBounds(log_range.earliest, log_range.latest, at)
 
 
 def _sample(connection: Connection, ranges: SupportedVersions, tp: TopicPartition, offset: int) -> float | None:

@@ -81,8 +81,8 @@ class RetryingLogReader:
             answers = dict.fromkeys(partitions, self._unreachable_reason_or_raise(error))
         else:
             self._silent_since_ms = None
-        known = {tp: told for tp, told in answers.items() if isinstance(told, LogBounds)}
-        unknown = {tp: told for tp, told in answers.items() if isinstance(told, str)}
+        known = {tp: bounds for tp, bounds in answers.items() if isinstance(bounds, LogBounds)}
+        unknown = {tp: bounds for tp, bounds in answers.items() if isinstance(bounds, str)}
         for tp, why in unknown.items():
             if tp not in self._logged:
                 log.warning("log-bounds-unknown partition=%s reason=%r: it is not in this batch", tp, why)

@@ -305,8 +305,8 @@ class StreamPlanner:
         """The position of each partition, and its log."""
         asked = micro_batch_plan.needs_group_offsets(last_batch, holding, self._rules, self._refused)
         query = last_batch.query if last_batch is not None else ""
-        stands = member.group_offsets(asked, query) if asked else {}
-        found = micro_batch_plan.start_positions(last_batch, holding, self._rules, stands, self._refused)
+        committed = member.group_offsets(asked, query) if asked else {}
+        found = micro_batch_plan.start_positions(last_batch, holding, self._rules, committed, self._refused)
         for tp, rewound in found.rewound.items():
             raise GroupRewound(
                 group_rewound_message(self._options.config.group_id, tp, rewound.offset, rewound.claimed)
@@ -364,13 +364,13 @@ class StreamPlanner:
                 named = self._options.starting_limit if last_batch is None else None
                 raise _data_lost(lost, is_named=isinstance(named, SpecificOffsetRangeLimit))
         for lost in resolved.lost:
-            told = lost.tp, lost.wanted, lost.log.first, lost.log.end
+            values = lost.tp, lost.wanted, lost.log.first, lost.log.end
             if lost.tp not in resolved.waiting:
-                log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *told, lost.offsets)
+                log.warning("data-lost partition=%s wanted=%d first=%d end=%d lost_offsets=%d", *values, lost.offsets)
             elif self._is_first_time(f"{lost}"):
                 log.warning(
                     "log-end-decreased partition=%s wanted=%d first=%d end=%d: not read until the end is past wanted",
-                    *told,
+                    *values,
                 )
 
     def _ends(

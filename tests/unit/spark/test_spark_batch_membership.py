@@ -198,7 +198,7 @@ def test_a_claim_moves_the_group_and_is_found_again(world: FakeEnvironment, keep
     ranges = {one: RangeToClaim(0, 5, owned.epoch) for one, owned in held.items()}
     assert service.claim("q", 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5))
     assert service.claim("q", 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5))
-    assert service.stands([tp(0)], "q", until()) == {tp(0): GroupOffset(5, 5)}
+    assert service.group_offsets([tp(0)], "q", until()) == {tp(0): GroupOffset(5, 5)}
     other = keep(CommitMode.CLAIM)
     moved = other.begin_batch({}, WAIT_MS, until()).partitions
     lost = next(iter(moved))
@@ -295,7 +295,7 @@ def test_with_offsets_in_kafka_alone_zookeeper_has_none(world: FakeEnvironment, 
     assert service.seek({tp(1): 3}, until()) == {}
     service.begin_batch({tp(0): BatchEnd(held[tp(0)].epoch, 5)}, 0, until())
     assert in_kafka(world) == {0: 5, 1: 3}
-    assert service.stands([tp(0), tp(2)], "q", until()) == {
+    assert service.group_offsets([tp(0), tp(2)], "q", until()) == {
         tp(0): GroupOffset(5, None),
         tp(2): GroupOffset(NO_OFFSET, None),
     }
@@ -313,7 +313,7 @@ def test_a_group_that_was_set_back_moves_again_with_each_batch(
     held = service.begin_batch({}, 0, until()).partitions[tp(1)]
     assert held.offset == 3, "whoever plans without an end of this ownership goes on there"
     service.begin_batch({tp(1): BatchEnd(held.epoch, 5)}, 0, until())
-    assert service.stands([tp(1)], "q", until())[tp(1)].offset == 5
+    assert service.group_offsets([tp(1)], "q", until())[tp(1)].offset == 5
     service.leave()
     assert keep(**stores).begin_batch({}, WAIT_MS, until()).partitions[tp(1)].offset == 5
 

@@ -229,8 +229,8 @@ def _coordinator_group(
 def _old_brokers(session: AdminSession, unknown: list[str]) -> tuple[str, ...]:
     """Brokers that do not support ApiVersions: 0.8 and 0.9."""
     found: list[str] = []
-    told = session.brokers.execute_on_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
-    for broker, is_old in told.items():
+    results = session.brokers.execute_on_each(session.brokers.all(), lambda _, ranges, __: ranges.is_assumed)
+    for broker, is_old in results.items():
         if isinstance(is_old, KafkaException):
             unknown.append(f"the release of {broker} is not known: {is_old}")
         elif is_old is True:  # an unreachable broker is already in the list

@@ -74,10 +74,10 @@ def _client_newer_than_brokers(facts: GroupFacts) -> Iterator[DoctorFinding]:
     """Brokers of 0.8 and 0.9 close the connection at newer requests or ignore them; the client reports no error."""
     if not facts.brokers_before_0_10:
         return
-    stands = set(stalled_partitions(facts))
+    stalled = set(stalled_partitions(facts))
     for name, member in facts.state.members.items():
         owned = [tp for tp, owner in facts.state.owners.items() if owner.consumer_id == name and owner.kind == "scala"]
-        unread = [tp for tp in owned if tp in stands and _is_at_its_start(facts.state.offsets.get(tp))]
+        unread = [tp for tp in owned if tp in stalled and _is_at_its_start(facts.state.offsets.get(tp))]
         with_records = [
             tp for tp in owned if (log := facts.second_snapshot.log_ranges.get(tp)) and log.latest > log.earliest
         ]

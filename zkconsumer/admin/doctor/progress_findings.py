@@ -49,7 +49,7 @@ def stalled_partitions(facts: GroupFacts) -> list[TopicPartition]:
             continue
         if facts.is_kept_in_kafka(tp):
             stored = facts.second_snapshot.kafka.offsets.get(tp, log.earliest)
-            stands = (
+            is_stalled = (
                 facts.interval_ms >= limit_ms and facts.first_snapshot.kafka.offsets.get(tp, log.earliest) == stored
             )
         else:
@@ -57,8 +57,8 @@ def stalled_partitions(facts: GroupFacts) -> list[TopicPartition]:
             stored = node.offset if node and node.offset is not None else log.earliest
             has_moved = node is not None and (was is None or was.stat.mzxid != node.stat.mzxid)
             since_ms = facts.now_ms - (node.stat.mtime_ms if node else owner.stat.ctime_ms)
-            stands = not has_moved and since_ms >= limit_ms
-        if stands and log.latest > max(stored, log.earliest):
+            is_stalled = not has_moved and since_ms >= limit_ms
+        if is_stalled and log.latest > max(stored, log.earliest):
             found.append(tp)
     return found
 
