@@ -102,10 +102,10 @@ class PartitionsLostListener(ConsumerRebalanceListener, Protocol):
 class ListenerState(Enum):
     """Which call of the listener is running or was made last."""
 
-    IDLE = "quiet"
-    CALLING_RELEASE = "releasing"
-    RELEASE_CALLED = "released"
-    CALLING_START = "starting"
+    IDLE = "idle"
+    CALLING_RELEASE = "calling_release"
+    RELEASE_CALLED = "release_called"
+    CALLING_START = "calling_start"
 
 
 class ReleaseCallStarted(MachineEvent):

@@ -50,13 +50,13 @@ from zkconsumer.member.state_machine import MachineEvent, StateMachine, Transiti
 class MembershipState(Enum):
     """How far the registration of this member is."""
 
-    NOT_REGISTERED = "out"
-    PREFLIGHT = "scouting"
+    NOT_REGISTERED = "not_registered"
+    PREFLIGHT = "preflight"
     REGISTERING = "registering"
     WAITING = "waiting"
-    REGISTERED = "in"
+    REGISTERED = "registered"
     LEAVING = "leaving"
-    EXCLUDED = "withdrawn"
+    EXCLUDED = "excluded"
 
 
 STATES_WITHOUT_REQUEST = (MembershipState.NOT_REGISTERED, MembershipState.WAITING, MembershipState.EXCLUDED)

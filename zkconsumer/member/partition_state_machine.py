@@ -63,22 +63,22 @@ NO_POSITION = -1
 class PartitionState(Enum):
     """The state of one partition of this member."""
 
-    ACQUIRING = "claiming"
-    ACQUIRED = "claimed"
-    POSITION_UNREADABLE = "stuck"
+    ACQUIRING = "acquiring"
+    ACQUIRED = "acquired"
+    POSITION_UNREADABLE = "position_unreadable"
     FETCHING = "fetching"
     DRAINING = "draining"
     DRAINED = "drained"
     RELEASING = "releasing"
-    NOT_OWNED = "gone"
+    NOT_OWNED = "not_owned"
 
 
 class SettleState(Enum):
     """Progress of a drained partition through the wait of ``release.settle.ms``."""
 
-    NOT_STARTED = "not yet"
+    NOT_STARTED = "not_started"
     COMMITTING = "committing"
-    WAITING = "holding"
+    WAITING = "waiting"
     DONE = "done"
 
 

@@ -53,10 +53,10 @@ class RebalanceState(Enum):
     IDLE = "idle"
     READING = "reading"
     RELEASING = "releasing"
-    ACQUIRING = "claiming"
+    ACQUIRING = "acquiring"
     POSITIONING = "positioning"
-    STABLE = "held"
-    INCOMPLETE = "short"
+    STABLE = "stable"
+    INCOMPLETE = "incomplete"
 
 
 STATES_BETWEEN_ATTEMPTS = (RebalanceState.IDLE, RebalanceState.STABLE, RebalanceState.INCOMPLETE)

@@ -57,7 +57,7 @@ class RegistrationState(Enum):
     CREATING = "creating"
     POSSIBLE = "possible"
     DELETING = "deleting"
-    DELETE_FAILED = "undeleted"
+    DELETE_FAILED = "delete_failed"
 
 
 STATES_WITH_REQUEST = (RegistrationState.CREATING, RegistrationState.DELETING)

@@ -21,7 +21,7 @@ PARTITIONS_SHOWN_MAX = 5
 MEMBERS_SHOWN_MAX = 50
 """How many members of one process a report contains; unhealthy ones are first."""
 
-REGISTERED = "in"
+REGISTERED = "registered"
 CONNECTED = "connected"
 ZOOKEEPER = "ZooKeeper"
 

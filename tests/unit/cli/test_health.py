@@ -35,7 +35,7 @@ from zkconsumer.runtime.health_socket import (
 
 TOPIC = "t"
 SHORT_SESSION_MS = 300
-NOT_JOINED = "not registered in its group: out"
+NOT_JOINED = "not registered in its group: not_registered"
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def healthy_now(path: Path) -> Callable[[], bool]:
 # --- what is healthy ----------------------------------------------------------------------------------------------
 
 
-LOOK = MemberHealthSnapshot("in", "connected", 255, 3_000, "held", 2, 2)
+LOOK = MemberHealthSnapshot("registered", "connected", 255, 3_000, "stable", 2, 2)
 
 
 def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> MemberHealth:
@@ -88,7 +88,7 @@ def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> Membe
     [
         (judged(), True, True, ""),
         (
-            judged(MemberHealthSnapshot("in", "connected", 1, 1, "short", 1, 0, {"t/1": "another holds it"})),
+            judged(MemberHealthSnapshot("registered", "connected", 1, 1, "incomplete", 1, 0, {"t/1": "another holds it"})),
             True,
             True,
             "",
@@ -100,13 +100,13 @@ def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> Membe
             "not registered in its group: waiting",
         ),
         (
-            judged(MemberHealthSnapshot("in", "suspended", 1, 9, "held", 1, 1)),
+            judged(MemberHealthSnapshot("registered", "suspended", 1, 9, "stable", 1, 1)),
             False,
             True,
             "no connection to ZooKeeper: suspended",
         ),
         (
-            judged(MemberHealthSnapshot("in", "connected", 1, 0, "held", 1, 1)),
+            judged(MemberHealthSnapshot("registered", "connected", 1, 0, "stable", 1, 1)),
             False,
             True,
             "the member delivers no records",
@@ -125,7 +125,7 @@ def test_healthy_is_registered_connected_and_within_the_lease(
 
 def test_a_share_that_is_not_whole_is_a_note() -> None:
     look = MemberHealthSnapshot(
-        "in", "connected", 1, 1, "short", 2, 1, {f"t/{n}": "another holds it" for n in range(9)}
+        "registered", "connected", 1, 1, "incomplete", 2, 1, {f"t/{n}": "another holds it" for n in range(9)}
     )
     notes = judged(look).notes
     assert "9 partitions of its assignment are not read: t/0: another holds it; " in notes[0]
@@ -161,7 +161,7 @@ def test_a_member_tells_what_it_is_doing(
     assert answer["healthy"]
     assert told["lease_ms_left"] > 0
     assert (told["member"], told["group"], told["partitions_owned"]) == ("g_a", "g", 2)
-    assert (told["membership"], told["session"], told["rebalance"]) == ("in", "connected", "held")
+    assert (told["membership"], told["session"], told["rebalance"]) == ("registered", "connected", "stable")
     assert told["session_id"] == f"{member.store.session_id:#x}"
     assert told["last_record_ms_ago"] is None, "no records is no problem"
     world.cluster.append(TOPIC, 0, [b"1"])

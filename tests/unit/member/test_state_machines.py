@@ -187,7 +187,7 @@ STEPS = (reb.ViewRead(), reb.ReleasesDone(), reb.AcquisitionsDone(), reb.Positio
 def test_an_attempt_goes_through_its_steps() -> None:
     rebalance = walked(RebalanceStateMachine(), reb.RebalanceTriggered())
     seen = [walked(rebalance, step).state.value for step in STEPS]
-    assert seen == ["releasing", "claiming", "positioning", "held"]
+    assert seen == ["releasing", "acquiring", "positioning", "stable"]
 
 
 @pytest.mark.parametrize("at", range(len(STEPS)))
