@@ -91,7 +91,7 @@ def test_only_a_message_that_is_not_finished_in_time_is_delivered_again(
         for partition in (2, 3):  # those that will go to ours-2
             cluster.produce(topic, partition, 2)
         with lab.change("ours-1 starts"):
-            lab.start_ours("ours-1", handle_ms=2_500)
+            lab.start_ours("ours-1", handle_ms=10_000)
         lab.members["ours-1"].wait_delivered(1)
         with lab.change("ours-2 starts"):
             lab.start_ours("ours-2")
