@@ -55,7 +55,7 @@ class InProcessMembership:
         self.following.planned(partitions, until())
 
     def group_offsets(self, partitions: Collection[TopicPartition], query: str) -> dict[TopicPartition, GroupOffset]:
-        return self.following.stands(partitions, query, until())
+        return self.following.group_offsets(partitions, query, until())
 
     def claim(
         self, query: str, batch: int, ranges: Mapping[TopicPartition, RangeToClaim]

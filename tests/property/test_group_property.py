@@ -17,7 +17,7 @@ from zkconsumer.member.offset_stores import OffsetStoreSelection
 STORMY_SEEDS, CALM_SEEDS, NIGHTLY_SEEDS = 200, 40, 2_000
 KAFKA_SEEDS, CALM_KAFKA_SEEDS = 60, 10
 RARE_SEEDS = [838]
-"""Beyond the first ones: a session ends with a partition claiming."""
+"""Beyond the first ones: a session ends with a partition acquiring."""
 
 STORM_MS = 12_000
 STEP_MS = 250
@@ -52,7 +52,7 @@ MUST_HAPPEN = {
     "a member that withdrew comes back",
     "a rewound offset is written again",
     "a session ends with a commit under way",
-    "a session ends with a partition claiming",
+    "a session ends with a partition acquiring",
     "a session ends with a partition draining",
     "a session ends with a partition releasing",
     "a topic grows in the middle of an attempt",

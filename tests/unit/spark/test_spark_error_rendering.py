@@ -123,7 +123,7 @@ def test_where_spark_throws_causes_away_the_sentence_stands_before_our_frames(
     head, behind = text.split(f"\n{TRACE_HEAD}\n")
     lines = head.splitlines(keepends=True)
     assert (len(lines), lines[0], lines[3]) == (4, "Traceback (most recent call last):\n", FIRST)
-    assert "in told" in lines[1] or "in iterate_sentence_before_traceback" in lines[1]
+    assert "in rendering" in lines[1] or "in iterate_sentence_before_traceback" in lines[1]
     assert "KeyError: 'inner'" in behind
     assert "in pieces" in behind
     assert behind.count(FIRST) == 1

@@ -133,7 +133,7 @@ def test_it_steps_aside_and_comes_back_when_the_migration_is_taken_back(
     with pytest.raises(GroupMigratingError, match=f"group g1 is migrating, .* phase {phase[0]}"):
         keeper.begin_batch({}, 0, until())
     with pytest.raises(GroupMigratingError):
-        keeper.stands([T0], QUERY, until())
+        keeper.group_offsets([T0], QUERY, until())
     keeper.planned((), until())
     say(world, "undone", phase[1])
     after = keeper.begin_batch({}, 5_000, until())
