@@ -4,7 +4,7 @@
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
 parts one after the other: lint and types keep one core busy each.  Tests on real servers wait most of the time, so the
-tests without servers run beside them, with a lower priority.
+tests without the C modules run beside them, with a lower priority.
 Where a stage has one lane, the output is shown as it comes; else that of a part is shown when the part is over.  A part
 that fails does not stop the others; the exit code is that of the first that failed.  In CI (``CI=true``) nothing is
 skipped for want of Java, Maven or a broker: see ``tests/sandbox_fixtures.py``.
@@ -84,8 +84,7 @@ UNIT = Part(
             "tests/transcripts",
         ),
     ),
-    9,
-    priority=5,
+    6,
 )
 WITHOUT = Part(
     "unit without extensions",
@@ -125,7 +124,8 @@ NIGHTLY_OTHERS = Part(
 SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
-        ((REAL, CONFORMANCE, MIXED_WITHOUT), (SPARK,), (MIGRATION, INTEROP, WHOLE), (UNIT, WITHOUT)),
+        ((UNIT,),),
+        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT)),
     ),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
     "nightly": (
