@@ -88,7 +88,9 @@ def judged(look: MemberHealthSnapshot | None = LOOK, failure: str = "") -> Membe
     [
         (judged(), True, True, ""),
         (
-            judged(MemberHealthSnapshot("registered", "connected", 1, 1, "incomplete", 1, 0, {"t/1": "another holds it"})),
+            judged(
+                MemberHealthSnapshot("registered", "connected", 1, 1, "incomplete", 1, 0, {"t/1": "another holds it"})
+            ),
             True,
             True,
             "",
