@@ -148,7 +148,8 @@ def run_child(
 @contextmanager
 def real_servers(zookeeper: str, partitions: int, *, partitions_exist: bool) -> Iterator[str]:
     with Sandbox() as sandbox:
-        sandbox.start_zookeeper(zookeeper)
+        # Each round of --invariant leaves a group with its fences: more nodes than the sandbox's heap has room for.
+        sandbox.start_zookeeper(zookeeper, options=("-Xmx1g",) if partitions_exist else ())
         sandbox.start_broker(BROKER, chroot="/kafka", heap_mb=1_024 if partitions_exist else 512)
         for topic in topics_of(partitions):
             sandbox.create_topic(topic, min(A_TOPIC, partitions) if partitions_exist else 1)
