@@ -252,7 +252,9 @@ class AcquireLock:
             return StepPending()
         if run.session_id == self.control_znode.session.session_id:
             self.control_znode.lock_acquired(run.session_id)
-            return self._phase_status()
+            if self.expected_phase is not None:  # no other run changes the phase from now on
+                self.control_znode.require_phase(self.expected_phase)
+            return StepDone()
         now_ms = self.control_znode.session.clock.now_ms()
         since_ms = self._other_lock_seen_at_ms.setdefault(run.session_id, now_ms)
         if now_ms - since_ms < LOCK_WAIT_MS:
@@ -263,17 +265,6 @@ class AcquireLock:
                 f"stop it: zkconsumer migrate abort {self.control_znode.group}"
             )
         )
-
-    def _phase_status(self) -> StepStatus:
-        """Call it with the lock: no other run changes the phase from then on."""
-        if self.expected_phase is None:
-            return StepDone()
-        held = self.control_znode.read()
-        wanted = f"migration {self.control_znode.migration_id} in phase {self.expected_phase.value}"
-        is_ours = held is not None and held.control.migration_id == self.control_znode.migration_id
-        if held is None or not is_ours or held.phase is not self.expected_phase:
-            return StepRefused(self.control_znode.concurrent_change_error(held, wanted))
-        return StepDone()
 
     def do(self) -> None:
         session = self.control_znode.session
