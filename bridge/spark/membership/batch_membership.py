@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 NOT_OWNED_MESSAGE = "this query does not own the partition"
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class MembershipSetup(MembershipResources, Protocol):

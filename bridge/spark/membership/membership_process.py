@@ -33,7 +33,7 @@ WRITE_WAIT_MS = 200
 
 EXIT_OK, EXIT_BROKEN = 0, 70
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class ParentPipe:
@@ -98,7 +98,7 @@ class MembershipProcess:
     def run(self) -> int:
         """Run until the query ends; returns the exit code."""
         signal.signal(signal.SIGTERM, lambda *_: self._query_gone("SIGTERM was received"))
-        spawn("keeper-pipe", self._read, lambda name, error: self._query_gone(f"{name}: {error!r}"))
+        spawn("membership-pipe", self._read, lambda name, error: self._query_gone(f"{name}: {error!r}"))
         try:
             while (line := self._inbox.get()) is not None:
                 if self._answer(line):
@@ -190,7 +190,7 @@ def configure_process_logging(group: str, level: str) -> None:
         root.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
     name = group.replace("%", "%%")
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s keeper[{name}] %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s membership[{name}] %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(level)
     logging.getLogger("kazoo").setLevel(logging.WARNING)

@@ -45,7 +45,7 @@ CONTROL_SEEN_TIMEOUT_MS = 3_000
 CONTROL_SEEN_POLL_MS = 10
 """How long a side may take to see a change of the control znode that we have seen, and how often it is checked."""
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class MembershipSwitcher:

@@ -46,7 +46,7 @@ GRACE_MS = 5_000
 
 READ_BYTES = 1 << 16
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class MembershipProcessClient:
@@ -151,7 +151,7 @@ class MembershipProcessClient:
             if len(self._started_ms) > RESTARTS_MAX:
                 raise UnavailableError(
                     f"the membership process of group {self.settings.group} ended {len(self._started_ms)} times within "
-                    f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with keeper[{self.settings.group}] "
+                    f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with membership[{self.settings.group}] "
                     "on the driver's standard error contain the reason (a process that is killed logs none: check the "
                     "memory of the driver's machine)"
                 )

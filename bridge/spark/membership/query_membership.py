@@ -51,7 +51,7 @@ MIGRATION_WAIT_MS, MIGRATION_WAIT_MAX_MS = 500, 2_000
 MIGRATION_TIMEOUT_MS = 24 * 3_600_000
 """How long a query waits; then it ends with an error."""
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class QueryMembership(MembershipSwitcher):
@@ -86,7 +86,7 @@ class QueryMembership(MembershipSwitcher):
                 if self._target.group is wanted:
                     raise
         self._log_if_waiting()
-        self._worker = spawn("keeper-follow", self._run_switcher, self._died, wake=self._changed.set)
+        self._worker = spawn("membership-switcher", self._run_switcher, self._died, wake=self._changed.set)
 
     def stop_waiting(self) -> None:
         """The query has ended: every wait in this object ends at once.  From any thread."""

@@ -37,7 +37,7 @@ from zkconsumer.runtime.membership_config import offset_stores_of
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.group_procedures import Procedure
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class ZooKeeperBatchMembership(BatchMembership):

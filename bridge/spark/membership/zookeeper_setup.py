@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 StoreFactory = Callable[[str, int], ZkStore]
 
-log = logging.getLogger("zkconsumer.keeper")
+log = logging.getLogger("zkconsumer.membership")
 
 
 class CountingHooks(Hooks):

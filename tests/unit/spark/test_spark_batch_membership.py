@@ -187,7 +187,7 @@ def test_a_zookeeper_that_is_silent_is_told_once_and_so_is_its_return(
     assert not service.begin_batch({}, 0, until()).partitions
     assert caplog.text.count("membership-unconfirmed group=g1 by=ZooKeeper: it does not answer; the") == 1
     world.zookeeper.reconnect(store)
-    with caplog.at_level("INFO", "zkconsumer.keeper"):
+    with caplog.at_level("INFO", "zkconsumer.membership"):
         assert service.begin_batch({}, WAIT_MS, until()).is_complete
     assert caplog.text.count("membership-confirmed group=g1 by=ZooKeeper") == 1
 
