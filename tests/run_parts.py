@@ -108,7 +108,7 @@ SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),),
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
-NIGHTLY_SPARK = Part("nightly Spark", ((*PYTEST, "-m", "nightly and real", "tests/spark"),), 30)
+NIGHTLY_SPARK = Part("nightly Spark", ((*PYTEST, "-m", "nightly and real", "tests/spark"),), 65)
 NIGHTLY_WITHOUT = Part(
     "nightly without extensions",
     ((*PYTEST, "-m", "real", "tests/real", "tests/whole_consumer", "tests/spark/test_batch.py"),),
