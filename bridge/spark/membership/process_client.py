@@ -151,9 +151,9 @@ class MembershipProcessClient:
             if len(self._started_ms) > RESTARTS_MAX:
                 raise UnavailableError(
                     f"the membership process of group {self.settings.group} ended {len(self._started_ms)} times within "
-                    f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with membership[{self.settings.group}] "
-                    "on the driver's standard error contain the reason (a process that is killed logs none: check the "
-                    "memory of the driver's machine)"
+                    f"{RESTARTS_WITHIN_MS // 60_000} minutes: the lines that begin with "
+                    f"membership[{self.settings.group}] on the driver's standard error contain the reason (a process "
+                    "that is killed logs none: check the memory of the driver's machine)"
                 )
             self._started_ms.append(now_ms)
             process = _ChildProcess(self._python)

@@ -1,0 +1,67 @@
+"""Reads chunks as messages and as batches, again and again; prints by how much objects and resident memory have grown.
+
+python tests/unit/kafka/leak_program.py CHUNKS
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+
+import psutil
+
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.streams import KafkaStream, MessageAndMetadata
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
+
+RECORDS = 10_000
+VALUE = b"v" * 20
+WARM_UP = 50
+
+
+def stream_of(data: bytes) -> KafkaStream[bytes, bytes]:
+    """A stream with one chunk."""
+    lease, queue = Lease(SYSTEM_CLOCK), ChunkQueue(10)
+    lease.set_until(SYSTEM_CLOCK.now_ms() + 10**9)
+    info = PartitionTopicInfo(TopicPartition("t", 0), "c-0", queue, offset=0)
+    queue.offer(FetchedDataChunk(data, info, 0, RECORDS, len(data), 0))
+    return KafkaStream("c-0", queue, lease, timeout_ms=0)
+
+
+def read(data: bytes) -> None:
+    """Read one chunk as messages, some of which are kept, and one as batches."""
+    kept: list[MessageAndMetadata[bytes, bytes]] = []
+    with contextlib.suppress(ConsumerTimeoutException):
+        kept.extend(message for message in stream_of(data) if message.offset % 100 == 0 and message.headers)
+    assert len(kept) == RECORDS // 100
+    found = 0
+    with contextlib.suppress(ConsumerTimeoutException):
+        for batch in stream_of(data).batches():
+            assert batch.values[0] == VALUE
+            batch.__arrow_c_array__()
+            found += len(batch)
+    assert found == RECORDS
+
+
+def main(chunks: int) -> tuple[int, int]:
+    """The growth in objects, and in bytes of resident memory."""
+    data = build_record_set([Record(offset, 0, 0, b"k", VALUE, (("h", b"x"),)) for offset in range(RECORDS)], 2)
+    process = psutil.Process()
+    for _ in range(WARM_UP):
+        read(data)
+    gc.collect()
+    before, objects = process.memory_info().rss, len(gc.get_objects())
+    for _ in range(chunks):
+        read(data)
+    gc.collect()
+    return len(gc.get_objects()) - objects, process.memory_info().rss - before
+
+
+if __name__ == "__main__":
+    print(*main(int(sys.argv[1])))
