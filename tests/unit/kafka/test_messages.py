@@ -140,14 +140,20 @@ def test_a_kept_message_does_not_keep_its_chunk() -> None:
     assert sum(reference() is not None for reference in alive) <= 3, "two messages, and the chunk that is read"
 
 
-def test_ten_thousand_kept_messages_of_large_chunks_take_little_memory() -> None:
-    """One of each chunk of 1 MB: the process grows by at most twice their own size (and one chunk, and some noise)."""
+def numbers_of(program: str, chunks: int, timeout_s: int) -> tuple[int, int]:
+    """The two numbers that a program of this folder prints; it has a process of its own, whose memory it measures."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("kept_messages_program.py")), "10000"],
-        capture_output=True, text=True, timeout=110, check=False,
+        [sys.executable, str(Path(__file__).with_name(program)), str(chunks)],
+        capture_output=True, text=True, timeout=timeout_s, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    grown, own = map(int, done.stdout.split())
+    first, second = map(int, done.stdout.split())
+    return first, second
+
+
+def test_ten_thousand_kept_messages_of_large_chunks_take_little_memory() -> None:
+    """One of each chunk of 1 MB: the process grows by at most twice their own size (and one chunk, and some noise)."""
+    grown, own = numbers_of("kept_messages_program.py", 10_000, 110)
     assert grown <= 2 * own + 8 * 1024 * 1024, f"grown by {grown} bytes for {own} bytes of messages"
 
 
@@ -216,11 +222,6 @@ def test_after_a_failure_every_call_raises_it() -> None:
 @pytest.mark.timeout(600)
 def test_ten_million_records_leak_nothing() -> None:
     """Messages, batches, kept messages and headers, in a process of its own; resident memory stays as it is."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("leak_program.py")), "500"],
-        capture_output=True, text=True, timeout=590, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    objects, grown = map(int, done.stdout.split())
+    objects, grown = numbers_of("leak_program.py", 500, 590)
     assert objects <= 100
     assert grown <= 4 * 1024 * 1024
