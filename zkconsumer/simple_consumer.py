@@ -44,7 +44,8 @@ from zkconsumer.kafka.group_offsets import (
     parse_offset_fetch,
 )
 from zkconsumer.kafka.metadata_client import ALL_TOPICS_IS_NULL_FROM
-from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.simple_requests import (
     FetchRequest,
     FetchResponse,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.threads import OnThreadError
     from zkconsumer.kafka.broker_connection import Connection
     from zkconsumer.kafka.error_codes import ErrorCode
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.member import ownership
     from zkconsumer.member.events import KafkaCommitResult
     from zkconsumer.member.group_view import TopicSubscription

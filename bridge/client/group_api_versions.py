@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from bridge.client.errors import UnsupportedVersionException
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 

@@ -29,7 +29,8 @@ from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError, UsageError
 from zkconsumer.kafka.bootstrap_client import NoBrokerAvailableError
 from zkconsumer.kafka.broker_connection import BROKER_ERRORS
-from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.schemas import APIS, JOIN_GROUP
 
 if TYPE_CHECKING:

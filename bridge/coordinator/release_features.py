@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from zkconsumer.kafka.error_codes import OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, ErrorCode
-from zkconsumer.kafka.version_negotiation import VersionRange
+from zkconsumer.kafka.supported_versions import VersionRange
 from zkconsumer.wire.schemas import (
     API_VERSIONS,
     CREATE_TOPICS,

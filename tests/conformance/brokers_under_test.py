@@ -15,7 +15,8 @@ from bridge.coordinator.release_features import RELEASES, BrokerRelease
 from bridge.testing.fake_cluster import FakeCluster
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
-from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.artifacts import ARTIFACT_SETS

@@ -21,7 +21,7 @@ from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.fetch_session import FetchSession
 from zkconsumer.kafka.metadata_client import fetch_leaders, list_offsets
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.fetch_codec import FAST_FETCH, VERSION_MAX, FetchedPartition, FetchRequestBody, partition_encoder

@@ -23,7 +23,7 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import (

@@ -11,7 +11,7 @@ from bridge.client.partition_assignor import RebalanceProtocol, Subscription
 from bridge.client.pending_commands import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.kafka.metadata_client import fetch_topics
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment
 from zkconsumer.wire.schemas import METADATA

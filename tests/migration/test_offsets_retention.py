@@ -23,7 +23,7 @@ from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.operator_shell import Shell, shell
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
-from zkconsumer.kafka.version_negotiation import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
+from zkconsumer.kafka.supported_versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
 from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_commit import (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.admin.admin_session import AnySession
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 T = TypeVar("T")

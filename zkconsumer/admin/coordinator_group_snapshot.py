@@ -24,7 +24,7 @@ from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 if TYPE_CHECKING:
     from zkconsumer.admin.broker_client import BrokerClient
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import BrokerAddress, TopicPartition
 
 COORDINATOR_KIND = "coordinator"

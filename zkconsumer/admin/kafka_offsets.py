@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AnySession
     from zkconsumer.admin.zookeeper_offset_writes import StoreWriteReport
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 OFFSETS_PER_COMMIT_MAX = 1_000
 """Offsets in one commit: a broker writes them as one batch of at most a megabyte, and a name may be long (249)."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from zkconsumer.admin.broker_client import BrokerClient, BrokerRequestError
     from zkconsumer.kafka.broker_connection import Connection, PendingRequest
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 LIST_OFFSETS_PARTITIONS_MAX = 2_000
 """Partitions in one request: a response of about 60 kB."""

@@ -19,7 +19,7 @@ from zkconsumer.kafka.version_negotiation import negotiate
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 T = TypeVar("T")

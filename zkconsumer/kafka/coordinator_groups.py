@@ -20,7 +20,7 @@ from zkconsumer.wire.schemas.list_groups import STATES_FROM, ListGroupsRequest
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import TopicPartition
 
 DEAD = "Dead"

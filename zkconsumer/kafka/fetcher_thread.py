@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory, PendingRequest
     from zkconsumer.kafka.chunks import ChunkQueue
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.observe.fetch_metrics import FetchMetrics
     from zkconsumer.wire.primitives import RecordSet
 

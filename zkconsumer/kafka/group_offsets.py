@@ -27,7 +27,7 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.pipelining import send_pipelined, split_partitions
-from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM as COORDINATORS_BATCHED_FROM

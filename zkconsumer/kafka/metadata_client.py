@@ -21,7 +21,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
-from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (

@@ -20,7 +20,8 @@ from zkconsumer.kafka.broker_connection import BROKER_ERRORS, BrokerConnectionEr
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import find_coordinator
 from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, describe_error
-from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.member.log_rate_limiter import LoggedReason
 from zkconsumer.types import BrokerAddress
 

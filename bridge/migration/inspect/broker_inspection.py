@@ -20,7 +20,7 @@ from zkconsumer.wire.schemas.offset_commit import RETENTION_TO
 if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 BROKER_RESOURCE_TYPE = 4

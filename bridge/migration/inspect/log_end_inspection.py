@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.migration.inspect.group_snapshot import PartitionSnapshot
     from zkconsumer.admin.admin_session import AdminSession
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 SAMPLED_PARTITIONS_MAX = 60
 """How many partitions are read, distributed over the topics: they show the convention as well as all partitions do."""

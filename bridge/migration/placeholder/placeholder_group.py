@@ -24,7 +24,7 @@ from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINAT
 if TYPE_CHECKING:
     from zkconsumer.admin.coordinator_client import CoordinatorClient
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 UNUSED_MEMBER_ID = "zkconsumer-asks-how-long-a-session-may-be"
 

@@ -18,7 +18,7 @@ from zkconsumer.wire.schemas.leave_group import BATCHED_FROM
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 REBALANCE_TIMEOUT_MS = 10_000
 """How long a rebalance of the placeholder may take; after it the coordinator removes members that did not join

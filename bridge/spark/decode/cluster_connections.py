@@ -24,7 +24,7 @@ from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
 from zkconsumer.kafka.metadata_client import NO_AUTO_CREATION_FROM, LeaderMetadata, fetch_leaders
-from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import METADATA
 

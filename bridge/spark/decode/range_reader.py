@@ -59,7 +59,7 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.metadata_client import list_offsets
-from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.primitives import RecordSet

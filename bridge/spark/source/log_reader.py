@@ -22,7 +22,7 @@ from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
 from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.kafka.error_codes import NONE
 from zkconsumer.kafka.metadata_client import LeaderMetadata, fetch_leaders
-from zkconsumer.kafka.version_negotiation import SupportedVersions
+from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.runtime.broker_access import NO_BOOTSTRAP_SERVER, no_endpoint_message
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries

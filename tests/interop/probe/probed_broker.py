@@ -13,7 +13,8 @@ from tests.interop.probe.member import PROTOCOLS, Member
 from tests.interop.probe.registry import numbers
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.kafka.version_negotiation import SupportedVersions, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,

@@ -9,7 +9,7 @@ import pytest
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroupMember, describe_coordinator_group
 from zkconsumer.kafka.error_codes import NOT_COORDINATOR, BrokerError
-from zkconsumer.kafka.version_negotiation import ASSUMED_BEFORE_0_10, SupportedVersions, VersionRange
+from zkconsumer.kafka.supported_versions import ASSUMED_BEFORE_0_10, SupportedVersions, VersionRange
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LIST_GROUPS
 from zkconsumer.wire.schemas.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from zkconsumer.wire.schemas.list_groups import ListedGroup, ListGroupsResponse

@@ -17,7 +17,8 @@ from zkconsumer.kafka.api_versions_deny_list import (
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory, broker_security_from_config
-from zkconsumer.kafka.version_negotiation import ASSUMED_FOR_0_9, negotiate
+from zkconsumer.kafka.supported_versions import ASSUMED_FOR_0_9
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.runtime.broker_access import REGISTRATIONS_MAX_AGE_MS, RegisteredBootstrapBrokers
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper

@@ -23,7 +23,8 @@ from zkconsumer.kafka.group_offsets import (
     fetch_offsets,
     find_coordinator,
 )
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange, negotiate
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Api
 

@@ -13,7 +13,7 @@ from zkconsumer.kafka import error_codes
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import ERROR_CODES, ErrorCode, error_code
 from zkconsumer.kafka.metadata_client import fetch_cluster_id, fetch_leaders, list_offsets
-from zkconsumer.kafka.version_negotiation import SupportedVersions, VersionRange
+from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (

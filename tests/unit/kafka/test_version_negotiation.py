@@ -11,13 +11,8 @@ from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.version_negotiation import (
-    ASSUMED_BEFORE_0_10,
-    ASSUMED_FOR_0_9,
-    SupportedVersions,
-    VersionRange,
-    negotiate,
-)
+from zkconsumer.kafka.supported_versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions, VersionRange
+from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.request_frames import encode_response
 from zkconsumer.wire.schemas import (
     API_VERSIONS,

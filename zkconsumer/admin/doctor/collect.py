@@ -33,7 +33,7 @@ from zkconsumer.zk.znode_formats import parse_offset
 if TYPE_CHECKING:
     from zkconsumer.admin.admin_session import AdminSession
     from zkconsumer.kafka.broker_connection import Connection
-    from zkconsumer.kafka.version_negotiation import SupportedVersions
+    from zkconsumer.kafka.supported_versions import SupportedVersions
 
 SAMPLE_EVERY_MS = 1_000
 """How often the stored offsets are read between the two snapshots."""
