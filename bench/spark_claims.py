@@ -24,18 +24,18 @@ def claim_ms_a_partition(cluster: Cluster, topic: str) -> float:
         mode=CommitMode.CLAIM,
     )  # fmt: skip
     taken_ms = []
-    with MembershipProcessClient(settings) as keeper:
-        held = keeper.begin_batch({}, WAIT_MS).partitions
+    with MembershipProcessClient(settings) as client:
+        held = client.begin_batch({}, WAIT_MS).partitions
         assert len(held) == PARTITIONS, "the only member of a new group owns all partitions"
         partitions: list[TopicPartition] = sorted(held)
-        refused = keeper.seek(dict.fromkeys(partitions, 0))
+        refused = client.seek(dict.fromkeys(partitions, 0))
         assert not refused, refused
         for batch in range(BATCHES):
             first = batch * BATCH_ROWS
             ranges = {tp: RangeToClaim(first, first + BATCH_ROWS, held[tp].epoch) for tp in partitions}
-            keeper.batch_planned(partitions)
+            client.batch_planned(partitions)
             start = time.monotonic()
-            answers = keeper.claim("bench", batch, ranges)
+            answers = client.claim("bench", batch, ranges)
             taken_ms.append((time.monotonic() - start) * 1000 / PARTITIONS)
             assert all(isinstance(answer, ClaimedRange) for answer in answers.values()), answers
     return statistics.median(taken_ms)

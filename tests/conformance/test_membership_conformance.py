@@ -1,4 +1,4 @@
-"""What a query may expect of its group: the same tests for the fake group and for a keeper on ZooKeeper in memory."""
+"""What a query may expect of its group: the same tests for the fake and for the service on a ZooKeeper in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ A, B, C, D = FOUR
 
 
 class Kept:
-    """A keeper's service as its client gives it, without the pipe."""
+    """The service of the membership process as its client gives it, without the pipe."""
 
     def __init__(self, service: ZooKeeperBatchMembership) -> None:
         self.service = service
@@ -129,7 +129,7 @@ class FakeBench(Bench):
         """Nothing runs."""
 
 
-class KeeperBench(Bench):
+class ServiceBench(Bench):
     def __init__(self) -> None:
         self._world = FakeEnvironment()
         self._world.create_topic("t", 4)
@@ -173,7 +173,7 @@ class KeeperBench(Bench):
         self._world.stop()
 
 
-@pytest.fixture(params=[FakeBench, KeeperBench], ids=["fake", "keeper"])
+@pytest.fixture(params=[FakeBench, ServiceBench], ids=["fake", "service"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made: Bench = request.param()
     yield made

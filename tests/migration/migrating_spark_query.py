@@ -1,4 +1,4 @@
-"""A Spark query on a group that moves, without Spark and without processes: the keeper's calls are made in place."""
+"""A Spark query on a migrating group, without Spark: its calls reach the membership's service in this process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEMBER: dict[str, Any] = {
 
 
 class InProcessMembership:
-    """The ``GroupMembership`` of a query whose keeper is no process."""
+    """The ``GroupMembership`` of a query whose membership runs in the process of the test."""
 
     def __init__(self, following: QueryMembership) -> None:
         self.following = following

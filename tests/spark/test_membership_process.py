@@ -1,4 +1,4 @@
-"""The keeper as a process, on a real ZooKeeper and beside an original Scala member: who has what, and how fast."""
+"""The membership process on a real ZooKeeper, beside a real Scala member: its assignment, and how fast it changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAIT_MS = 15_000
 LOOK_S = 0.002
 SESSION_MS = 4_000
 PARTITIONS = 4
-CHROOT = "/keeper"
+CHROOT = "/membership"
 
 PARENT = """
 import json, os, sys, threading
@@ -202,10 +202,10 @@ def test_a_query_that_is_gone_holds_nothing_though_a_fork_of_it_lives(place: Pla
         assert parent.stdout is not None, "it is a pipe"
         parent.stdin.write(json.dumps(place.settings().to_json()) + "\n")
         parent.stdin.flush()
-        count, keeper, sibling = json.loads(parent.stdout.readline())
+        count, process, sibling = json.loads(parent.stdout.readline())
         try:
             assert count == len(place.ours()) == PARTITIONS
-            arguments = Path(f"/proc/{keeper}/cmdline").read_text() if Path("/proc").exists() else ""
+            arguments = Path(f"/proc/{process}/cmdline").read_text() if Path("/proc").exists() else ""
             assert place.group not in arguments, "nothing of the settings stands where others read it"
             killed_ms = SYSTEM_CLOCK.now_ms()
             parent.kill()
@@ -228,7 +228,7 @@ def test_the_end_of_the_pipe_is_the_end_of_the_membership(place: Place) -> None:
     client._process = None
 
 
-def test_what_a_keeper_holds_is_served_as_text(place: Place) -> None:
+def test_what_a_membership_process_holds_is_served_as_text(place: Place) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{free.getsockname()[1]}"
@@ -242,7 +242,7 @@ def test_what_a_keeper_holds_is_served_as_text(place: Place) -> None:
     assert f"zkconsumer_spark_assignment_complete{labels} 1\n" in text
 
 
-def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session(place: Place) -> None:
+def test_a_membership_process_that_was_killed_is_started_again_and_waits_for_its_old_session(place: Place) -> None:
     client = place.client(CommitMode.CLAIM)
     held = client.begin_batch({}, WAIT_MS).partitions
     assert client.claim("q", 0, {tp(0): RangeToClaim(0, 5, held[tp(0)].epoch)}) == {tp(0): ClaimedRange(0, 5)}
@@ -254,7 +254,7 @@ def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session
         "a replay"
     )
     again = client.begin_batch({}, WAIT_MS)
-    told(f"SIGKILL of the keeper: everything is held again after {SYSTEM_CLOCK.now_ms() - killed_ms} ms")
+    told(f"SIGKILL of the membership process: everything is held again after {SYSTEM_CLOCK.now_ms() - killed_ms} ms")
     assert client.process_pid != first
     assert again.is_complete
     assert again.partitions.keys() == held.keys()
@@ -265,14 +265,14 @@ def test_a_keeper_that_was_killed_is_started_again_and_waits_for_its_old_session
 def test_a_session_that_expired_gives_other_epochs(place: Place) -> None:
     client = place.client()
     held = client.begin_batch({}, WAIT_MS).partitions
-    keeper = client.process_pid
-    assert keeper is not None
-    os.kill(keeper, signal.SIGSTOP)
+    process = client.process_pid
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
     until_true(lambda: not place.registered(), "the session expires")
-    os.kill(keeper, signal.SIGCONT)
+    os.kill(process, signal.SIGCONT)
     ended = {one: BatchEnd(owned.epoch, 9) for one, owned in held.items()}
     again = client.begin_batch(ended, WAIT_MS)
-    assert client.process_pid == keeper
+    assert client.process_pid == process
     assert again.is_complete
     assert again.partitions.keys() == held.keys()
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
@@ -293,7 +293,7 @@ def test_zookeeper_may_be_started_again(place: Place, server: Sandbox) -> None:
     assert place.offsets() in (dict.fromkeys(range(PARTITIONS), 9), {}), "written if the session has survived"
 
 
-def test_a_keeper_that_does_not_answer_is_killed_and_another_one_does(
+def test_a_membership_process_that_does_not_answer_is_killed_and_another_one_does(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bridge.spark.membership.process_client.CALL_MS", 300)
@@ -322,7 +322,7 @@ def test_what_stands_in_the_way_is_the_same_error_as_of_a_connector(place: Place
     assert place.registered() == []
 
 
-def test_a_keeper_that_cannot_live_is_not_started_for_ever(place: Place) -> None:
+def test_a_membership_process_that_cannot_live_is_not_started_for_ever(place: Place) -> None:
     client = place.client()
     client.start()
     for _ in range(3):

@@ -117,7 +117,7 @@ def test_a_topic_that_grows_is_read_on_in_the_running_query(
         assert not own.metrics
     finally:
         query.stop()
-    # The keeper notices by itself that its query is gone: Spark only kills the process.
+    # The membership process notices by itself that its query is gone: Spark only kills the process.
     wait_until(lambda: not shared_cluster.admin.members(topic), "nobody is registered any more", WAIT_MS)
 
 

@@ -124,7 +124,7 @@ def in_sync(sandbox: Sandbox, topic: str) -> set[int]:
 def test_a_stream_over_sasl_ssl_whose_password_stands_nowhere(
     source: SparkSession, fresh_name: str, tmp_path: Path
 ) -> None:
-    """Driver, keeper and executors log in; neither the checkpoint nor the arguments of a process show the password."""
+    """All processes of the query log in; neither the checkpoint nor the arguments of a process show the password."""
     require_releases("3.9.1", zookeeper_release("3.8"))
     with Sandbox() as sandbox:
         security = SandboxSecurity()

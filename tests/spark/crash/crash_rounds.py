@@ -2,7 +2,7 @@
 
 peers "before" join, standing still       |
 driver A: a query a cell, up to its fault |  the peers read a little
-driver A and all keepers: SIGKILL         |  peers "before" go on; "after" and "middle" join; "middle" stops
+driver A and all memberships: SIGKILL     |  peers "before" go on; "after" and "middle" join; "middle" stops
 driver B: the queries go on, AvailableNow |  "before" and "after" hold their share
 no more records; the peers leave          |
 driver B: AvailableNow once more          |  the group stands at the end of the last batch, which is the log's

@@ -1,8 +1,8 @@
 """The parts of the crash lab: a Spark driver as a tree of processes, a group that is watched, clusters that are kept.
 
-A driver is a Python process, its JVM, Python workers, and a keeper a query; workers and keepers lead process groups or
-sessions of their own.  So a tree is found by a mark in the environment, which every child inherits, and is stopped
-(SIGSTOP) as a whole before it is killed: nobody in it acts on the death of another.
+A driver is a Python process, its JVM, Python workers, and a membership process for each query; workers and membership
+processes lead process groups or sessions of their own.  So a tree is found by a mark in the environment, which every
+child inherits, and is stopped (SIGSTOP) as a whole before it is killed: no process in it acts on the death of another.
 """
 
 from __future__ import annotations

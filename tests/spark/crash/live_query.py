@@ -14,8 +14,8 @@ from zkconsumer.testing.sandbox.scala_host import UNLIMITED, ScalaHost
 from zkconsumer.testing.sandbox.waiting import HOST
 from zkconsumer.types import TopicPartition
 
-KEEPER = "bridge.spark.membership"
-"""Words in the command line of a keeper."""
+MEMBERSHIP_PROCESS = "bridge.spark.membership"
+"""Words in the command line of a membership process."""
 
 SESSION_MS = 4_000
 EARLIEST = -2
@@ -111,9 +111,9 @@ class LiveQuery:
 
         self.driver.wait(check, timeout_ms, f"{self.name} writes {more} rows more")
 
-    def keepers(self) -> list[int]:
-        """The keepers of the driver's queries."""
-        return self.driver.pids(KEEPER)
+    def membership_processes(self) -> list[int]:
+        """The membership processes of the driver's queries."""
+        return self.driver.pids(MEMBERSHIP_PROCESS)
 
     def owners(self) -> dict[int, str]:
         return self.sandbox.admin.owners(self.name, self.name)

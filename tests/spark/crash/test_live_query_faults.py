@@ -1,4 +1,4 @@
-"""What may happen to a live query, to its keeper, and to the servers below it: nothing is lost, nothing comes twice.
+"""Faults of a live query, of its membership process and of the servers: nothing is lost, nothing is read twice.
 
 Every test has a group and a topic of its own in one driver; what ends a driver has a driver of its own.
 """
@@ -115,32 +115,34 @@ def test_a_query_that_is_stopped_is_succeeded_at_once(query: LiveQuery, scala: S
     query.finish(crashes=1)
 
 
-# --- the keeper -----------------------------------------------------------------------------------------------------
+# --- the membership process -------------------------------------------------------------------------------------
 
 
 @in_ci("afterBatch")
-def test_a_killed_keeper_is_replaced_or_ends_the_query(query: LiveQuery) -> None:
+def test_a_killed_membership_process_is_replaced_or_ends_the_query(query: LiveQuery) -> None:
     query.start()
     query.wait_rows()
-    [keeper] = query.keepers()
-    os.kill(keeper, signal.SIGKILL)
+    [process] = query.membership_processes()
+    os.kill(process, signal.SIGKILL)
     go_on(query)
     query.finish(crashes=1)
 
 
 @in_ci("claim")
-def test_a_keeper_that_sleeps_beyond_its_session_reads_nothing_twice(query: LiveQuery, scala: ScalaHost) -> None:
+def test_a_membership_process_that_sleeps_beyond_its_session_reads_nothing_twice(
+    query: LiveQuery, scala: ScalaHost
+) -> None:
     query.start()
     query.wait_rows()
     peer = query.join(scala)
     query.wait_read()
-    [keeper] = query.keepers()
-    os.kill(keeper, signal.SIGSTOP)
+    [process] = query.membership_processes()
+    os.kill(process, signal.SIGSTOP)
     try:
         wait_until(lambda: owned_by_others(query), "the member takes everything", SESSION_MS * 4)
         query.wait_read()
     finally:
-        os.kill(keeper, signal.SIGCONT)
+        os.kill(process, signal.SIGCONT)
     go_on(query)
     scala.stop(peer)
     query.finish(crashes=1)

@@ -410,7 +410,7 @@ def test_a_checkpoint_that_is_given_up_behind_a_move_gives_back_its_claims_in_ka
 def test_a_claim_that_was_begun_in_kafka_is_given_back_too(
     world: FakeEnvironment, run: Callable[..., Result], moved: CheckpointFolder
 ) -> None:
-    """The keeper died between the commit and the end of its record."""
+    """The membership process died between the commit and the end of its record."""
     begun = ClaimRecord((BatchClaim(6, 10, 30, 1, 1_000),)).with_pending(BatchClaim(7, 30, 40, 1, 1_000))
     world.zookeeper.ensure(paths.claims_of_partition("g1", QUERY, P0), format_record(begun))
     assert run("--rewind", "--store", "kafka", "--execute").exit_code == 0

@@ -1,4 +1,4 @@
-"""What a keeper does for a Spark query, on a ZooKeeper and a Kafka in memory: no process, no socket."""
+"""What a membership process does for a Spark query, on a ZooKeeper and a Kafka in memory: no process, no socket."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Keep = Callable[..., ZooKeeperBatchMembership]
 
 @pytest.fixture
 def keep(world: FakeEnvironment) -> Iterator[Keep]:
-    """Makes keepers' services and joins them to the group."""
+    """Makes the services of membership processes, and joins them to the group."""
     made: list[ZooKeeperBatchMembership] = []
 
     def make(

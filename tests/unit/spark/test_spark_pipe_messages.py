@@ -1,4 +1,4 @@
-"""What a query and its keeper say to each other survives the way, and what is no message is refused."""
+"""What a query and its membership process say to each other survives the way, and what is no message is refused."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_settings_come_as_they_went_and_show_no_secret() -> None:
         MembershipProcessSettings.from_json({"properties": {}})
 
 
-def test_a_keeper_waits_longer_for_a_batch_than_a_connector_for_its_program() -> None:
+def test_a_membership_process_waits_longer_for_a_batch_than_a_connector_for_its_program() -> None:
     plain = MembershipProcessSettings(
         {"group.id": "g", "zookeeper.connect": "h:2181"}, STATIC_SUBSCRIPTION, ("t",), "g_c"
     )

@@ -1,4 +1,4 @@
-"""A keeper while its group moves: where it is to be, and what a query is told meanwhile."""
+"""The membership of a query while its group migrates: which side it is a member of, and what the query receives."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def is_member(world: FakeEnvironment) -> bool:
     return any(path.startswith(root) for path in world.zookeeper.tree.dump())
 
 
-def waits(keeper: QueryMembership) -> bool:
-    return keeper.observe()["waiting_for_migration"] == 1
+def waits(membership: QueryMembership) -> bool:
+    return membership.observe()["waiting_for_migration"] == 1
 
 
 # --- where it is to be ------------------------------------------------------------------------------------------
@@ -118,38 +118,38 @@ def test_a_later_releases_words_are_an_error(found: ControlRecord) -> None:
         target_of(found)
 
 
-# --- a running keeper -------------------------------------------------------------------------------------------
+# --- a running membership process ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("phase", [("fencing", "copy"), ("armed", "dual")])
 def test_it_steps_aside_and_comes_back_when_the_migration_is_taken_back(
     world: FakeEnvironment, keep: Keep, phase: tuple[str, str]
 ) -> None:
-    keeper = keep()
-    before = keeper.begin_batch({}, 5_000, until()).partitions
-    keeper.planned((), until())
+    membership = keep()
+    before = membership.begin_batch({}, 5_000, until()).partitions
+    membership.planned((), until())
     say(world, *phase)
-    wait_until(lambda: not is_member(world) and waits(keeper), "it is gone")
+    wait_until(lambda: not is_member(world) and waits(membership), "it is gone")
     with pytest.raises(GroupMigratingError, match=f"group g1 is migrating, .* phase {phase[0]}"):
-        keeper.begin_batch({}, 0, until())
+        membership.begin_batch({}, 0, until())
     with pytest.raises(GroupMigratingError):
-        keeper.group_offsets([T0], QUERY, until())
-    keeper.planned((), until())
+        membership.group_offsets([T0], QUERY, until())
+    membership.planned((), until())
     say(world, "undone", phase[1])
-    after = keeper.begin_batch({}, 5_000, until())
+    after = membership.begin_batch({}, 5_000, until())
     assert after.partitions.keys() == before.keys()
     assert {held.epoch for held in after.partitions.values()}.isdisjoint(held.epoch for held in before.values())
-    assert keeper.observe()["group_switches"] == 0, "it was in no other group"
+    assert membership.observe()["group_switches"] == 0, "it was in no other group"
 
 
 def test_a_batch_that_is_read_ends_first_and_its_offsets_are_written(world: FakeEnvironment, keep: Keep) -> None:
-    keeper = keep(CommitMode.AFTER_BATCH)
-    held = keeper.begin_batch({}, 5_000, until()).partitions
-    keeper.planned(held, until())
+    membership = keep(CommitMode.AFTER_BATCH)
+    held = membership.begin_batch({}, 5_000, until()).partitions
+    membership.planned(held, until())
     say(world, "fencing")
-    wait_until(lambda: keeper._is_leaving, "it has seen that")
+    wait_until(lambda: membership._is_leaving, "it has seen that")
     with pytest.raises(GroupMigratingError):
-        keeper.begin_batch({tp: BatchEnd(one.epoch, 7) for tp, one in held.items()}, 0, until())
+        membership.begin_batch({tp: BatchEnd(one.epoch, 7) for tp, one in held.items()}, 0, until())
     wait_until(lambda: not is_member(world), "it is gone")
     assert world.offsets(GROUP, "t") == {0: 7, 1: 7}
 
@@ -158,25 +158,25 @@ def test_a_batch_that_begins_in_the_moment_of_the_move_ends_first_too(
     world: FakeEnvironment, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the call has lent anything nothing is under way, as far as the worker sees."""
-    keeper = keep(CommitMode.AFTER_BATCH)
-    keeper.begin_batch({}, 5_000, until())
-    keeper.planned((), until())
+    membership = keep(CommitMode.AFTER_BATCH)
+    membership.begin_batch({}, 5_000, until())
+    membership.planned((), until())
     wait_for_share, pause = ZooKeeperBatchMembership._wait_for_assignment, threading.Event()
 
     def moves_meanwhile(side: ZooKeeperBatchMembership, timeout_ms: int) -> None:
         say(world, "fencing")
-        wait_until(lambda: keeper._is_leaving, "it has seen that")
+        wait_until(lambda: membership._is_leaving, "it has seen that")
         pause.wait(0.5)
         wait_for_share(side, timeout_ms)
 
     with monkeypatch.context() as patch:
         patch.setattr(ZooKeeperBatchMembership, "_wait_for_assignment", moves_meanwhile)
-        held = keeper.begin_batch({}, 0, until()).partitions
+        held = membership.begin_batch({}, 0, until()).partitions
     assert len(held) == 2
     pause.wait(0.5)
-    keeper.planned(held, until())
+    membership.planned(held, until())
     with pytest.raises(GroupMigratingError):
-        keeper.begin_batch({tp: BatchEnd(one.epoch, 7) for tp, one in held.items()}, 0, until())
+        membership.begin_batch({tp: BatchEnd(one.epoch, 7) for tp, one in held.items()}, 0, until())
     wait_until(lambda: not is_member(world), "it is gone")
     assert world.offsets(GROUP, "t") == {0: 7, 1: 7}
 
@@ -185,8 +185,8 @@ def test_a_batch_that_does_not_end_is_not_waited_for_for_ever(
     world: FakeEnvironment, keep: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(membership_switcher, "FINISH_BATCH_TIMEOUT_MS", 100)
-    keeper = keep(CommitMode.AFTER_BATCH, **{"rebalance.drain.timeout.ms": "100"})
-    keeper.planned(keeper.begin_batch({}, 5_000, until()).partitions, until())
+    membership = keep(CommitMode.AFTER_BATCH, **{"rebalance.drain.timeout.ms": "100"})
+    membership.planned(membership.begin_batch({}, 5_000, until()).partitions, until())
     say(world, "fencing")
     wait_until(lambda: not is_member(world), "it is gone")
     assert world.offsets(GROUP, "t") == {}
@@ -195,19 +195,19 @@ def test_a_batch_that_does_not_end_is_not_waited_for_for_ever(
 def test_what_was_planned_is_claimed_first_and_what_comes_later_is_answered_from_the_records(
     world: FakeEnvironment, keep: Keep
 ) -> None:
-    keeper = keep()
-    held = keeper.begin_batch({}, 5_000, until()).partitions
-    keeper.planned(held, until())
+    membership = keep()
+    held = membership.begin_batch({}, 5_000, until()).partitions
+    membership.planned(held, until())
     say(world, "fencing")
     ranges = {tp: RangeToClaim(0, 5, one.epoch) for tp, one in held.items()}
-    assert keeper.claim(QUERY, 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5))
-    wait_until(lambda: waits(keeper), "it waits")
-    assert keeper.claim(QUERY, 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5)), "run again"
-    found = keeper.claim(QUERY, 1, {T0: RangeToClaim(5, 9, 1)}, until())
+    assert membership.claim(QUERY, 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5))
+    wait_until(lambda: waits(membership), "it waits")
+    assert membership.claim(QUERY, 0, ranges, until()) == dict.fromkeys(held, ClaimedRange(0, 5)), "run again"
+    found = membership.claim(QUERY, 1, {T0: RangeToClaim(5, 9, 1)}, until())
     assert isinstance(found[T0], ClaimRefused)
     say(world, "undone")
-    keeper.begin_batch({}, 5_000, until())
-    assert isinstance(keeper.claim(QUERY, 1, {T0: RangeToClaim(5, 9, 1)}, until())[T0], ClaimRefused), (
+    membership.begin_batch({}, 5_000, until())
+    assert isinstance(membership.claim(QUERY, 1, {T0: RangeToClaim(5, 9, 1)}, until())[T0], ClaimRefused), (
         "it was refused then"
     )
 
@@ -222,35 +222,35 @@ def test_a_claim_that_was_begun_waits_for_the_end_of_the_move(world: FakeEnviron
 
 def test_a_query_that_is_started_meanwhile_waits_and_begins_when_it_is_over(world: FakeEnvironment, keep: Keep) -> None:
     say(world, "verified")
-    keeper = keep()
+    membership = keep()
     assert not is_member(world)
-    assert [broker.port for broker in keeper.brokers()] == [address.port for address in world.cluster.addresses]
+    assert [broker.port for broker in membership.brokers()] == [address.port for address in world.cluster.addresses]
     with pytest.raises(GroupMigratingError):
-        keeper.begin_batch({}, 0, until())
+        membership.begin_batch({}, 0, until())
     say(world, "undone")
-    assert len(keeper.begin_batch({}, 5_000, until()).partitions) == 2
+    assert len(membership.begin_batch({}, 5_000, until()).partitions) == 2
 
 
 def test_a_day_is_enough(world: FakeEnvironment, keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     say(world, "fenced")
-    keeper = keep()
+    membership = keep()
     monkeypatch.setattr(query_membership, "MIGRATION_TIMEOUT_MS", -1)
     with pytest.raises(MigrationError, match="zkconsumer migrate status g1 shows how") as caught:
-        keeper.begin_batch({}, 0, until())
+        membership.begin_batch({}, 0, until())
     assert not isinstance(caught.value, GroupMigratingError)
 
 
 def test_a_phase_of_a_later_release_ends_the_query(world: FakeEnvironment, keep: Keep) -> None:
-    keeper = keep()
-    keeper.begin_batch({}, 5_000, until())
+    membership = keep()
+    membership.begin_batch({}, 5_000, until())
     say(world, "teleported")
-    wait_until(lambda: _raises(keeper), "the error is told")
+    wait_until(lambda: _raises(membership), "the error is told")
     wait_until(lambda: not is_member(world), "and nothing is held")
 
 
-def _raises(keeper: QueryMembership) -> bool:
+def _raises(membership: QueryMembership) -> bool:
     try:
-        keeper.begin_batch({}, 0, until())
+        membership.begin_batch({}, 0, until())
     except GroupMigratingError:
         return False
     except MigrationError as error:

@@ -113,7 +113,7 @@ def test_a_query_and_a_copy_of_its_checkpoint(server: FakeZooKeeper) -> None:
     assert (server.data(paths.offset(GROUP, P0)), runs_of(server)) == (b"20", ("blue", "green"))
 
     assert run_claim(green, 2, {P1: (10, 20)}, run="green").result() == {P1: ClaimedRange(10, 20)}
-    # Its keeper is killed: the next one has another session, and is the same run.
+    # Its membership process is killed: the next one has another session, and is the same run.
     green.store.close(1_000)
     again = ProcedureSession(server)
     again.claim(P1)
@@ -223,7 +223,7 @@ class Lives:
             )
         batch = self.batches.get(run, 0)
         report = run_claim(party, batch, {tp: (batch * 10, batch * 10 + 10)}, run=f"{run:032x}")
-        if fault == "new keeper":
+        if fault == "new process":
             party.store.close(1_000)
             self.sessions[run] = ProcedureSession(self.server)
             self.sessions[run].claim(tp)
@@ -232,7 +232,8 @@ class Lives:
 
 @given(
     steps=st.lists(
-        st.tuples(st.integers(0, 3), st.sampled_from(["", "", "lost", "not done", "new keeper"])), max_size=25
+        st.tuples(st.integers(0, 3), st.sampled_from(["", "", "lost", "not done", "new process"])),
+        max_size=25,
     )
 )
 @settings(max_examples=100, deadline=None)

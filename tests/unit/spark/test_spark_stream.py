@@ -289,7 +289,7 @@ def test_topics_that_nobody_told_are_not_said_to_be_missing(
         query.start().run()
 
 
-def test_a_keeper_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_membership_process_that_has_read_nothing_yet_does_not_end_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
     query = Query()
     engine = query.start()
     engine.run()
@@ -565,7 +565,7 @@ def test_brokers_are_those_of_the_option_when_it_is_given() -> None:
     assert [(broker.host, broker.port) for broker in task.brokers] == [("b1", 9092), ("::1", 9093)]
 
 
-def test_the_keeper_is_told_what_the_options_say() -> None:
+def test_the_membership_process_is_told_what_the_options_say() -> None:
     takeover = membership_process_settings(Query(consumer__threads="all", group__offsets__commit="claim").options)
     assert (takeover.threads, takeover.mode, takeover.topics) == (ALL_THREADS, CommitMode.CLAIM, ("t",))
     assert takeover.config().group_id == "g"
