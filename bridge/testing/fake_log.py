@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 
-from bridge.broker.log.batches import NO_TIMESTAMP, StoredBatch
+from bridge.broker.log.batches import NO_TIMESTAMP, StoredBatch, read_batch_header
 from bridge.broker.log.partition_log import PartitionLog
 from bridge.broker.log.segment import Segment
-from zkconsumer.errors import UsageError
-from zkconsumer.wire.entries import Record
+from bridge.broker.log.transaction_index import TransactionIndex
+from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
+from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.record_set_builder import build_record_set
 
 
@@ -32,6 +34,7 @@ class FakeLog(PartitionLog):
         if not self._segments:
             self._segments.append(Segment(self.end, self._storage.create(self.end), wall_ms))
         self._segments[-1].append(data, [StoredBatch(0, len(data), 0, next_offset - 1, NO_TIMESTAMP)], wall_ms)
+        self._index_transactions(data)
         self.end = next_offset
 
     def delete_before(self, offset: int) -> None:
@@ -51,7 +54,15 @@ class FakeLog(PartitionLog):
         kept = [entry for segment in self._segments for entry in segment.entries() if is_kept(entry[0].last_offset)]
         modified_ms = self._segments[-1].modified_ms if self._segments else 0
         new = Segment(start, self._storage.create(start), modified_ms)
+        self._transactions = TransactionIndex()
         for batch, data in kept:
             new.append(data, [batch], modified_ms)
+            self._index_transactions(data)
         self._segments = [new]
         self.end = end
+
+    def _index_transactions(self, data: bytes) -> None:
+        """Record the transactions in these entries, up to the first damaged one."""
+        with contextlib.suppress(InvalidMessageException, UnsupportedCodec):
+            for entry in iter_entries(data):
+                self._transactions.update(read_batch_header(data, entry))

@@ -32,6 +32,7 @@ from zkconsumer.wire.schemas.fetch import (
     FetchTopic,
     FetchTopicResponse,
 )
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 MIN_ONE_MESSAGE_FROM = 3
 """The version from which the first entry is returned whole whatever its size (0.10.1, KIP-74)."""
 
-READ_COMMITTED = 1
 
 TOPIC_IDS_FROM = 13
 
@@ -142,7 +142,8 @@ def _fetch_partition(
     if not log.can_read_from(requested.fetch_offset):
         return _error_partition(requested, OFFSET_OUT_OF_RANGE)
     try:
-        records, took = _read_records(partition, requested, reading, node.release)
+        is_committed_only = call.body.isolation_level == READ_COMMITTED
+        records, took = _read_records(partition, requested, reading, node.release, is_committed_only)
     except UnsupportedCodec:
         records_of_error = None if node.release.returns_null_records_for_unsupported_codec else b""
         return _error_partition(requested, UNSUPPORTED_COMPRESSION_TYPE, records=records_of_error)
@@ -150,21 +151,24 @@ def _fetch_partition(
         return _error_partition(requested, CORRUPT_MESSAGE)
     except OSError:
         return _error_partition(requested, KAFKA_STORAGE_ERROR)
-    is_committed_only = call.body.isolation_level == READ_COMMITTED
     row = FetchPartitionResponse(
         partition_index=requested.partition,
         high_watermark=log.end,
         log_start_offset=log.start,
-        aborted_transactions=[] if is_committed_only else None,
+        aborted_transactions=log.aborted_transactions(requested.fetch_offset) if is_committed_only else None,
         records=records,
     )
     if is_committed_only or node.release.returns_last_stable_offset:
-        row.last_stable_offset = log.end
+        row.last_stable_offset = log.last_stable_offset
     return row, took
 
 
 def _read_records(
-    partition: BrokerPartition, requested: FetchPartition, reading: _FetchReadState, release: BrokerRelease
+    partition: BrokerPartition,
+    requested: FetchPartition,
+    reading: _FetchReadState,
+    release: BrokerRelease,
+    is_committed_only: bool,
 ) -> tuple[bytes, int]:
     """The record set, and the number of bytes of the log in it.
 
@@ -181,6 +185,7 @@ def _read_records(
         min_one_message=returns_whole_first_entry and reading.stored_bytes == 0,
         may_truncate=not (returns_whole_first_entry or (must_convert and release.omits_unconvertible_entry)),
         has_tail=True,
+        is_committed_only=is_committed_only,
     )
     if not must_convert:
         return stored, len(stored)

@@ -28,6 +28,7 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResponse,
     OffsetForLeaderTopicResponse,
 )
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 if TYPE_CHECKING:
     from bridge.broker.node import BrokerNode
@@ -67,7 +68,9 @@ def _list_partition(
         answer.old_style_offsets = starts[: max(0, asked.max_num_offsets)]
     else:
         try:
-            _find_offset(partition, asked.timestamp, node.release.is_special_timestamp(asked.timestamp), answer)
+            is_special = node.release.is_special_timestamp(asked.timestamp)
+            is_committed_only = call.body.isolation_level == READ_COMMITTED
+            _find_offset(partition, asked.timestamp, is_special, answer, is_committed_only=is_committed_only)
         except (InvalidMessageException, UnsupportedCodec):
             answer.error_code = CORRUPT_MESSAGE.code
         except OSError:
@@ -76,12 +79,18 @@ def _list_partition(
 
 
 def _find_offset(
-    partition: BrokerPartition, time_ms: int, is_special_timestamp: bool, answer: ListOffsetsPartitionResponse
+    partition: BrokerPartition,
+    time_ms: int,
+    is_special_timestamp: bool,
+    answer: ListOffsetsPartitionResponse,
+    *,
+    is_committed_only: bool,
 ) -> None:
-    """``is_special_timestamp``: see ``BrokerRelease``."""
+    """``is_special_timestamp``: see ``BrokerRelease``.  ``is_committed_only``: only before the last stable offset."""
     log = partition.log
+    end = log.last_stable_offset if is_committed_only else log.end
     if time_ms == LATEST_TIME:
-        answer.offset = log.end
+        answer.offset = end
     elif time_ms == EARLIEST_TIME or (is_special_timestamp and time_ms == EARLIEST_LOCAL_TIMESTAMP):
         answer.offset = log.start
     elif is_special_timestamp and time_ms == LATEST_TIERED_TIMESTAMP:
@@ -93,7 +102,7 @@ def _find_offset(
         found = (
             log.max_timestamp() if is_special_timestamp and time_ms == MAX_TIMESTAMP else log.first_at_or_after(time_ms)
         )
-        if found is None:
+        if found is None or found.offset >= end:
             return
         answer.timestamp, answer.offset = found
     answer.leader_epoch = partition.leader_epoch

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import google_crc32c
 
 from zkconsumer.wire.entries import LogEntry
+from zkconsumer.wire.records_v2 import read_control_type
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -41,6 +42,7 @@ class StoredBatch(NamedTuple):
     """One entry; ``position`` and ``end`` are bytes of its segment, or of the record set that it was found in.
 
     ``max_timestamp`` −1: none.  ``leader_epoch`` −1, ``producer_id`` −1: none, as in formats 0 and 1.
+    ``control_type``: of a control batch, see ``read_control_type``.
     """
 
     position: int
@@ -54,6 +56,7 @@ class StoredBatch(NamedTuple):
     first_sequence: int = -1
     record_count: int = 0
     attributes: int = 0
+    control_type: int | None = None
 
 
 def read_batch_header(data: bytes | memoryview, entry: LogEntry) -> StoredBatch:
@@ -62,8 +65,9 @@ def read_batch_header(data: bytes | memoryview, entry: LogEntry) -> StoredBatch:
     if entry.magic == 2:
         attributes, _, _, newest, producer, epoch, sequence, count = _HEADER_V2.unpack_from(data, at + _COVERED_AT_V2)
         (leader_epoch,) = LEADER_EPOCH.unpack_from(data, at + LEADER_EPOCH_AT)
+        control = read_control_type(data, entry) if attributes & CONTROL else None
         return StoredBatch(
-            at, end, 2, entry.last_offset, newest, leader_epoch, producer, epoch, sequence, count, attributes
+            at, end, 2, entry.last_offset, newest, leader_epoch, producer, epoch, sequence, count, attributes, control
         )
     newest = NO_TIMESTAMP
     if entry.magic == 1 and end - at >= _FORMAT_1_BYTES_MIN:

@@ -3,7 +3,8 @@
     append --> check sequence numbers --> assign offsets --> newest segment --> epochs, producers
     read   --> the segment that contains the offset --> stored bytes
 
-All state besides the bytes (index, epochs, producers) is computed from them, again each time the log is opened.
+All state besides the bytes (index, epochs, producers, transactions) is computed from them, again each time the log is
+opened.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from bridge.broker.log.producer_state import BatchMetadata, ProducerStateManager
 from bridge.broker.log.recovery import recover
 from bridge.broker.log.segment import Segment
 from bridge.broker.log.segment_files import SegmentFile
+from bridge.broker.log.transaction_index import TransactionIndex
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.records import iter_records
+from zkconsumer.wire.schemas.fetch import AbortedTransaction
 
 READ_CHUNK_BYTES = 1024 * 1024
 """How many bytes are read at a time when a whole log is read."""
@@ -85,6 +88,7 @@ class PartitionLog:
         self._storage = storage
         self._producers = ProducerStateManager(settings.unknown_producer_error)
         self._epochs = LeaderEpochs()
+        self._transactions = TransactionIndex()
         self._segments: list[Segment] = []
         self.end = 0
         self._open(on_truncated)
@@ -98,6 +102,15 @@ class PartitionLog:
     def size(self) -> int:
         """How many bytes are stored."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a ``read_committed`` reader ends: at the oldest open transaction, or at the end."""
+        return self._transactions.last_stable_offset(self.end)
+
+    def aborted_transactions(self, start: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a ``read_committed`` reader from ``start`` on must know."""
+        return self._transactions.aborted_between(start, self.last_stable_offset)
 
     def can_read_from(self, offset: int) -> bool:
         """Whether a reader may request this offset; the end is allowed: it waits for the next record."""
@@ -135,14 +148,19 @@ class PartitionLog:
         min_one_message: bool = False,
         may_truncate: bool = False,
         has_tail: bool = False,
+        is_committed_only: bool = False,
     ) -> bytes:
-        """Stored entries from the one that contains ``offset`` on, of one segment; see ``Segment.read``."""
-        if offset >= self.end:
+        """Stored entries from the one that contains ``offset`` on, of one segment; see ``Segment.read``.
+
+        ``is_committed_only``: only those before the last stable offset.
+        """
+        end = self.last_stable_offset if is_committed_only else self.end
+        if offset >= end:
             return b""
         at = max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
         for segment in self._segments[at:]:
             found = segment.read(
-                offset, bytes_max, min_one_message=min_one_message, may_truncate=may_truncate, has_tail=has_tail
+                offset, end, bytes_max, min_one_message=min_one_message, may_truncate=may_truncate, has_tail=has_tail
             )
             if found or segment.base_offset > offset:
                 return found
@@ -208,6 +226,7 @@ class PartitionLog:
         for batch in batches:
             self._epochs.assign(batch.leader_epoch, first_offset)
             self._producers.update(batch)
+            self._transactions.update(batch)
             first_offset = batch.last_offset + 1
         self.end = first_offset
 
@@ -250,6 +269,7 @@ class PartitionLog:
                 segment.index(batch)
                 self._epochs.assign(batch.leader_epoch, self.end)
                 self._producers.update(batch)
+                self._transactions.update(batch)
                 self.end = batch.last_offset + 1
             self._segments.append(segment)
 

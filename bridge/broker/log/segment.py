@@ -45,23 +45,31 @@ class Segment:
         self.modified_ms = wall_ms
 
     def read(
-        self, offset: int, bytes_max: int, *, min_one_message: bool, may_truncate: bool, has_tail: bool = False
+        self,
+        offset: int,
+        end_offset: int,
+        bytes_max: int,
+        *,
+        min_one_message: bool,
+        may_truncate: bool,
+        has_tail: bool = False,
     ) -> bytes:
-        """Entries from the one that contains ``offset`` on.
+        """Entries from the one that contains ``offset`` on, up to the last one that ends before ``end_offset``.
 
         ``min_one_message``: the first is returned whole whatever its size.  ``may_truncate``: if not even the first
         fits, its beginning is returned, as by brokers before 0.10.1.  ``has_tail``: the beginning of the first entry
         that does not fit follows the whole ones, as in Kafka.
         """
         first = bisect_left(self._last_offsets, offset)
-        if first >= len(self._ends):
+        last = bisect_left(self._last_offsets, end_offset)
+        if first >= last:
             return b""
         start = self._start(first)
-        end = self._start(bisect_left(self._ends, start + bytes_max + 1, first))
+        end = self._start(bisect_left(self._ends, start + bytes_max + 1, first, last))
         if end == start and min_one_message:
             end = self._ends[first]
         if may_truncate if end == start else has_tail:
-            end = max(end, start + bytes_max)
+            end = max(end, min(start + bytes_max, self._ends[last - 1]))
         return self._file.read(start, end - start)
 
     def first_with_timestamp(self, time_ms: int) -> tuple[int, bytes] | None:

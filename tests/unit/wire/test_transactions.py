@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-
-import google_crc32c
 import pytest
 
+from tests.transactional_records import ABORT, COMMIT, CONTROL, TRANSACTIONAL, batch, marker, signed
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
@@ -15,26 +13,6 @@ from zkconsumer.wire.record_tables import ROW, read_tables
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
 from zkconsumer.wire.transactions import aborted_batches
-
-TRANSACTIONAL, CONTROL = 0x10, 0x20
-ABORT, COMMIT = 0, 1
-
-
-def batch(first: int, count: int, producer: int, attributes: int = TRANSACTIONAL, codec: int = 0) -> bytes:
-    made = bytearray(build_record_set([Record(first + n, 0, 0, None, b"v") for n in range(count)], 2, codec))
-    return signed(made, producer, attributes | codec)
-
-
-def marker(offset: int, producer: int, kind: int) -> bytes:
-    record = Record(offset, 0, 0, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
-    return signed(bytearray(build_record_set([record], 2, control=True)), producer, TRANSACTIONAL | CONTROL)
-
-
-def signed(made: bytearray, producer: int, attributes: int) -> bytes:
-    struct.pack_into(">h", made, 21, attributes)
-    struct.pack_into(">q", made, 43, producer)
-    struct.pack_into(">I", made, 17, google_crc32c.value(bytes(made[21:])))
-    return bytes(made)
 
 
 def left_by_both(data: bytes, aborted: list[AbortedTransaction], start: int = 0) -> list[int]:
