@@ -29,6 +29,7 @@ from zkconsumer.config_def import (
 )
 from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
 from zkconsumer.config_tables.scala_consumer import ScalaConsumerSettings
+from zkconsumer.config_tables.transaction_settings import TransactionSettings
 from zkconsumer.config_tables.zkconsumer_settings import ZkConsumerSettings
 from zkconsumer.config_tables.zookeeper_security import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
 from zkconsumer.errors import InvalidConfigException
@@ -65,6 +66,7 @@ class ConsumerConfig(
     BrokerConnectionSettings,
     ZooKeeperSecuritySettings,
     ZkConsumerSettings,
+    TransactionSettings,
     ZooKeeperLoginSettings,
 ):
     """The settings of one consumer.

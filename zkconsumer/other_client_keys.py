@@ -80,7 +80,6 @@ _COORDINATOR_GROUP_KEYS: dict[str, str] = {
     "heartbeat.interval.ms": "zookeeper.session.timeout.ms determines how often a request is sent to ZooKeeper",
     "interceptor.classes": "a class of the JVM; the program does its work with each record",
     "internal.leave.group.on.close": "a member that is closed always leaves its group",
-    "isolation.level": "all records are delivered, also those of aborted transactions",
     "key.deserializer": "a class of the JVM; pass a key_decoder to create_message_streams",
     "max.poll.interval.ms": "ZooKeeper does not limit the time that the program needs for a record",
     "max.poll.records": "a stream delivers one record at a time",

@@ -39,11 +39,6 @@ class UnsupportedKey(NamedTuple):
 
 
 UNSUPPORTED_KEYS: dict[str, UnsupportedKey] = {
-    "isolation.level": UnsupportedKey(
-        "read_uncommitted",
-        "only read_uncommitted is supported: all records are delivered, also those of aborted transactions; remove it "
-        "where producers use no transactions, and read these topics with Kafka's own consumer where they do",
-    ),
     "interceptor.classes": UnsupportedKey(
         "",
         "it names classes of the JVM, which would see and change every record; remove it, and do their work in the "

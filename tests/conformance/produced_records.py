@@ -33,10 +33,7 @@ from zkconsumer.wire.entries import Record
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartitionResponse
-from zkconsumer.wire.transactions import aborted_batches
-
-READ_COMMITTED = 1
-"""The isolation level of a Fetch request."""
+from zkconsumer.wire.transactions import READ_COMMITTED, aborted_batches
 
 TIME_MS = 1_500_000_000_000
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
+from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, asking, fetched, real_one
 from tests.conformance.produced_records import (
     BYTES_MAX,
     COMPACTED,
-    READ_COMMITTED,
     Readers,
     Written,
     by_ours,
@@ -32,9 +32,11 @@ from tests.conformance.produced_records import (
     written,
 )
 from tests.decoder_comparison import seen_by_both
+from zkconsumer import MessageAndMetadata
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.testing.sandbox import ReaderProcess, RecordToSend, wait_until
-from zkconsumer.wire.entries import iter_entries
+from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 RELEASES = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
 
@@ -42,6 +44,8 @@ CODECS = ("none", "gzip", "snappy", "lz4")
 """Of every release here; zstd has topics of its own, because no broker converts it for readers of older formats."""
 
 COMPACTION_TIMEOUT_MS = 60_000
+
+STREAM_TIMEOUT_MS = 60_000
 
 VERSIONS = {release: tuple(map(int, release.split("."))) for release in RELEASES}
 
@@ -142,6 +146,28 @@ def test_transactions(broker_under_test: BrokerUnderTest, readers: Readers) -> N
     for version in versions_to_read(topic):
         for bytes_max in BYTES_MAX if version >= 4 else ():
             check_alike(by_ours(topic, version, bytes_max, READ_COMMITTED), committed, f"ours, v{version}")
+    assert by_stream(topic, "read_committed", len(committed)) == [content(record) for record in committed]
+    everything, _ = readers.by_java(topic)
+    assert by_stream(topic, "read_uncommitted", len(everything)) == [content(record) for record in everything]
+
+
+def content(record: Record | MessageAndMetadata[bytes, bytes]) -> tuple[object, ...]:
+    """What a program receives of a record."""
+    return record.offset, record.key, record.value, record.timestamp, tuple(record.headers)
+
+
+def by_stream(topic: Written, isolation_level: str, count: int) -> list[tuple[object, ...]]:
+    """The first ``count`` records of a stream; the last record of the topic is in no transaction."""
+    config = CoordinatorConsumerConfig(
+        group_id=f"{topic.topic}-{isolation_level}",
+        bootstrap_servers=topic.sandbox.bootstrap,
+        auto_offset_reset="smallest",
+        isolation_level=isolation_level,
+        consumer_timeout_ms=STREAM_TIMEOUT_MS,
+    )
+    with CoordinatorConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({topic.topic: 1})[topic.topic]
+        return [content(stream.iterator().next()) for _ in range(count)]
 
 
 @releases((0, 8))

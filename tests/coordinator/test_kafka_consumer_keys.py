@@ -33,6 +33,7 @@ from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
 from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.other_client_keys import java_client_keys
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 KEYS = kafkas_keys()
 SECRETS = [value for value in KEYS.values() if value.startswith("hush")]
@@ -83,6 +84,7 @@ FETCHING: dict[str, tuple[Look, object]] = {
     "fetch.min.bytes": (lambda config: fetch_settings_of(config).min_bytes, 1_000),
     "fetch.max.bytes": (lambda config: fetch_settings_of(config).max_bytes, 10_485_760),
     "client.id": (lambda config: fetch_settings_of(config).client_id, "billing-client"),
+    "isolation.level": (lambda config: fetch_settings_of(config).isolation_level, READ_COMMITTED),
     "exclude.internal.topics": (field("exclude.internal.topics"), False),
     "group.id": (field("group.id"), "billing"),
     "auto.commit.interval.ms": (field("auto.commit.interval.ms"), 7_000),
@@ -281,7 +283,7 @@ max.poll.records=100
 request.timeout.ms=25000
 group.instance.id=billing-1
 client.rack=rack-a
-isolation.level=read_uncommitted
+isolation.level=read_committed
 interceptor.classes=
 partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,\\
   org.apache.kafka.clients.consumer.RangeAssignor
@@ -388,7 +390,7 @@ OTHER_DEFAULTS = {
 
 def test_kafkas_defaults_are_those_of_the_keys_of_the_table() -> None:
     assert DEFAULTS.keys() == KEYS.keys()
-    assert not [key for key, value in KEYS.items() if value and value == DEFAULTS[key] and value != "read_uncommitted"]
+    assert not [key for key, value in KEYS.items() if value and value == DEFAULTS[key]]
 
 
 def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() -> None:

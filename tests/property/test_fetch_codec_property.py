@@ -30,6 +30,7 @@ from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.request_frames import SIZE_BYTES, decode_response, encode_request, encode_response
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -38,6 +39,7 @@ from zkconsumer.wire.schemas.fetch import (
     FetchTopicResponse,
     ForgottenTopic,
 )
+from zkconsumer.wire.transactions import read_aborted_transactions
 
 VERSIONS = st.integers(0, VERSION_MAX)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -129,6 +131,8 @@ def test_sound_answers_are_read_by_the_compiled_reader() -> None:
         pytest.skip("installed without a compiler")
     records = build_record_set([Record(5, 0, 0, None, b"v")], 2)
     part = FetchPartitionResponse(partition_index=3, high_watermark=6, records=records)
+    part.last_stable_offset = 5
+    part.aborted_transactions = [AbortedTransaction(producer_id=9, first_offset=2)]
     for version in range(VERSION_MAX + 1):
         body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
         frame = encode_response(FETCH, version, 7, body)[SIZE_BYTES:]
@@ -138,7 +142,9 @@ def test_sound_answers_are_read_by_the_compiled_reader() -> None:
         [row] = found[3]
         assert row[:4] == ("t", 3, 0, 6)
         assert bytes(row[4]) == records
-        assert row[5:] == (len(records), 1, 6)
+        assert row[5:8] == (len(records), 1, 6)
+        assert row[8] == (5 if version >= 4 else -1)
+        assert read_aborted_transactions(row[9]) == (part.aborted_transactions if version >= 4 else [])
         assert row[4].readonly
 
 
@@ -158,12 +164,14 @@ def test_no_object_is_made_for_a_message() -> None:
 @given(
     VERSIONS, st.lists(st.tuples(names, st.lists(st.tuples(int32, int64, int32), max_size=3)), max_size=3),
     st.lists(st.tuples(names, st.lists(int32, max_size=3)), max_size=2), st.tuples(*[int32] * 5),
+    st.sampled_from([0, 1]),
 )  # fmt: skip
 def test_a_request_is_written_as_the_table_writes_it(
     version: int,
     topics: Sequence[tuple[str, Sequence[tuple[int, int, int]]]],
     forgotten: Sequence[tuple[str, Sequence[int]]],
     numbers: tuple[int, ...],
+    isolation_level: int,
 ) -> None:
     topics, forgotten = list(dict(topics).items()), list(dict(forgotten).items()) if version >= 7 else []
     encode = partition_encoder(version)
@@ -171,11 +179,13 @@ def test_a_request_is_written_as_the_table_writes_it(
         *numbers,
         {topic: [encode(*row) for row in rows] for topic, rows in topics},
         {topic: list(gone) for topic, gone in forgotten},
+        isolation_level,
     )
     table = FetchRequest(
         max_wait_ms=numbers[0],
         min_bytes=numbers[1],
         max_bytes=numbers[2],
+        isolation_level=isolation_level,
         session_id=numbers[3],
         session_epoch=numbers[4],
         topics=[
@@ -217,4 +227,4 @@ def test_the_scan_of_a_row_is_that_of_its_record_set() -> None:
     body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
     [row] = decode_response(FAST_FETCH, 3, encode_response(FETCH, 3, 7, body)[SIZE_BYTES:])[1].rows
     found = scan_record_set(records[:-3])
-    assert row[5:] == (found.complete_bytes, found.entries, found.next_offset)
+    assert row[5:8] == (found.complete_bytes, found.entries, found.next_offset)

@@ -91,6 +91,12 @@ static void read_answer(const uint8_t *data, size_t bytes, int32_t version) {
     if (!zk_fetch_open(&answer, data, 0, (int64_t)bytes, version)) return;
     while (zk_fetch_next(&answer, &row) == ZK_FETCHED_ROW) {
         CHECK(0 <= row.topic_start && row.topic_start <= row.topic_end && row.topic_end <= (int64_t)bytes);
+        CHECK(row.aborted_count >= 0);
+        if (row.aborted_count) {
+            CHECK(before < row.aborted_start);
+            before = row.aborted_start + row.aborted_count * row.aborted_stride;
+            CHECK(before <= (int64_t)bytes);
+        }
         if (row.records_start >= 0) {
             CHECK(before < row.records_start && row.records_start <= row.records_end);
             CHECK(row.records_end <= (int64_t)bytes);

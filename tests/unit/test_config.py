@@ -60,6 +60,7 @@ DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {
     "bootstrap.servers": None,
     "metadata.max.age.ms": 30000,
     "api.version.request": True,
+    "isolation.level": "read_uncommitted",
     "security.protocol": "PLAINTEXT",
     "ssl.truststore.location": None,
     "ssl.truststore.type": "PEM",

@@ -56,7 +56,8 @@ class PartitionTopicInfo(OwnershipState):
     their order, as under the GIL; ``zkconsumer.platforms`` rejects interpreters without it.
 
     ``started_at`` is the offset that ``source`` returned when the partition was assigned to its thread; -1: none.
-    ``high_watermark`` is the one of the broker's last response, at ``last_response_ms``.  ``answers``: the time of
+    ``high_watermark`` is the end of the log for this reader (with ``read_committed`` the last stable offset) in the
+    broker's last response, at ``last_response_ms``.  ``answers``: the time of
     the last response to requests with this partition, whether or not the response mentions it.  ``tally``
     counts the messages that the stream has read.
 
@@ -157,7 +158,10 @@ class PartitionTopicInfo(OwnershipState):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FetchedDataChunk:
-    """One partition's record set of one Fetch response, and the offset that was requested."""
+    """One partition's record set of one Fetch response, and the offset that was requested.
+
+    ``excluded_batches``: the byte positions of batches of aborted transactions, if the reader is ``read_committed``.
+    """
 
     records: bytes | memoryview
     info: PartitionTopicInfo
@@ -165,6 +169,7 @@ class FetchedDataChunk:
     next_offset: int
     complete_bytes: int
     resets: int
+    excluded_batches: tuple[int, ...] = ()
 
     @property
     def is_stale(self) -> bool:
@@ -174,7 +179,12 @@ class FetchedDataChunk:
 
     def skip_to(self, position: int) -> FetchedDataChunk:
         """The same chunk without its first bytes, which are whole entries."""
-        return replace(self, records=self.records[position:], complete_bytes=self.complete_bytes - position)
+        return replace(
+            self,
+            records=self.records[position:],
+            complete_bytes=self.complete_bytes - position,
+            excluded_batches=tuple(each - position for each in self.excluded_batches if each >= position),
+        )
 
 
 class ShutdownMarker:

@@ -71,6 +71,12 @@ from zkconsumer.wire.records import RecordSetScan, scan_record_set
 from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import RESPONSE_BYTES_UNLIMITED
+from zkconsumer.wire.transactions import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    aborted_batches,
+    read_aborted_transactions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -130,6 +136,7 @@ class FetchSettings:
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
     reset_to_earliest: bool = False
+    isolation_level: int = READ_UNCOMMITTED
     large_message_bytes_max: int = LARGE_MESSAGE_BYTES_MAX
 
     def partitions_max(self, version: int, room: int) -> int:
@@ -443,7 +450,10 @@ class ConsumerFetcherThread:
         forgotten: dict[str, list[int]] = {}
         for tp in asked.forgotten:
             forgotten.setdefault(tp.topic, []).append(tp.partition)
-        body = FetchRequestBody(max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten)
+        body = FetchRequestBody(
+            max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten,
+            settings.isolation_level,
+        )  # fmt: skip
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
         pending = connection.send(FAST_FETCH, version, body, timeout_ms)
@@ -568,7 +578,7 @@ class ConsumerFetcherThread:
         elif row.error_code != NONE.code or row.records is None:
             self._pause(info, f"{error_code(row.error_code)}: the broker returned no record set; {NULL_RECORDS_ADVICE}")
         else:
-            info.high_watermark = self._high_watermarks[info.tp] = row.high_watermark
+            info.high_watermark = self._high_watermarks[info.tp] = self._readable_end(row)
             if row.records:
                 self._process_records(reading, row, row.records, outcome)
 
@@ -593,16 +603,25 @@ class ConsumerFetcherThread:
         if len(self._queues) > 1 and len(records) * COPY_BELOW_FRACTION < retained_bytes([records]):
             records = bytes(records)
         next_offset = found.next_offset if found.entries else offset
-        chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets)
+        excluded = tuple(aborted_batches(records, read_aborted_transactions(row.aborted))) if row.aborted else ()
+        chunk = FetchedDataChunk(records, info, offset, next_offset, found.complete_bytes, info.resets, excluded)
         if found.entries:
             info.fetch_offset = next_offset
         else:
             # Larger than any allowed size: the stream raises it, and another request would return the same part.
             self._too_large_at[info.tp] = offset
         self._mark_changed(info.tp)
-        outcome.has_more |= next_offset < row.high_watermark
+        outcome.has_more |= next_offset < self._readable_end(row)
         outcome.complete_bytes[info.tp.topic] = outcome.complete_bytes.get(info.tp.topic, 0) + found.complete_bytes
         self._reservation.pending_chunks.append(chunk)
+
+    def _readable_end(self, row: FetchedPartition) -> int:
+        """The offset at which this reader waits for the next record: ``read_committed`` ends before open transactions.
+
+        A broker before 0.11 returns no last stable offset, and has no transactions.
+        """
+        is_committed_only = self._settings.isolation_level == READ_COMMITTED and row.last_stable_offset >= 0
+        return row.last_stable_offset if is_committed_only else row.high_watermark
 
     def _enqueue_chunks(self) -> None:
         """Put the received chunks into the queues."""
@@ -639,7 +658,8 @@ class ConsumerFetcherThread:
         policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
         infos = [reading.info for reading in readings]
         times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
-        offsets = list_offsets(connection, ranges, times, self._settings.socket_timeout_ms)
+        settings = self._settings
+        offsets = list_offsets(connection, ranges, times, settings.socket_timeout_ms, settings.isolation_level)
         leaderless: list[PartitionTopicInfo] = []
         for info in infos:
             offset = offsets[info.tp]

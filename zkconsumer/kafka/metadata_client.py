@@ -37,6 +37,7 @@ from zkconsumer.wire.schemas.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from zkconsumer.wire.transactions import READ_UNCOMMITTED
 
 NO_AUTO_CREATION_FROM = 4
 """The Metadata version from which a request can forbid the broker to create the named topics (0.11)."""
@@ -46,6 +47,9 @@ ALL_TOPICS_IS_NULL_FROM = 1
 
 CLUSTER_ID_FROM = 2
 """The Metadata version from which a broker returns its cluster id (0.10.1)."""
+
+ISOLATION_LEVEL_FROM = 2
+"""The ListOffsets version from which a request has an isolation level (0.11, KIP-98)."""
 
 NO_OFFSET = -1
 
@@ -203,16 +207,24 @@ def _racks(partitions: Sequence[MetadataPartition], rack_of: Mapping[int, str]) 
 
 
 def list_offsets(
-    connection: Connection, ranges: SupportedVersions, times: Mapping[TopicPartition, int], timeout_ms: int
+    connection: Connection,
+    ranges: SupportedVersions,
+    times: Mapping[TopicPartition, int],
+    timeout_ms: int,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int | ErrorCode]:
     """The offsets of partitions of one leader at times: ``EARLIEST_TIME``, ``LATEST_TIME`` or milliseconds since 1970.
 
     For milliseconds: the first offset at or after that time (from ListOffsets v1, 0.10.1), or the newest start of a
     segment last written at or before it (v0); −1 if there is none.  Each partition has its own error (6: the broker
-    does not lead it any more).  Raises what ``Connection.request`` raises.
+    does not lead it any more).  ``isolation_level`` ``READ_COMMITTED``: the latest offset is the last stable offset
+    (brokers from 0.11 on; those before have no transactions).  Raises what ``Connection.request`` raises.
     """
     version = ranges.pick(LIST_OFFSETS)
-    response = connection.request(LIST_OFFSETS, version, list_offsets_request(times), timeout_ms)
+    body = list_offsets_request(times)
+    if version >= ISOLATION_LEVEL_FROM:
+        body.isolation_level = isolation_level
+    response = connection.request(LIST_OFFSETS, version, body, timeout_ms)
     return parse_list_offsets(response, version, times)
 
 

@@ -283,7 +283,9 @@ class RecordDelivery(ChunkReader[Record]):
         self._next = None
 
     def _decode(self, chunk: FetchedDataChunk, start_offset: int) -> Iterator[Record]:
-        return iter_records(chunk.records, start_offset, tally=chunk.info.tally)
+        return iter_records(
+            chunk.records, start_offset, excluded_batches=chunk.excluded_batches, tally=chunk.info.tally
+        )
 
     def _store_decoded(self, chunk: FetchedDataChunk, record: Record) -> None:
         self._next = chunk, record

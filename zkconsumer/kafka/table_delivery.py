@@ -125,6 +125,7 @@ if AVAILABLE:
                 chunk.records,
                 self._rows,
                 start_offset,
+                excluded_batches=chunk.excluded_batches,
                 joined_bytes_max=self._joined_bytes_max,
             )
 

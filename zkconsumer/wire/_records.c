@@ -694,6 +694,15 @@ static PyObject *part_of(PyObject *view, int64_t start, int64_t end) {
 /* Puts a new reference into the tuple; returns false if the reference is NULL. */
 static bool put(PyObject *tuple, Py_ssize_t index, PyObject *item) { return item && PyTuple_SetItem(tuple, index, item) == 0; }
 
+/* The aborted transactions of a row without the tags between them. */
+static PyObject *aborted_of(const uint8_t *data, const zk_fetched *row) {
+    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(row->aborted_count * ZK_ABORTED_BYTES));
+    char *to = made ? PyBytes_AsString(made) : NULL;
+    for (int64_t at = 0; to && at < row->aborted_count; at++, to += ZK_ABORTED_BYTES)
+        memcpy(to, data + row->aborted_start + at * row->aborted_stride, ZK_ABORTED_BYTES);
+    return made;
+}
+
 static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetched *row, PyObject *topic) {
     zk_scan_result found = {0};
     PyObject *records;
@@ -705,7 +714,7 @@ static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetch
         found = zk_scan(data + row->records_start, row->records_end - row->records_start, ZK_NO_END);
         records = part_of(view, row->records_start, row->records_end);
     }
-    PyObject *made = PyTuple_New(8);
+    PyObject *made = PyTuple_New(10);
     bool is_made = made != NULL;
     if (!is_made) Py_XDECREF(records);
     is_made = is_made && put(made, 4, records) && put(made, 0, Py_NewRef(topic)) &&
@@ -713,7 +722,8 @@ static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetch
               put(made, 3, PyLong_FromLongLong(row->high_watermark)) &&
               put(made, 5, PyLong_FromLongLong(found.complete_bytes)) &&
               put(made, 6, PyLong_FromLongLong(found.is_odd ? -1 : found.entries)) &&
-              put(made, 7, PyLong_FromLongLong(found.entries ? found.next_offset : -1));
+              put(made, 7, PyLong_FromLongLong(found.entries ? found.next_offset : -1)) &&
+              put(made, 8, PyLong_FromLongLong(row->last_stable_offset)) && put(made, 9, aborted_of(data, row));
     if (!is_made) Py_CLEAR(made);
     return made;
 }
@@ -750,7 +760,8 @@ static PyObject *fetched_rows(PyObject *view, zk_fetch_answer *answer) {
 
 /* fetched(answer, start, version) -> (throttle time in ms, error code, session id, rows); None: the reference must read
  * it.  A row: topic, partition, error code, high watermark, record set or None, and of its record set the bytes of
- * complete entries, their number (-1: the reference must read it), the offset after the last of them or -1.
+ * complete entries, their number (-1: the reference must read it), the offset after the last of them or -1; the last
+ * stable offset, and the aborted transactions, 16 bytes each.
  * `answer`: a read-only memoryview of bytes. */
 static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *view, *rows = NULL, *found = NULL;

@@ -21,6 +21,7 @@ from zkconsumer.wire.primitives import MessageReader, RecordSet, put_uvarint
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas.fetch import FETCH, FetchResponse
 from zkconsumer.wire.schemas.message_schema import Api, decoder
+from zkconsumer.wire.transactions import READ_UNCOMMITTED, write_aborted_transactions
 
 VERSION_MAX = 12
 """The highest version that this codec supports: from 13 on topics are identified by id."""
@@ -35,7 +36,8 @@ class FetchRequestBody(NamedTuple):
     """The body of a request.
 
     ``topics``: topic -> encoded rows (``partition_encoder``).  ``forgotten``: topic -> partitions that leave the
-    session; must be empty before version 7.
+    session; must be empty before version 7.  ``isolation_level``: is not in requests before version 4 (0.11); brokers
+    that have no version 4 have no transactions either.
     """
 
     max_wait_ms: int
@@ -45,13 +47,15 @@ class FetchRequestBody(NamedTuple):
     session_epoch: int
     topics: Mapping[str, Sequence[bytes]]
     forgotten: Mapping[str, Sequence[int]]
+    isolation_level: int = READ_UNCOMMITTED
 
 
 class FetchedPartition(NamedTuple):
     """One partition of a response.  ``records``: a view of the response; None: a null record set.
 
     ``complete_bytes``, ``entries`` (or ``CORRUPT_HEADERS``) and ``next_offset`` are results of
-    ``records.scan_record_set``.
+    ``records.scan_record_set``.  ``last_stable_offset``: -1 before version 4, and from brokers that do not return it to
+    this reader.  ``aborted``: the aborted transactions, as ``transactions.read_aborted_transactions`` reads them.
     """
 
     topic: str
@@ -62,9 +66,13 @@ class FetchedPartition(NamedTuple):
     complete_bytes: int
     entries: int
     next_offset: int
+    last_stable_offset: int
+    aborted: bytes
 
 
-FetchedPartitionRow: TypeAlias = FetchedPartition | tuple[str, int, int, int, RecordSet | None, int, int, int]
+FetchedPartitionRow: TypeAlias = (
+    FetchedPartition | tuple[str, int, int, int, RecordSet | None, int, int, int, int, bytes]
+)
 """The compiled reader returns plain tuples."""
 
 
@@ -112,7 +120,7 @@ class _FetchCodec:
         if version >= 3:
             numbers.append(body.max_bytes)
         if version >= 4:
-            numbers.append(0)  # isolation level read_uncommitted
+            numbers.append(body.isolation_level)
         if version >= 7:
             numbers += [body.session_id, body.session_epoch]
         try:
@@ -157,11 +165,9 @@ def response_body_of(response: FetchResponse) -> FetchResponseBody:
         for part in topic.partitions:
             scanned = _scanned(part.records) if part.records else (0, 0, UNKNOWN_VALUE)
             records = b"" if part.records is not None and not len(part.records) else part.records
-            rows.append(
-                FetchedPartition(
-                    topic.topic, part.partition_index, part.error_code, part.high_watermark, records, *scanned
-                )
-            )
+            aborted = write_aborted_transactions(part.aborted_transactions or ())
+            row = (topic.topic, part.partition_index, part.error_code, part.high_watermark, records, *scanned)
+            rows.append(FetchedPartition(*row, part.last_stable_offset, aborted))
     return FetchResponseBody(response.throttle_time_ms, response.error_code, response.session_id, rows)
 
 

@@ -15,13 +15,21 @@
 #define ZK_FETCH_VERSION_MAX 12
 #define ZK_FETCH_FLEXIBLE_FROM 12
 
-/* One partition.  `records_start` is -1 for a null record set. */
+/* Bytes of an aborted transaction: the producer id and the offset of its first record. */
+#define ZK_ABORTED_BYTES 16
+
+/* One partition.  `records_start` is -1 for a null record set.  `last_stable_offset` is -1 before version 4.  The
+ * `aborted_count` aborted transactions begin at `aborted_start`, each `aborted_stride` bytes after the one before. */
 typedef struct {
     int64_t topic_start;
     int64_t topic_end;
     int32_t partition;
     int32_t error_code;
     int64_t high_watermark;
+    int64_t last_stable_offset;
+    int64_t aborted_start;
+    int64_t aborted_count;
+    int64_t aborted_stride;
     int64_t records_start;
     int64_t records_end;
 } zk_fetched;
@@ -141,12 +149,19 @@ static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
     row->partition = zk_answer_i32(a);
     row->error_code = zk_answer_i16(a);
     row->high_watermark = zk_answer_i64(a);
-    if (a->version >= 4) zk_answer_i64(a); /* last stable offset */
+    row->last_stable_offset = a->version >= 4 ? zk_answer_i64(a) : -1;
     if (a->version >= 5) zk_answer_i64(a); /* log start offset */
+    row->aborted_start = row->aborted_count = 0;
+    row->aborted_stride = ZK_ABORTED_BYTES + a->is_flexible;
     if (a->version >= 4) {
-        for (int64_t aborted = zk_answer_length(a); aborted > 0 && !a->is_odd; aborted--) {
-            zk_answer_take(a, 16);
+        int64_t count = zk_answer_length(a);
+        row->aborted_start = a->at - a->data;
+        for (; row->aborted_count < count && !a->is_odd; row->aborted_count++) {
+            const uint8_t *before = a->at;
+            zk_answer_take(a, ZK_ABORTED_BYTES);
             zk_answer_tags(a);
+            /* An empty list of tags may have more than one byte; no broker writes it so. */
+            if (a->at - before != row->aborted_stride) a->is_odd = true;
         }
     }
     if (a->version >= 11) zk_answer_i32(a); /* preferred read replica */

@@ -18,12 +18,31 @@ from zkconsumer.wire.schemas.fetch import AbortedTransaction
 ABORT = 0
 """The type of a control record that ends an aborted transaction; 1 ends a committed one."""
 
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+"""``isolation_level`` of Fetch and ListOffsets (0.11, KIP-98)."""
+
+_ABORTED_TRANSACTION = Struct(">qq")
+
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _ATTRIBUTES_POSITION = 21
 _PRODUCER_ID_POSITION = 43
 _ATTRIBUTES = Struct(">h")
 _PRODUCER_ID = Struct(">q")
+
+
+def write_aborted_transactions(aborted: Sequence[AbortedTransaction]) -> bytes:
+    """The transactions as ``read_aborted_transactions`` reads them."""
+    return b"".join(_ABORTED_TRANSACTION.pack(each.producer_id, each.first_offset) for each in aborted)
+
+
+def read_aborted_transactions(data: bytes) -> list[AbortedTransaction]:
+    """The transactions in ``FetchedPartition.aborted``: 16 bytes each, the producer id and the first offset."""
+    return [
+        AbortedTransaction(producer_id=producer, first_offset=first)
+        for producer, first in _ABORTED_TRANSACTION.iter_unpack(data)
+    ]
 
 
 def aborted_batches(record_set: bytes | memoryview, aborted: Sequence[AbortedTransaction]) -> list[int]:
