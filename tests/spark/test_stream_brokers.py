@@ -236,7 +236,7 @@ def test_offsets_in_kafka_and_zookeeper_beside_an_original_member(
     first = original(name="first")
     first.wait_delivered(PARTITIONS * RECORDS)
     first.stop()
-    handed.update((each.partition, each.offset) for each in first.handed)
+    handed.update((each.partition, each.offset) for each in first.delivered)
     assert (sandbox.admin.offsets(group, topic), in_kafka.offsets()) == (ends, ends)
     grow()
     query = start_query(stream_of(source, sandbox.zookeeper_connect, topic, commit, **dual), tmp_path)
@@ -246,10 +246,12 @@ def test_offsets_in_kafka_and_zookeeper_beside_an_original_member(
         wait_until(lambda: len(set(sandbox.admin.owners(group, topic).values())) == PARTITIONS, "they share", WAIT_MS)
         grow()
         wait_until(
-            lambda: rows_of(query) - PARTITIONS * RECORDS + len(beside.handed) >= PARTITIONS * RECORDS, "all", WAIT_MS
+            lambda: rows_of(query) - PARTITIONS * RECORDS + len(beside.delivered) >= PARTITIONS * RECORDS,
+            "all",
+            WAIT_MS,
         )
         beside.stop()
-        handed.update((each.partition, each.offset) for each in beside.handed)
+        handed.update((each.partition, each.offset) for each in beside.delivered)
         wait_until(lambda: len(sandbox.admin.owners(group, topic)) == PARTITIONS, "the query has all again", WAIT_MS)
         grow()
         wait_until(lambda: sandbox.admin.offsets(group, topic) == ends, "ZooKeeper hears of all", WAIT_MS)
@@ -264,7 +266,7 @@ def test_offsets_in_kafka_and_zookeeper_beside_an_original_member(
     last = original(name="last")
     last.wait_delivered(PARTITIONS * RECORDS)
     last.stop()
-    handed.update((each.partition, each.offset) for each in last.handed)
+    handed.update((each.partition, each.offset) for each in last.delivered)
     assert read_of(source, tmp_path) + handed == all_below(ends)
 
 

@@ -190,6 +190,9 @@ class LiveQuery:
             raise AssertionError(f"{text}; {error}") from error
         self.stop()
         assert self.error is None, self.error
+        if self.deleted:
+            # Retention also deletes while a slow query reads: what was gone when it came there may be missing.
+            self.deleted = self.log_starts()
         return self.judge(crashes=crashes)
 
     def judge(self, *, crashes: int = 0) -> QueryVerdict:
