@@ -109,6 +109,10 @@ setup(
             "migrate=bridge.commands.migrate:migrate",
             "spark=bridge.commands.spark:spark",
         ],
+        "zkconsumer.connectors": [
+            "coordinator=bridge.connector_kinds:COORDINATOR",
+            "migrating=bridge.connector_kinds:MIGRATING",
+        ],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

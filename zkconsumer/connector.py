@@ -62,6 +62,7 @@ class ZookeeperConsumerConnector(ConsumerConnector[ConnectorMember[ZooKeeperMemb
     ``store``, ``connect`` and ``clock`` are for tests and for embedding: see ``zkconsumer.testing``.
     """
 
+    CONNECTOR = "zookeeper"
     _INCOMPLETE_CLOSE_TEXT = (
         "ZooKeeper did not confirm all requests; remaining nodes of this member end with its session"
     )

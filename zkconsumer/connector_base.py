@@ -86,6 +86,9 @@ class ConsumerConnector(Generic[M]):
     A subclass calls ``_open`` at the end of its constructor.
     """
 
+    CONNECTOR: ClassVar[str]
+    """Its name in ``consumer.connector``."""
+
     _INCOMPLETE_CLOSE_TEXT: ClassVar[str]
     """The log text for a close that could not be completed."""
 
@@ -546,13 +549,21 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
     )
 
 
-def check_config(config: object, connector: type[object], kind: type[ConsumerConfig]) -> None:
-    """Raise ``UsageError`` if ``config`` is not a configuration; ``kind`` is the class that the text names."""
+def check_config(config: object, connector: type[ConsumerConnector[Any]], kind: type[ConsumerConfig]) -> None:
+    """Raise ``UsageError`` if ``config`` is not a configuration, or one that names another connector.
+
+    ``kind`` is the class of configurations that the text names.
+    """
     if not isinstance(config, ConsumerConfig):
         name = kind.__name__
         raise UsageError(
             f"{connector.__name__} takes a {name}, not {type(config).__name__}: create one with {name}(…), or with "
             f'{name}.from_properties("consumer.properties")'
+        )
+    if "consumer.connector" in config.given and config.consumer_connector != connector.CONNECTOR:
+        raise UsageError(
+            f"consumer.connector={config.consumer_connector}, but the program creates a {connector.__name__}; remove "
+            "the key, or let Consumer.createJavaConsumerConnector of zkconsumer.javaapi create the connector"
         )
 
 

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
 from zkconsumer import config as _config
-from zkconsumer.connector import ZookeeperConsumerConnector
+from zkconsumer.connector_base import ConsumerConnector as _Connector
+from zkconsumer.connector_selection import create_connector, read_config
 from zkconsumer.errors import (
     ConsumerRebalanceFailedException,
     ConsumerTimeoutException,
@@ -172,8 +173,12 @@ class IntegerDecoder:
 
 
 def ConsumerConfig(props: Mapping[str, str]) -> _config.ConsumerConfig:
-    """``new ConsumerConfig(props)``: all keys and values are strings, as in a properties file."""
-    return _config.ConsumerConfig.from_properties(props)
+    """``new ConsumerConfig(props)``: all keys and values are strings, as in a properties file.
+
+    With ``consumer.connector=migrating`` or ``coordinator`` the properties may also have the keys of Kafka's own
+    consumer, as a ``bridge.CoordinatorConsumerConfig``.
+    """
+    return read_config(props)
 
 
 class MessageAndMetadata:
@@ -297,7 +302,7 @@ class _ListenerAdapter:
 class ConsumerConnector:
     """``kafka.javaapi.consumer.ConsumerConnector``; also a context manager."""
 
-    def __init__(self, connector: ZookeeperConsumerConnector) -> None:
+    def __init__(self, connector: _Connector[Any]) -> None:
         self.connector = connector
 
     def createMessageStreams(
@@ -351,15 +356,18 @@ class ConsumerConnector:
 
 
 class Consumer:
-    """``kafka.consumer.Consumer``: the two methods that create a connector."""
+    """``kafka.consumer.Consumer``: the two methods that create a connector: the one that ``consumer.connector`` names.
+
+    Without this key, or with ``zookeeper``, it is a member of a ZooKeeper group, as in the Scala consumer.
+    """
 
     @staticmethod
     def create(config: _config.ConsumerConfig) -> ConsumerConnector:
-        return ConsumerConnector(ZookeeperConsumerConnector(config))
+        return ConsumerConnector(create_connector(config))
 
     @staticmethod
     def createJavaConsumerConnector(config: _config.ConsumerConfig) -> ConsumerConnector:
-        return ConsumerConnector(ZookeeperConsumerConnector(config))
+        return ConsumerConnector(create_connector(config))
 
 
 class TopicEventHandler(Protocol):

@@ -64,6 +64,7 @@ class CoordinatorConsumerConnector(ConsumerConnector[ConnectorMember[Coordinator
     A rebalance listener receives only this member's own partitions: those of other members are not known here.
     """
 
+    CONNECTOR = "coordinator"
     _INCOMPLETE_CLOSE_TEXT = (
         "the group's coordinator did not confirm the close; it removes the member after its session timeout"
     )

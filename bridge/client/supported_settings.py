@@ -25,7 +25,7 @@ SAME_MEANING = frozenset(
         "sasl.password", "sasl.jaas.config", "sasl.kerberos.service.name", "rebalance.drain.timeout.ms",
         "rebalance.listener.timeout.ms", "health.socket", "zookeeper.sync.time.ms",
         "new.partitions.from.beginning", "queued.max.bytes", "fetch.pause.ms",
-        "api.version.request", "isolation.level",
+        "api.version.request", "isolation.level", "consumer.connector",
     }
 )  # fmt: skip
 """Keys with the same meaning as for a ZooKeeper member."""

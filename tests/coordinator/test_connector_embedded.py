@@ -170,7 +170,7 @@ class Seen(Mapping[str, Any]):
 
 
 READ_IN_TROUBLE = {"offsets.channel.backoff.ms", "rebalance.fail.fast"}
-READ_WITH_THE_FILE = {"zookeeper.sync.time.ms", "ssl.truststore.type", "ssl.keystore.type"}
+READ_WITH_THE_FILE = {"zookeeper.sync.time.ms", "ssl.truststore.type", "ssl.keystore.type", "consumer.connector"}
 
 
 def test_a_member_reads_those_of_the_old_settings_that_are_said_to_be_taken(broker: EmbeddedBroker) -> None:

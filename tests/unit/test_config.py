@@ -87,6 +87,7 @@ DEFAULTS_OF_NEWER_CLIENTS: dict[str, object] = {
     "zookeeper.ssl.endpoint.identification.algorithm": "https",
 }
 DEFAULTS_OF_OURS = {
+    "consumer.connector": "zookeeper",
     "release.settle.ms": 0,
     "rebalance.offsets.timeout.ms": 2500,
     "rebalance.drain.timeout.ms": 2000,

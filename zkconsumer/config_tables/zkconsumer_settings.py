@@ -12,6 +12,13 @@ class ZkConsumerSettings(SettingsTable):
 
     ORIGIN = Origin.ZKCONSUMER
 
+    consumer_connector = choice(
+        "consumer.connector",
+        ("zookeeper", "migrating", "coordinator"),
+        "Which connector `Consumer.createJavaConsumerConnector` of `zkconsumer.javaapi` creates: "
+        "`ZookeeperConsumerConnector`, `MigratingConsumerConnector` or `CoordinatorConsumerConnector`. A program that "
+        "creates another one itself gets an error.",
+    )
     rebalance_drain_timeout_ms = integer(
         "rebalance.drain.timeout.ms",
         2000,

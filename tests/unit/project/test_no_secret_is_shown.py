@@ -130,7 +130,7 @@ def test_each_setting_that_takes_a_secret_or_an_address_is_here_and_hides_it() -
     harmless = {
         "zookeeper.connection.timeout.ms", "ssl.key.location", "ssl.keystore.location", "ssl.keystore.type",
         "zookeeper.ssl.keystore.location", "zookeeper.ssl.keystore.type", "rebalance.listener.timeout.ms",
-        "key.deserializer",
+        "key.deserializer", "consumer.connector",
     }  # fmt: skip
     assert suspects - harmless == ADDRESSES | SECRETS | LOGINS
 

@@ -75,6 +75,7 @@ class MigratingConsumerConnector(ConsumerConnector[ConnectorMember[MigratingMemb
     ends every stream with ``MigrationError``.
     """
 
+    CONNECTOR = "migrating"
     _INCOMPLETE_CLOSE_TEXT = (
         "ZooKeeper, or the group's coordinator, did not confirm everything; what is left ends with the session"
     )
