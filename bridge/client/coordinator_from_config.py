@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from bridge.client.assignment_executor import AssignmentLimits
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.coordinator_membership import MembershipSettings
+from bridge.client.custom_assignor import load_assignor
 from bridge.client.stream_assignor import StreamAssignor
+from zkconsumer.errors import InvalidConfigException
 
 if TYPE_CHECKING:
     from bridge.client.partition_assignor import ConsumerPartitionAssignor
@@ -42,10 +44,21 @@ def stream_assignor_of(config: ConsumerConfig, member: str) -> StreamAssignor:
 
 
 def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:
-    """The assignors of the group, in order of preference."""
-    return [ASSIGNORS[name]() for name in strategies_of(config)]
+    """The assignors of the group, in order of preference.
+
+    Raises ``InvalidConfigException`` for an assignor of the user that cannot be used, and for two of one name.
+    """
+    strategies = strategies_of(config)
+    assignors = [ASSIGNORS[name]() if name in ASSIGNORS else load_assignor(name, config.values) for name in strategies]
+    names = [assignor.name for assignor in assignors]
+    if len(set(names)) < len(names):
+        raise InvalidConfigException(
+            f"partition.assignment.strategy: two of {', '.join(strategies)} have the same name ({', '.join(names)}); "
+            "the group knows assignors by their names, so remove one, or rename it"
+        )
+    return assignors
 
 
 def strategies_of(config: ConsumerConfig) -> list[str]:
-    """The names in ``partition.assignment.strategy``."""
+    """The names and import paths in ``partition.assignment.strategy``."""
     return config.partition_assignment_strategy.split(",")

@@ -66,6 +66,7 @@ _NO_EFFECT: dict[str, str] = {
 _OF_ZOOKEEPER = ("zk.", "zookeeper.")
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
+_IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _CLASSES = {kind.__name__: name for name, kind in ASSIGNORS.items()}
 
 
@@ -112,7 +113,10 @@ def auto_offset_reset_setting() -> Setting[str]:
 
 
 def partition_assignment_strategy_setting() -> Setting[str]:
-    """``partition.assignment.strategy``: names or Java's classes, in order of preference; the result are names."""
+    """``partition.assignment.strategy``: names, Java's classes or import paths, in order of preference.
+
+    The result are names and import paths.
+    """
 
     def check(given: str) -> str:
         names = assignor_names(given)
@@ -122,23 +126,23 @@ def partition_assignment_strategy_setting() -> Setting[str]:
 
     return text(
         "partition.assignment.strategy", "range",
-        "How the group is assigned: assignors by name or by Java's class, in order of preference. All members must "
-        "have one in common.",
-        check, f"{', '.join(ASSIGNORS)}, with commas in between",
+        "How the group is assigned: assignors by name or by Java's class, or your own as `package.module:ClassName`, "
+        "in order of preference. All members must have one in common.",
+        check, f"{', '.join(ASSIGNORS)} or package.module:ClassName, with commas in between",
     )  # fmt: skip
 
 
 def assignor_names(given: str) -> list[str]:
-    """The assignors of a list, by name or by Java's class; ``ValueError`` for a word that is neither."""
+    """The assignors of a list: names, also for Java's classes, and import paths.  ``ValueError`` for another word."""
     words = [word.strip(JAVA_BLANKS) for word in given.split(",")]
     return [_name_of(word) for word in words if word]
 
 
 def _name_of(word: str) -> str:
-    if word in ASSIGNORS:
+    if word in ASSIGNORS or _IMPORT_PATH.fullmatch(word):
         return word
     name = _CLASSES.get(word.removeprefix(_PACKAGE))
     if name is None:
         hint = "a class of the JVM" if re.fullmatch(r"[\w$]+(\.[\w$]+)+", word) else "not known"
-        raise ValueError(f"{word} is {hint}; give the connector an assignor of your own as assignors=[…]")
+        raise ValueError(f"{word} is {hint}; name an assignor of your own as package.module:ClassName")
     return name

@@ -344,7 +344,7 @@ def test_an_error_names_a_key_as_it_was_given() -> None:
         "request.timeout.ms=8000: must be at least fetch.max.wait.ms=9000"
     )
     assert problem({"auto.offset.reset": "none"}).startswith("auto.offset.reset=none: this consumer does not support")
-    assert "a class of the JVM; give the connector an assignor of your own" in problem(
+    assert "a class of the JVM; name an assignor of your own as package.module:ClassName" in problem(
         {"partition.assignment.strategy": "com.example.MyAssignor"}
     )
     assert "name each assignor once" in problem({"partition.assignment.strategy": "range,RangeAssignor"})

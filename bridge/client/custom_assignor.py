@@ -1,0 +1,52 @@
+"""Loads an assignor of the user: ``partition.assignment.strategy=package.module:ClassName``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
+from zkconsumer.errors import InvalidConfigException
+
+_KEY = "partition.assignment.strategy"
+_METHODS = ("assign", "subscription_user_data", "on_assignment")
+
+
+def load_assignor(path: str, values: Mapping[str, Any]) -> ConsumerPartitionAssignor:
+    """A new object of the class at the import path, which implements ``ConsumerPartitionAssignor``.
+
+    The class is called without arguments.  If it has a method ``configure``, this is called with ``values``, the
+    settings of the member (as for classes with Java's ``Configurable``).  Raises ``InvalidConfigException`` for a class
+    that does not exist, cannot be created, or lacks a part of the interface.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        assignor: Any = found()
+        if callable(getattr(assignor, "configure", None)):
+            assignor.configure(values)
+    except Exception as error:
+        kind = type(error).__name__
+        raise InvalidConfigException(
+            f"{_KEY}: {path} cannot be created: {kind}: {error}; correct the class, or where Python looks for it "
+            "(PYTHONPATH)"
+        ) from error
+    missing = [method for method in _METHODS if not callable(getattr(assignor, method, None))]
+    if not isinstance(getattr(assignor, "name", None), str) or not assignor.name:
+        missing.append("name (a text)")
+    protocols = getattr(assignor, "supported_protocols", None)
+    if (
+        not isinstance(protocols, frozenset)
+        or not protocols
+        or not all(isinstance(p, RebalanceProtocol) for p in protocols)
+    ):
+        missing.append("supported_protocols (a frozenset of RebalanceProtocol that is not empty)")
+    if missing:
+        raise InvalidConfigException(
+            f"{_KEY}: {path} is not a bridge.ConsumerPartitionAssignor; it lacks {', '.join(missing)}"
+        )
+    checked: ConsumerPartitionAssignor = assignor
+    return checked
