@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.config_tables.transaction_settings import READ_COMMITTED_VALUE
 from zkconsumer.errors import (
     ConnectorClosed,
     ConsumerRebalanceFailedException,
@@ -43,7 +42,7 @@ from zkconsumer.runtime.health_server import (
 from zkconsumer.runtime.stream_fetcher import ANY_TOPIC, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
+from zkconsumer.wire.transactions import ISOLATION_LEVELS
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import format_registration, parse_registration, registration_of
 
@@ -545,7 +544,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         backoff_ms=config.refresh_leader_backoff_ms,
         reset_to_earliest=config.auto_offset_reset == "smallest",
-        isolation_level=READ_COMMITTED if config.isolation_level == READ_COMMITTED_VALUE else READ_UNCOMMITTED,
+        isolation_level=ISOLATION_LEVELS[config.isolation_level],
     )
 
 

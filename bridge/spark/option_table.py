@@ -35,6 +35,7 @@ from zkconsumer.config_def import (
     text,
 )
 from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
+from zkconsumer.config_tables.transaction_settings import TransactionSettings
 from zkconsumer.config_tables.zookeeper_security import ZooKeeperLoginSettings, ZooKeeperSecuritySettings
 from zkconsumer.errors import InvalidNameError
 from zkconsumer.member.topic_count import THREADS_PER_TOPIC_MAX
@@ -366,8 +367,10 @@ GROUP_OPTIONS: dict[str, str] = {
 }
 """Options that are settings of a member under the same name: option -> key of ``ConsumerConfig``."""
 
-BROKER_OPTIONS: dict[str, str] = {KAFKA_PREFIX + key: key for key in _keys_of(BrokerConnectionSettings)}
-"""Options that are settings of the connection to brokers: option -> key of ``ConsumerConfig``."""
+BROKER_OPTIONS: dict[str, str] = {
+    KAFKA_PREFIX + key: key for key in _keys_of(BrokerConnectionSettings, TransactionSettings)
+}
+"""Options that are settings of the reader from brokers: option -> key of ``ConsumerConfig``."""
 
 _FETCHER = "tunes the fetcher threads of a consumer; a task of Spark reads one range with a fetcher of its own"
 _COMMIT = "group.offsets.commit defines when the group's offsets are committed"
@@ -458,8 +461,6 @@ UNSUPPORTED_OPTIONS: dict[str, str] = {
     "kafka.key.deserializer": "keys come as bytes: use functions of the DataFrame on the column",
     "kafka.value.deserializer": "values come as bytes: use functions of the DataFrame on the column",
     "kafka.interceptor.classes": "a class of the JVM, which would change records where Spark does not see it",
-    "kafka.isolation.level": "the Scala consumer does not support transactions and reads all records, those of aborted "
-    'transactions, too; for committed records only, use format("kafka") with this option',
     **{KAFKA_PREFIX + key: with_option_names(JAVA_SECURITY_KEYS[key]) for key in SECURITY_KEYS_NOT_IGNORED},
     "path": "load() takes no path here: the topics are the option subscribe",
 }

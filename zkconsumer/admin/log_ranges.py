@@ -13,15 +13,21 @@ are asked in parallel.  The meaning of an answer to a *time* depends on the lead
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
-from zkconsumer.kafka.metadata_client import NO_OFFSET, list_offsets_request, parse_list_offsets
+from zkconsumer.kafka.metadata_client import (
+    ISOLATION_LEVEL_FROM,
+    NO_OFFSET,
+    list_offsets_request,
+    parse_list_offsets,
+)
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
+from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -58,11 +64,20 @@ class OffsetForTime:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """``earliest`` can be read, ``latest`` is the offset of the next record; ``for_time`` if a time was requested."""
+    """``earliest`` can be read, ``latest`` is the offset of the next record; ``for_time`` if a time was requested.
+
+    ``last_stable``: where a ``read_committed`` reader ends; None for other readers.
+    """
 
     earliest: int
     latest: int
     for_time: OffsetForTime | None = None
+    last_stable: int | None = None
+
+    @property
+    def readable_end(self) -> int:
+        """Where the reader that asked ends."""
+        return self.latest if self.last_stable is None else self.last_stable
 
     def contains(self, offset: int) -> bool:
         """Whether a consumer can continue at this offset; the end counts as inside."""
@@ -74,21 +89,26 @@ def log_ranges(
     partitions: Collection[TopicPartition],
     time_ms: int | None = None,
     pause: Callable[[int], object] | None = None,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, LogRange | str]:
     """The start and the end of each partition, and its offset at a time (milliseconds since 1970); or why it is
-    unknown.
+    unknown.  ``isolation_level`` ``READ_COMMITTED``: also where a reader of committed records ends.
 
     The topics must exist: a broker before 0.11 may create a topic that is named.  Raises ``BrokerUnreachable`` when no
     broker answers at all.
     """
     asker = _OffsetLister(brokers, pause or StopSignal().wait)
     times = (EARLIEST_TIME, LATEST_TIME) if time_ms is None else (EARLIEST_TIME, LATEST_TIME, time_ms)
-    found = asker.ask(partitions, times)
+    found = asker.ask(partitions, _Question(times))
+    stable: dict[TopicPartition, _PartitionOffsets] = {}
+    if isolation_level == READ_COMMITTED:
+        stable = asker.ask(partitions, _Question((LATEST_TIME,), isolation_level=READ_COMMITTED))
     by_segment: dict[TopicPartition, _PartitionOffsets] = {}
     if time_ms is not None:
         without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(time_ms) == _NO_TIMESTAMPS]
-        by_segment = asker.ask(without_timestamps, (time_ms,), version_max=BY_SEGMENT_VERSION)
-    return {tp: _log_range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
+        by_segment = asker.ask(without_timestamps, _Question((time_ms,), BY_SEGMENT_VERSION))
+    ranges = {tp: _log_range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
+    return ranges | {tp: _up_to_stable(ranges[tp], answers) for tp, answers in stable.items()}
 
 
 _NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -129,6 +149,20 @@ def _log_range(answers: _PartitionOffsets, time_ms: int | None, by_segment: _Par
     return LogRange(earliest, latest, at)
 
 
+def _up_to_stable(log: LogRange | str, stable: _PartitionOffsets) -> LogRange | str:
+    """The same range for a reader of committed records.  The log may have grown between the two requests."""
+    problem = stable.problem or _first_error(stable, (LATEST_TIME,))
+    if isinstance(log, str) or problem:
+        return log if isinstance(log, str) else problem
+    end = stable.offsets[LATEST_TIME]
+    assert isinstance(end, int), "an error is a problem"
+    end = min(end, log.latest)
+    at = log.for_time
+    if at is not None and (at.offset >= end or at.kind == "end"):
+        at = OffsetForTime(end, "end")
+    return replace(log, for_time=at, last_stable=end)
+
+
 def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
     """A leader answers all times in one response, so the first error is the reason."""
     for time in times:
@@ -143,6 +177,14 @@ def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
+class _Question(NamedTuple):
+    """What leaders are asked about each of their partitions.  ``version_max`` None: in the newest version."""
+
+    times: tuple[int, ...]
+    version_max: int | None = None
+    isolation_level: int = READ_UNCOMMITTED
+
+
 class _OffsetLister:
     """Asks leaders, and repeats the request if the leader has moved."""
 
@@ -151,7 +193,7 @@ class _OffsetLister:
         self._pause = pause
 
     def ask(
-        self, partitions: Collection[TopicPartition], times: tuple[int, ...], version_max: int | None = None
+        self, partitions: Collection[TopicPartition], question: _Question
     ) -> dict[TopicPartition, _PartitionOffsets]:
         found: dict[TopicPartition, _PartitionOffsets] = {}
         left = sorted(set(partitions))
@@ -160,12 +202,12 @@ class _OffsetLister:
                 break
             if attempt:
                 self._pause(RETRY_PAUSE_MS)
-            found |= self._try(left, times, version_max)
+            found |= self._try(left, question)
             left = [tp for tp in left if found[tp].is_retriable]
         return found
 
     def _try(
-        self, partitions: Sequence[TopicPartition], times: tuple[int, ...], version_max: int | None
+        self, partitions: Sequence[TopicPartition], question: _Question
     ) -> dict[TopicPartition, _PartitionOffsets]:
         leaders = self._brokers.leaders({tp.topic for tp in partitions})
         found: dict[TopicPartition, _PartitionOffsets] = {}
@@ -184,8 +226,7 @@ class _OffsetLister:
                 found[tp] = _PartitionOffsets(problem=NO_SUCH_PARTITION)
         lines = self._brokers.execute_on_each(list(led), lambda connection, ranges, _: (connection, ranges))
         talks = [
-            self._talk(lines[leader], leader, theirs, times=times, version_max=version_max, found=found)
-            for leader, theirs in led.items()
+            self._talk(lines[leader], leader, theirs, question=question, found=found) for leader, theirs in led.items()
         ]
         open_talks = [talk for talk in talks if talk is not None]
         while open_talks:
@@ -202,8 +243,7 @@ class _OffsetLister:
         leader: BrokerAddress,
         partitions: Sequence[TopicPartition],
         *,
-        times: tuple[int, ...],
-        version_max: int | None,
+        question: _Question,
         found: dict[TopicPartition, _PartitionOffsets],
     ) -> _LeaderRequests | None:
         for tp in partitions:
@@ -212,12 +252,12 @@ class _OffsetLister:
             if isinstance(line, BROKER_REQUEST_ERRORS):
                 raise line
             connection, ranges = line
-            version = ranges.pick(LIST_OFFSETS, version_max)
+            version = ranges.pick(LIST_OFFSETS, question.version_max)
             return _LeaderRequests(
                 connection,
                 version,
                 partitions,
-                times=times,
+                question=question,
                 found=found,
                 forget=lambda: self._brokers.disconnect(*leader[1:]),
             )
@@ -236,18 +276,19 @@ class _LeaderRequests:
         version: int,
         partitions: Sequence[TopicPartition],
         *,
-        times: tuple[int, ...],
+        question: _Question,
         found: dict[TopicPartition, _PartitionOffsets],
         forget: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._forget = forget
         self._version = version
+        self._isolation_level = question.isolation_level if version >= ISOLATION_LEVEL_FROM else READ_UNCOMMITTED
         self._found = found
         self._questions: deque[tuple[int, Sequence[TopicPartition]]] = deque(
             (time, partitions[start : start + LIST_OFFSETS_PARTITIONS_MAX])
             for start in range(0, len(partitions), LIST_OFFSETS_PARTITIONS_MAX)
-            for time in times
+            for time in question.times
         )
         self._sent: deque[tuple[PendingRequest[Any], int, Sequence[TopicPartition]]] = deque()
 
@@ -259,8 +300,9 @@ class _LeaderRequests:
         try:
             while self._questions and len(self._sent) < IN_FLIGHT_MAX:
                 time, partitions = self._questions[0]
-                question = list_offsets_request(dict.fromkeys(partitions, time))
-                pending = self._connection.send(LIST_OFFSETS, self._version, question, REQUEST_TIMEOUT_MS)
+                body = list_offsets_request(dict.fromkeys(partitions, time))
+                body.isolation_level = self._isolation_level
+                pending = self._connection.send(LIST_OFFSETS, self._version, body, REQUEST_TIMEOUT_MS)
                 self._sent.append((pending, *self._questions.popleft()))
         except BROKER_REQUEST_ERRORS as error:
             self._break(error)

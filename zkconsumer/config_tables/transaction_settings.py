@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from zkconsumer.config_def import Origin, SettingsTable, choice
 
-READ_COMMITTED_VALUE = "read_committed"
-
 
 class TransactionSettings(SettingsTable):
     """The setting of Kafka's newer clients for records of transactions."""
@@ -16,7 +14,7 @@ class TransactionSettings(SettingsTable):
 
     isolation_level = choice(
         "isolation.level",
-        ("read_uncommitted", READ_COMMITTED_VALUE),
+        ("read_uncommitted", "read_committed"),
         "Which records of transactions a stream delivers. `read_uncommitted`: all, as the Scala consumer does. "
         "`read_committed`: none of aborted transactions, and nothing behind the first record of an open transaction "
         "(brokers from 0.11 on). Give all members of a group the same value.",

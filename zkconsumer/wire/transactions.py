@@ -22,6 +22,9 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 """``isolation_level`` of Fetch and ListOffsets (0.11, KIP-98)."""
 
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+"""Value of the setting ``isolation.level`` -> value in a request."""
+
 _ABORTED_TRANSACTION = Struct(">qq")
 
 _TRANSACTIONAL = 0x10

@@ -9,7 +9,7 @@ Both give the same rows and raise the same errors.  Where the compiled decoder i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
@@ -59,11 +59,13 @@ class ArrowDecoder:
         end_offset: int = NO_END,
         *,
         check_crcs: bool = True,
+        excluded_batches: Collection[int] = (),
         decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     ) -> Iterator[pa.RecordBatch]:
         """The records with ``first_offset`` <= offset < ``end_offset``, in batches that are not empty.
 
         Bytes at or after ``end_offset`` are not read, except for the checksum of the batch that contains it.
+        ``excluded_batches``: the positions of batches whose records are left out.
 
         Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does, after the
         records before the damage.
@@ -71,13 +73,14 @@ class ArrowDecoder:
         decoder, target = self._decoder, self._target
         if decoder is None:
             records = iter_records(
-                record_set, first_offset, check_crcs, end_offset=end_offset,
+                record_set, first_offset, check_crcs, end_offset=end_offset, excluded_batches=excluded_batches,
                 decompressed_bytes_max=decompressed_bytes_max,
             )  # fmt: skip
             yield from batches_of_records(records, target)
             return
         for table in read_tables(
             decoder, record_set, self._rows, first_offset, check_crcs, end_offset=end_offset,
+            excluded_batches=excluded_batches,
             max_bytes=target.max_bytes, joined_bytes_max=target.max_bytes,
             decompressed_bytes_max=decompressed_bytes_max,
         ):  # fmt: skip

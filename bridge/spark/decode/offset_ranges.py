@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from zkconsumer.errors import UnavailableError
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
 
 FETCH_BYTES = 8 * 1024 * 1024
 """The maximum size of a fetch: enough to decode many batches at once."""
@@ -99,13 +100,16 @@ class FetchStalled(UnavailableError):
     def __init__(self, rest: OffsetRange, log_end: int, leader: str, answer: str, settings: ReadSettings) -> None:
         """``log_end``: the end of the log, as ``leader`` reports it; ``answer``: its answer to a Fetch, as text."""
         until = min(rest.end, log_end)
+        advice = "Check the log and the tiered storage of that broker"
+        if settings.isolation_level == READ_COMMITTED:
+            advice += ", or end the open transaction at that offset (kafka.isolation.level=read_committed stops at it)"
         super().__init__(
             f"{rest.tp}: no record arrived from offset {rest.first} on for {settings.give_up_ms} ms: {leader} answers "
-            f"{answer}, although it reports {log_end} as the end of its log. The records may exist, so this query does "
-            "not skip them (also not with failOnDataLoss=false). Check the log and the tiered storage of that broker, "
-            f"and start the query again: a stream repeats this batch. Only if offsets {rest.first} to {until - 1} "
-            "contain no record that you need, skip them (a stream: on the same checkpoint): add to the "
-            f"reader {skip_option(settings.skip_offsets, OffsetRange(rest.tp, rest.first, until))}"
+            f"{answer}, although it reports {log_end} as the end of its log. The records may exist, so this query "
+            f"does not skip them (also not with failOnDataLoss=false). {advice}, and start the query again: a stream "
+            f"repeats this batch. Only if offsets {rest.first} to {until - 1} contain no record that you need, skip "
+            "them (a stream: on the same checkpoint): add to the reader "
+            f"{skip_option(settings.skip_offsets, OffsetRange(rest.tp, rest.first, until))}"
         )
         self.rest = rest
         self.log_end = log_end
@@ -122,3 +126,5 @@ class ReadSettings:
     give_up_ms: int = GIVE_UP_MS
     skip_offsets: SkipOffsets = field(default_factory=dict)
     """The option of the query, for the advice in errors: the ranges of its tasks exclude these offsets already."""
+
+    isolation_level: int = READ_UNCOMMITTED

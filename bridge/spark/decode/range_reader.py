@@ -4,8 +4,8 @@
     pieces <-- answer <----  and again, until the range is read
 
 A plan promised the range: the reader returns every record of it, or raises an error, or (``fail_on_data_loss`` off)
-reports the missing ones.  It also returns records of aborted transactions: the Scala consumer reads uncommitted
-records, and so does this reader (isolation ``read_uncommitted``).
+reports the missing ones.  By default it also returns records of aborted transactions, as the Scala consumer does.  With
+``read_committed`` it leaves them out; a plan then ends before the first open transaction.
 
 Offsets without a record (removed by compaction, control records) are skipped when an answer proves that they have none:
 it contains a later complete entry.  An entry is a proof from the fetched offset up to the last offset in its header,
@@ -32,7 +32,7 @@ reader does not detect it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
 from typing import Generic, Protocol, TypeVar
@@ -66,12 +66,14 @@ from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
+    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
+from zkconsumer.wire.transactions import aborted_batches
 
 FETCH_BYTES_MIN = 64 * 1024
 """The minimum size of a fetch, however short the rest of the range seems."""
@@ -94,13 +96,19 @@ P_co = TypeVar("P_co", covariant=True)
 
 class Decode(Protocol[P_co]):
     """Decodes the records of a record set with ``first_offset`` <= offset < ``end_offset``, in pieces that are not
-    empty.
+    empty; none of the batches at the positions ``excluded_batches``.
 
     Raises ``InvalidMessageException`` and ``UnsupportedCodec`` as ``wire.records.iter_records`` does.
     """
 
     def __call__(
-        self, record_set: bytes | memoryview, first_offset: int, end_offset: int, *, check_crcs: bool
+        self,
+        record_set: bytes | memoryview,
+        first_offset: int,
+        end_offset: int,
+        *,
+        check_crcs: bool,
+        excluded_batches: Collection[int],
     ) -> Iterator[P_co]: ...
 
 
@@ -190,7 +198,7 @@ class _RangeReader(Generic[P_co]):
                 if not self.is_done:
                     pending = self._ask(connection, ranges)
                 if part is not None and part.records and has_records:
-                    yield from self._pieces(part.records, first)
+                    yield from self._pieces(part.records, first, part.aborted_transactions or ())
                     self._progress_ms = self.clock.now_ms()
         except (*_CONNECTION_ERRORS, BrokerError):
             self.cluster.drop(leader)
@@ -210,6 +218,7 @@ class _RangeReader(Generic[P_co]):
         row = FetchPartition(partition=tp.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes)
         body = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, max_bytes=self._fetch_bytes,
+            isolation_level=self.settings.isolation_level,
             topics=[FetchTopic(topic=tp.topic, partitions=[row])],
         )  # fmt: skip
         return connection.send(FETCH, ranges.pick(FETCH), body, self.settings.request_timeout_ms)
@@ -296,9 +305,14 @@ class _RangeReader(Generic[P_co]):
             )
         self._message_bytes = needs
 
-    def _pieces(self, records: RecordSet, first: int) -> Generator[P_co, None, None]:
+    def _pieces(
+        self, records: RecordSet, first: int, aborted: Sequence[AbortedTransaction]
+    ) -> Generator[P_co, None, None]:
+        excluded = aborted_batches(records, aborted)
         try:
-            yield from self.decode(records, first, self.wanted.end, check_crcs=self.settings.check_crcs)
+            yield from self.decode(
+                records, first, self.wanted.end, check_crcs=self.settings.check_crcs, excluded_batches=excluded
+            )
         except (InvalidMessageException, UnsupportedCodec) as error:
             raise with_skip_advice(error, records, first, self.wanted, self.settings.skip_offsets) from error
 

@@ -84,7 +84,7 @@ def resolve_ranges(
 
 
 def _in_log(stated: int, log: LogRange) -> int:
-    return {EARLIEST_TIME: log.earliest, LATEST_TIME: log.latest}.get(stated, stated)
+    return {EARLIEST_TIME: log.earliest, LATEST_TIME: log.readable_end}.get(stated, stated)
 
 
 def _words(log: LogRange) -> str:

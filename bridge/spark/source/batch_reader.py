@@ -35,6 +35,7 @@ from zkconsumer.base.name_suggestions import did_you_mean
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.kafka.broker_security import broker_security_from_config
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.transactions import ISOLATION_LEVELS
 
 log = logging.getLogger("zkconsumer.spark")
 
@@ -69,18 +70,19 @@ def plan_batch(
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s reason=%s", option, why)
     warn_if_not_compiled()
+    isolation_level = ISOLATION_LEVELS[options.config.isolation_level]
     with _session(options, dependencies) as session:
         partitions = _partitions(options, session)
 
         def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
-            return _at_times(session, times)
+            return _at_times(session, times, isolation_level)
 
         if isinstance(options.starting_limit, GroupOffsetRangeLimit):
             starting = _group_start(options, session, partitions)
         else:
             starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
         ending = configured_end(options.ending_limit, partitions, ask)
-        logs = _logs(session, partitions)
+        logs = _logs(session, partitions, isolation_level=isolation_level)
         found = resolve_ranges(starting, ending, logs, options.fail_on_data_loss)
         brokers = tuple(session.brokers.all())
     for lost in found.lost:
@@ -91,7 +93,7 @@ def plan_batch(
     ranges, _ = ranges_to_read(found.ranges.values(), options.skip_offsets)
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
-        skip_offsets=options.skip_offsets,
+        skip_offsets=options.skip_offsets, isolation_level=isolation_level,
     )  # fmt: skip
     security, client_id = broker_security_from_config(options.config).for_brokers(brokers), options.config.client_id
     wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
@@ -187,21 +189,27 @@ def _group_start(
 
 
 def _logs(
-    session: AdminSession, partitions: Collection[TopicPartition], time_ms: int | None = None
+    session: AdminSession,
+    partitions: Collection[TopicPartition],
+    time_ms: int | None = None,
+    *,
+    isolation_level: int,
 ) -> dict[TopicPartition, LogRange]:
     found = {}
-    for tp, log in log_ranges(session.brokers, partitions, time_ms).items():
+    for tp, log in log_ranges(session.brokers, partitions, time_ms, isolation_level=isolation_level).items():
         if isinstance(log, str):
             raise BrokerUnreachable(f"{tp}: the start and the end of its log are not known: {log}")
         found[tp] = log
     return found
 
 
-def _at_times(session: AdminSession, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+def _at_times(
+    session: AdminSession, times: Mapping[TopicPartition, int], isolation_level: int
+) -> dict[TopicPartition, LogRange]:
     by_time: dict[int, list[TopicPartition]] = {}
     for tp, time_ms in times.items():
         by_time.setdefault(time_ms, []).append(tp)
     found: dict[TopicPartition, LogRange] = {}
     for time_ms, some in by_time.items():
-        found |= _logs(session, some, time_ms)
+        found |= _logs(session, some, time_ms, isolation_level=isolation_level)
     return found

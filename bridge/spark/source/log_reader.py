@@ -28,6 +28,7 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from zkconsumer.wire.transactions import ISOLATION_LEVELS
 
 LEADERS_AGE_MAX_MS = 60_000
 """The maximum age of cached leaders."""
@@ -81,6 +82,7 @@ class BrokerLogReader:
             if config.bootstrap_servers is not None
             else no_endpoint_message(config.security_protocol)
         )
+        self._isolation_level = ISOLATION_LEVELS[config.isolation_level]
         self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, no_broker_message=no_broker)
 
     def read_bounds(
@@ -93,7 +95,8 @@ class BrokerLogReader:
         found: dict[TopicPartition, LogBounds | str] = {}
         for time_ms, some in by_time.items():
             self._brokers.use_cache_once = self._brokers.has_cached(some)
-            for tp, log_range in log_ranges(self._brokers, some, time_ms).items():
+            found_ranges = log_ranges(self._brokers, some, time_ms, isolation_level=self._isolation_level)
+            for tp, log_range in found_ranges.items():
                 found[tp] = _log_bounds_of(log_range) if isinstance(log_range, LogRange) else log_range
         return found
 
@@ -152,7 +155,7 @@ class _LeaderCachingBrokers(BrokerClient):
 
 def _log_bounds_of(log_range: LogRange) -> LogBounds:
     at = None if log_range.for_time is None or log_range.for_time.kind == "end" else log_range.for_time.offset
-    return LogBounds(log_range.earliest, log_range.latest, at)
+    return LogBounds(log_range.earliest, log_range.latest, at, log_range.last_stable)
 
 
 def _sample(connection: Connection, ranges: SupportedVersions, tp: TopicPartition, offset: int) -> float | None:

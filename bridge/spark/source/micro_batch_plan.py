@@ -200,11 +200,17 @@ def _by_rule(tp: TopicPartition, rules: PositionRules) -> PositionByTimestamp | 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
     """A log contains ``first`` <= offset < ``end``.  ``at_time``: the offset of the requested time; None when every
-    record is older."""
+    record is older.  ``last_stable``: where a ``read_committed`` query ends; None for other queries."""
 
     first: int
     end: int
     at_time: int | None = None
+    last_stable: int | None = None
+
+    @property
+    def readable_end(self) -> int:
+        """Where a batch of this query ends."""
+        return self.end if self.last_stable is None else self.last_stable
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +283,7 @@ def beyond_end(found: StartPositions, logs: Mapping[TopicPartition, LogBounds]) 
 def _offset_of(time: int, log: LogBounds) -> int:
     if time == EARLIEST_TIME:
         return log.first
-    return log.end if time == LATEST_TIME or log.at_time is None else log.at_time
+    return log.readable_end if time == LATEST_TIME or log.at_time is None else log.at_time
 
 
 def _inside(

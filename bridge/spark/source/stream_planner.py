@@ -376,14 +376,14 @@ class StreamPlanner:
     def _ends(
         self, logs: Mapping[TopicPartition, micro_batch_plan.LogBounds], holding: BatchAssignment
     ) -> dict[TopicPartition, int]:
-        """The limit of each partition: the end of its log, or the end when the query started."""
-        ends = {tp: log.end for tp, log in logs.items()}
+        """The limit of each partition: the end of its log for this query, or that end when the query started."""
+        ends = {tp: log.readable_end for tp, log in logs.items()}
         if not self._is_available_now:
             return ends
         if self._frozen is None:
             every = _every(holding)
             rest = self._ask([tp for tp in every if tp not in ends], {}, are_held=False)
-            self._frozen = ends | {tp: log.end for tp, log in rest.items()}
+            self._frozen = ends | {tp: log.readable_end for tp, log in rest.items()}
             self._to_freeze = frozenset(every) - self._frozen.keys()
         # The ends of these were unknown when the query started, and the query owns them now.
         self._frozen |= {tp: end for tp, end in ends.items() if tp in self._to_freeze and tp not in self._frozen}

@@ -12,6 +12,7 @@ from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from bridge.testing.fake_faults import CloseConnection, PartitionError
 from tests.admin_fixtures import doors
 from tests.in_memory_fixtures import MakeWorld
+from tests.transactional_records import Transactions
 from zkconsumer.admin import log_ranges as module
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.broker_client import SEARCH_TIMEOUT_MS, BrokerClient
@@ -22,6 +23,7 @@ from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 T0, T1 = TopicPartition("clicks", 0), TopicPartition("clicks", 1)
 
@@ -164,3 +166,24 @@ def test_leaders_that_swallow_packets_do_not_keep_the_others_waiting_for_long(ma
     assert len(told) == 1, "each broker leads one"
     assert clock.now_ms() - began_ms <= (1 + module.TRIES_MAX) * SEARCH_TIMEOUT_MS
     assert "the broker hangs" in str(next(one for tp, one in found.items() if tp not in told))
+
+
+@pytest.mark.parametrize("release", ["0.10.2.2", "3.9.1"])
+def test_a_reader_of_committed_records_ends_at_the_last_stable_offset(make_world: MakeWorld, release: str) -> None:
+    """A broker before 0.11 has no transactions: there every record is committed."""
+    world = make_world(release=release)
+    world.create_topic("clicks", 2)
+    if release == "0.10.2.2":
+        world.cluster.append("clicks", 0, [b"x"] * 5)
+    else:
+        log = Transactions(world.cluster, "clicks")
+        log.plain(2)
+        log.records(7, 3)
+    end = 5 if release == "0.10.2.2" else 2
+    with open_session(world) as admin:
+        at = log_ranges(admin.brokers, [T0, T1], isolation_level=READ_COMMITTED)
+        assert at == {T0: LogRange(0, 5, last_stable=end), T1: LogRange(0, 0, last_stable=0)}
+        assert [found.readable_end for found in at.values() if isinstance(found, LogRange)] == [end, 0]
+        everything = log_ranges(admin.brokers, [T0])[T0]
+        assert isinstance(everything, LogRange)
+        assert everything.readable_end == 5

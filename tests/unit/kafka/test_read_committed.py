@@ -6,7 +6,7 @@ import pytest
 
 from bridge.testing.fake_cluster import FakeCluster
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, MakeWorld, wait_until
-from tests.transactional_records import ABORT, COMMIT, batch, marker
+from tests.transactional_records import ABORT, COMMIT, Transactions
 from tests.unit.kafka.test_fetcher import SOON_MS, TOPIC, Bench, MakeBench, bench
 from zkconsumer.errors import ConsumerTimeoutException, InvalidMessageException
 from zkconsumer.types import TopicPartition
@@ -21,39 +21,10 @@ T0 = TopicPartition(TOPIC, 0)
 __all__ = ["bench"]
 
 
-class Transactions:
-    """Appends batches to one partition: ``begin`` a transaction's records, ``end`` it, or ``plain`` records."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.cluster = cluster
-        self.end_offset = 0
-
-    def append(self, data: bytes, count: int) -> None:
-        """Append bytes that take ``count`` offsets."""
-        self.end_offset += count
-        self.cluster.append_raw(TOPIC, 0, data, self.end_offset)
-
-    def records(self, producer: int, count: int) -> list[int]:
-        """Append a batch of a producer's transaction; its offsets."""
-        first = self.end_offset
-        self.append(batch(first, count, producer), count)
-        return list(range(first, first + count))
-
-    def plain(self, count: int) -> list[int]:
-        """Append a batch outside of transactions; its offsets."""
-        first = self.end_offset
-        self.append(build_record_set([Record(first + n, 0, 0, None, b"v") for n in range(count)], 2), count)
-        return list(range(first, first + count))
-
-    def end(self, producer: int, kind: int) -> None:
-        """Append the marker that ends the producer's transaction."""
-        self.append(marker(self.end_offset, producer, kind), 1)
-
-
 def transactions(release: str = "3.9.1") -> Transactions:
     cluster = FakeCluster(release=release)
     cluster.create_topic(TOPIC)
-    return Transactions(cluster)
+    return Transactions(cluster, TOPIC)
 
 
 def is_at_end(made: Bench) -> bool:
@@ -204,7 +175,7 @@ def test_the_setting_of_a_connector_reaches_the_broker(
 ) -> None:
     world = make_world(release="3.9.1")
     world.create_topic(TOPIC)
-    log = Transactions(world.cluster)
+    log = Transactions(world.cluster, TOPIC)
     log.records(7, 1)
     log.end(7, ABORT)
     log.plain(1)

@@ -58,6 +58,8 @@ from bridge.spark.decode.offset_ranges import (
 from bridge.spark.decode.range_reader import read_range
 from bridge.spark.offset_range_limits import parse_skip_offsets
 from tests.spark_decoder_fixtures import decoder  # noqa: F401
+from tests.transactional_records import ABORT, COMMIT, Transactions
+from zkconsumer.wire.transactions import READ_COMMITTED
 
 TP = TopicPartition("clicks", 0)
 QUICK = ReadSettings(fetch_bytes=4096, request_timeout_ms=2_000, give_up_ms=5_000)
@@ -646,3 +648,40 @@ def test_an_address_shows_no_secret() -> None:
     address = ClusterAddress((), security, "c")
     assert "s3cret" not in repr(address)
     assert pickle.loads(pickle.dumps(address)) == address
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+COMMITTED = replace(QUICK, isolation_level=READ_COMMITTED)
+
+
+def test_records_of_aborted_transactions_are_left_out_of_committed_reading() -> None:
+    world = World()
+    log = Transactions(world.fake, TP.topic)
+    wanted = log.plain(2)
+    log.records(7, 3)
+    wanted += log.records(8, 2)
+    log.end(7, ABORT)
+    log.end(8, COMMIT)
+    wanted += log.records(7, 1)
+    log.end(7, COMMIT)
+    assert world.offsets(0, log.end_offset, COMMITTED) == wanted
+    small = replace(COMMITTED, fetch_bytes=1)
+    assert world.offsets(0, log.end_offset, small) == wanted, "each response has the transactions that it needs"
+    everything = [*range(5), *range(5, 7), 9]
+    assert world.offsets(0, log.end_offset) == everything
+
+
+def test_a_range_with_an_open_transaction_fails_and_is_never_taken_for_lost_records() -> None:
+    world = World()
+    log = Transactions(world.fake, TP.topic)
+    log.plain(1)
+    log.records(7, 2)
+    for fails in (True, False):
+        settings = replace(COMMITTED, fail_on_data_loss=fails)
+        with pytest.raises(FetchStalled, match=r"end the open transaction at that offset"):
+            world.offsets(0, log.end_offset, settings)
+    assert world.lost == []
+    world.on_pause.append(lambda: log.end(7, COMMIT))
+    assert world.offsets(0, 3, COMMITTED) == [0, 1, 2], "it ends while the task waits"

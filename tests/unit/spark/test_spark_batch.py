@@ -11,6 +11,7 @@ import pytest
 
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.admin_fixtures import doors
+from tests.transactional_records import ABORT, Transactions
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.errors import PreconditionFailed, UsageError
 from zkconsumer.types import TopicPartition
@@ -125,6 +126,16 @@ def test_offsets_and_their_words(filled: FakeEnvironment) -> None:
         "endingOffsets": '{"orders": {"0": 20, "1": -1}}',
     }
     assert ranges(filled, **both) == [("orders/0", 12, 20), ("orders/1", 0, 5)]
+
+
+def test_a_committed_batch_ends_before_an_open_transaction(filled: FakeEnvironment) -> None:
+    log = Transactions(filled.cluster, "orders")
+    log.end_offset = filled.cluster.log_end("orders", 0)
+    log.records(7, 3)
+    [(_, first, end), other] = ranges(filled, **{"kafka.isolation.level": "read_committed"})
+    assert ranges(filled) == [("orders/0", first, end + 3), other]
+    log.end(7, ABORT)
+    assert ranges(filled, **{"kafka.isolation.level": "read_committed"}) == [("orders/0", first, end + 4), other]
 
 
 def test_every_partition_must_be_named_and_no_other(filled: FakeEnvironment) -> None:

@@ -29,7 +29,7 @@ def test_leaders_are_remembered_until_the_topic_grows_or_they_are_old(monkeypatc
         return LeaderMetadata({1: BROKER}, dict(there), {})
 
     def log_ranges(
-        brokers: BrokerClient, partitions: list[TopicPartition], time_ms: int | None
+        brokers: BrokerClient, partitions: list[TopicPartition], time_ms: int | None, *, isolation_level: int
     ) -> dict[TopicPartition, Any]:
         led = brokers.leaders({tp.topic for tp in partitions}).with_leader
         return {tp: LogRange(0, 9) if tp in led else "nobody leads it" for tp in partitions}

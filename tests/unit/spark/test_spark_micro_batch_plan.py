@@ -187,6 +187,15 @@ def test_a_rule_is_resolved_by_the_log_and_fixed() -> None:
         assert resolved(PositionByTimestamp(time), log, rules()).positions == {A: OffsetPosition(offset, True, True)}
 
 
+def test_the_end_for_a_committed_query_is_the_last_stable_offset() -> None:
+    """A position between it and the end of the log is in the log: another member committed it."""
+    log = LogBounds(10, 90, last_stable=60)
+    assert log.readable_end == 60
+    assert resolved(PositionByTimestamp(LATEST_TIME), log, rules()).positions[A].offset == 60
+    ahead = resolved(OffsetPosition(75), log, rules())
+    assert (ahead.positions, ahead.lost, ahead.waiting) == ({A: OffsetPosition(75)}, (), ())
+
+
 def test_a_time_behind_every_record_fails_or_is_the_end() -> None:
     late = PositionByTimestamp(5, is_starting_time=True)
     assert resolved(late, LogBounds(10, 90), rules()).late == {A: 5}

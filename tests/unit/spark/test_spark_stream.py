@@ -411,6 +411,19 @@ def test_a_log_whose_end_went_back_is_asked_again_before_anything_is_lost() -> N
     assert query.rows == rows_of(A, 0, 12) + rows_of(B, 0, 10)
 
 
+def test_a_committed_query_ends_each_batch_at_the_last_stable_offset() -> None:
+    query = Query()
+    query.logs.ranges[A] = LogBounds(0, 10, last_stable=6)
+    engine = query.start()
+    engine.run()
+    assert query.rows == rows_of(A, 0, 6) + rows_of(B, 0, 10)
+    query.logs.ranges[A] = LogBounds(0, 12, last_stable=6)
+    engine.run()
+    query.logs.ranges[A] = LogBounds(0, 12, last_stable=12)
+    engine.run()
+    assert query.rows == rows_of(A, 0, 12) + rows_of(B, 0, 10)
+
+
 def test_without_failing_a_log_that_went_back_is_read_on_from_its_end_or_behind_our_claim() -> None:
     for mode, wanted in ((CommitMode.AFTER_BATCH, rows_of(A, 0, 10) + rows_of(A, 4, 14)), (CommitMode.CLAIM, [])):
         query = Query(group__offsets__commit=mode.value, failOnDataLoss="false")
