@@ -219,11 +219,11 @@ class SecuredTransport:
         if self._context is not None:
             self._tls = self._context.wrap_bio(self._from_client, self._to_client, server_side=True)
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         if self._has_ended:
             raise BrokenPipeError("the other side has ended")
         if self._tls is None:
-            self._take(data, deadline_ms)
+            self._take(bytes(data), deadline_ms)
             return
         self._from_client.write(data)
         try:
@@ -255,9 +255,6 @@ class SecuredTransport:
 
     def wait(self, deadline_ms: int) -> bool:
         return bool(self._out) or self._has_ended or self._below.wait(deadline_ms)
-
-    def renew(self, deadline_ms: int) -> None:
-        """Nothing runs out below the client's own layers."""
 
     def abort(self) -> None:
         self._below.abort()

@@ -37,10 +37,10 @@ class MemoryTransport:
                 raise ConnectionRefusedError("no broker of the fake cluster listens there")
             self._session = FakeBrokerConnection(self._state, broker)
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         with self._state.changed:
             session = self._opened()
-            session.receive(data)
+            session.receive(bytes(data))
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         with self._state.changed:
@@ -67,9 +67,6 @@ class MemoryTransport:
             if self._clock.now_ms() >= deadline_ms:
                 return False
             session.wait(deadline_ms)
-
-    def renew(self, deadline_ms: int) -> None:
-        """Do nothing: this connection has no login that expires."""
 
     def abort(self) -> None:
         with self._state.changed:

@@ -12,8 +12,8 @@ from bridge.testing.fake_security import FakeSecurity
 from tests.broker_security_cases import PASSWORD, TLS, USER
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError, SaslAuthenticationException, ZkConsumerError
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
+from zkconsumer.kafka.net.sasl_client_authenticator import CHALLENGES_MAX
 from zkconsumer.kafka.sasl_mechanisms import BROKER_MESSAGE_CHARS_MAX, SCRAM_ITERATIONS_MAX, SaslSettings, Scram
-from zkconsumer.kafka.sasl_transport import CHALLENGES_MAX
 from zkconsumer.kafka.tls import TlsSettings
 from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.kafka.version_negotiation import negotiate
@@ -143,7 +143,7 @@ class Recorded:
 
     def open(self, deadline_ms: int) -> None: ...
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None: ...
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None: ...
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
         piece, self._data = self._data[: len(view)], self._data[len(view) :]
@@ -155,8 +155,6 @@ class Recorded:
 
     def wait(self, deadline_ms: int) -> bool:
         return True
-
-    def renew(self, deadline_ms: int) -> None: ...
 
     def abort(self) -> None: ...
 

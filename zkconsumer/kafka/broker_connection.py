@@ -1,27 +1,28 @@
-"""One blocking connection to one broker.
+"""One blocking connection to one broker: a ``BrokerChannel`` over a blocking socket.
 
-    send ----> frame ----> transport            request = send + receive
-    receive <- frame <---- transport            answers come back in the order of the requests
+    send ----> frame ----> channel ----> transport      request = send + receive
+    receive <- frame <---- channel <---- transport      answers come back in the order of the requests
 
 One thread sends and receives; ``close`` may be called from any thread, and ends its blocked call at once.  The
 connection opens at the first ``send``, and again at the first one after it broke.  It never repeats a request, since a
 lost response does not show whether the request was executed.  After a break another broker, or another release of it,
 may answer, so the caller negotiates again after a reconnect (``version_negotiation``).
 
-Errors are translated here and nowhere else: ``BrokerUnreachable`` for errors of the network or a missing broker,
+A login with a lifetime is renewed by ``send``.  If no response is pending, ``send`` waits for the renewal.  Otherwise
+the request waits in the channel, and the calls that receive the pending responses continue the renewal.
+
+Errors are ``BrokerUnreachable`` for errors of the network or a missing broker (``net.connection_errors``), and
 ``RemoteProtocolError`` for bytes that no broker sends.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -31,16 +32,21 @@ from zkconsumer.errors import (
     ForkedError,
     KafkaException,
     RemoteProtocolError,
+    SslAuthenticationException,
     UsageError,
 )
-from zkconsumer.kafka.transport import (
-    HandshakeClosedError,
-    HandshakeTimeoutError,
-    SocketTransport,
-    Transport,
-    TransportFactory,
+from zkconsumer.kafka.net.broker_channel import BrokerChannel, ChannelFactory, ChannelPhase
+from zkconsumer.kafka.net.connection_errors import (
+    BrokerConnectionError,
+    ConnectionFailureReason,
+    connection_error,
+    ended_error,
+    guess_protocol,
 )
-from zkconsumer.wire import compiled
+from zkconsumer.kafka.net.frame_receiver import BufferAllocator, uninitialized_buffer
+from zkconsumer.kafka.net.handshake_errors import HandshakeTimeoutError
+from zkconsumer.kafka.net.sasl_client_authenticator import REQUEST_CORRELATION_ID_MAX
+from zkconsumer.kafka.transport import SocketTransport, Transport, TransportFactory
 from zkconsumer.wire.primitives import MalformedMessage
 from zkconsumer.wire.request_frames import (
     RESPONSE_BYTES_MAX,
@@ -48,7 +54,6 @@ from zkconsumer.wire.request_frames import (
     correlation_id_of,
     decode_response,
     encode_request,
-    frame_size,
 )
 from zkconsumer.wire.schemas.message_schema import Api
 from zkconsumer.wire.schemas.produce import ProduceRequest
@@ -62,44 +67,14 @@ CONNECT_TIMEOUT_MS = 10_000
 RECEIVE_BUFFER_BYTES = 64 * 1024
 """``socket.receive.buffer.bytes`` of the old consumer (0.8 to 1.1)."""
 
-CORRELATION_ID_MAX = 0x7FFF_FFFF
+READABLE_TIMEOUT_MS = 1_000
+"""How long a receive from a readable socket, or the sending of a few bytes, may take on a busy machine."""
 
-RECEIVE_AHEAD_BYTES = 64 * 1024
-"""How many bytes are received at a time before the size of a response is known, so that a small response is one system
-call.  As much as the default receive buffer of a socket."""
-
-BufferAllocator: TypeAlias = Callable[[int], memoryview]
-"""A writable buffer of this size, with undefined content."""
-
+ALERT_TIMEOUT_MS = 100
+"""How long the TLS alert may take that says why this side ends a handshake."""
 
 BROKER_ERRORS = (BrokerUnreachable, RemoteProtocolError, KafkaException, AuthenticationException)
 """Errors that concern one broker, and may not occur at another broker or later."""
-
-
-def uninitialized_buffer(size: int) -> memoryview:
-    """A ``BufferAllocator``; zeros where the compiled decoder is missing."""
-    return memoryview(bytearray(size) if compiled.RECORD_DECODER is None else compiled.RECORD_DECODER.unwritten(size))
-
-
-class ConnectionFailureReason(Enum):
-    """Why a broker could not be reached."""
-
-    UNRESOLVED = "its name has no address"
-    REFUSED = "nothing listens there"
-    TIMED_OUT = "it did not answer in time"
-    CLOSED = "it closed the connection"
-    CLOSED_IN_HANDSHAKE = "it closed the connection before TLS or the login was agreed on"
-    NETWORK_ERROR = "the network failed"
-
-
-class BrokerConnectionError(BrokerUnreachable):
-    """A broker did not answer; the text contains the broker, the request, and who must act."""
-
-    def __init__(self, host: str, port: int, reason: ConnectionFailureReason, what: str) -> None:
-        super().__init__(f"{host}:{port}: {what}")
-        self.host = host
-        self.port = port
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,6 +177,7 @@ class BlockingConnection:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
         transport: TransportFactory = SocketTransport,
+        channel: ChannelFactory = BrokerChannel,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._host = host
@@ -210,13 +186,13 @@ class BlockingConnection:
         self._connect_timeout_ms = connect_timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._new_transport = transport
+        self._new_channel = channel
         self._clock = clock
         self._pid = os.getpid()
         self._correlation_id = 0
         self._pending: deque[PendingRequest[Any]] = deque()
-        # Received bytes that no response has used yet: ``_ahead[_ahead_start:_ahead_end]``.
-        self._read_ahead = memoryview(b"")
-        self._ahead_start = self._ahead_end = 0
+        self._channel: BrokerChannel | None = None
+        """What is above the transport; not None exactly while the connection is open and ready for requests."""
         self._lock = threading.Lock()
         # Under the lock: whether a thread is inside a call, the transport that it uses, and whether it must end.
         self._is_in_use = False
@@ -263,12 +239,16 @@ class BlockingConnection:
             pending: PendingRequest[R] = PendingRequest(api, version, self._correlation_id)
             named = self._client_id if client_id is None else client_id
             frame = encode_request(api, version, pending.correlation_id, named, body)
-            transport = self._transport or self._open()
+            channel = self._channel or self._open()
             with _ErrorTranslation(self, pending, timeout_ms):
-                if not self._pending:
-                    transport.renew(self._clock.now_ms() + timeout_ms)
-                transport.send_all(frame, self._clock.now_ms() + timeout_ms)
-            self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+                now_ms = self._clock.now_ms()
+                channel.maybe_renew(now_ms)
+                channel.send(frame)
+                if channel.is_renewing and not self._pending:
+                    self._finish_renewal(channel, now_ms + timeout_ms)
+                self._flush(channel, now_ms + timeout_ms)
+            last = self._correlation_id
+            self._correlation_id = 0 if last == REQUEST_CORRELATION_ID_MAX else last + 1
             self._pending.append(pending)
         return pending
 
@@ -287,12 +267,12 @@ class BlockingConnection:
         bytes.
         """
         with _ExclusiveUse(self):
-            transport = self._transport_of(pending)
+            channel = self._channel_of(pending)
             if self._pending[0] is not pending:
                 raise UsageError(f"the answer to {self._pending[0]} comes before that to {pending}")
             with _ErrorTranslation(self, pending, timeout_ms):
                 deadline_ms = self._clock.now_ms() + timeout_ms
-                data = self._frame(transport, pending, deadline_ms, response_bytes_max, new_buffer)
+                data = self._frame(channel, pending, deadline_ms, response_bytes_max, new_buffer)
                 body = self._decoded(pending, data)
             self._pending.popleft()
         return body
@@ -300,10 +280,11 @@ class BlockingConnection:
     def has_response(self, timeout_ms: int) -> bool:
         """Whether a receive would not block, within the timeout; a broken connection counts."""
         with _ExclusiveUse(self):
-            if self._transport is None or self._ahead_start < self._ahead_end:
+            channel = self._channel
+            if channel is None:
                 return True
             with _ErrorTranslation(self, "wait", timeout_ms):
-                return self._transport.wait(self._clock.now_ms() + timeout_ms)
+                return self._has_response(channel, self._clock.now_ms() + timeout_ms)
         raise AssertionError("what fails is raised")
 
     def receive_next(
@@ -317,9 +298,9 @@ class BlockingConnection:
             if not self._pending:
                 raise UsageError("no request is waiting for an answer")
             oldest = self._pending[0]
-            transport = self._transport_of(oldest)
+            channel = self._channel_of(oldest)
             with _ErrorTranslation(self, oldest, timeout_ms):
-                data = self._frame(transport, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
+                data = self._frame(channel, oldest, self._clock.now_ms() + timeout_ms, response_bytes_max)
                 answered = self._request_of(data)
                 body = self._decoded(answered, data)
             while self._pending.popleft() is not answered:
@@ -362,20 +343,152 @@ class BlockingConnection:
         if is_closed:
             self._release()
 
-    def _open(self) -> Transport:
+    # --- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> BrokerChannel:
+        """Connect, and do the handshakes; all of it within the connect timeout."""
+        channel = self._new_channel(self._host, self._port)
+        self._place_transport()
+        with _ErrorTranslation(self, "connect", self._connect_timeout_ms):
+            deadline_ms = self._clock.now_ms() + self._connect_timeout_ms
+            self._opened_transport().open(deadline_ms)
+            self._channel = self._shake_hands(channel, deadline_ms)
+        return self._channel
+
+    def _place_transport(self) -> None:
+        """Make a closed transport, unless the connection was closed meanwhile: a ``close`` can abort it from now on."""
         transport = self._new_transport(self._host, self._port, self._receive_buffer_bytes, self._clock)
         with self._lock:
             if self._is_closed:
                 raise self._closed()
             self._transport = transport
-        with _ErrorTranslation(self, "connect", self._connect_timeout_ms):
-            transport.open(self._clock.now_ms() + self._connect_timeout_ms)
-        return transport
+
+    def _shake_hands(self, channel: BrokerChannel, deadline_ms: int) -> BrokerChannel:
+        """Do what comes before the first request; returns the channel that is ready.
+
+        That is another one if a broker of 0.9 closed the first connection (``BrokerChannel.needs_reconnect``).
+        """
+        channel.start(self._clock.now_ms())
+        while channel.phase is not ChannelPhase.READY:
+            try:
+                self._exchange(channel, deadline_ms)
+            except ConnectionError as error:
+                lost = error if self._is_closed else channel.connection_lost(error)
+                if lost is not None:
+                    raise lost from lost.__cause__
+            except SslAuthenticationException:
+                self._send_alert(channel)
+                raise
+            if channel.needs_reconnect:
+                channel = self._reconnect(channel, deadline_ms)
+        self._flush(channel, deadline_ms)
+        return channel
+
+    def _reconnect(self, channel: BrokerChannel, deadline_ms: int) -> BrokerChannel:
+        self._opened_transport().release()
+        self._place_transport()
+        self._opened_transport().open(deadline_ms)
+        channel = channel.after_reconnect()
+        channel.start(self._clock.now_ms())
+        return channel
+
+    def _send_alert(self, channel: BrokerChannel) -> None:
+        """Send the reason to the other side (a TLS alert), as far as possible without waiting."""
+        with suppress(OSError):
+            while data := channel.bytes_to_write():
+                self._opened_transport().send_all(data, self._clock.now_ms() + ALERT_TIMEOUT_MS)
+                channel.bytes_written(len(data))
+
+    # --- the channel's bytes --------------------------------------------------------------------------------------
+
+    def _finish_renewal(self, channel: BrokerChannel, deadline_ms: int) -> None:
+        """Wait for the renewal; what is received instead belongs to no request, and the next receive refuses it."""
+        while channel.is_renewing and not channel.has_response():
+            self._exchange(channel, deadline_ms)
+
+    def _frame(
+        self,
+        channel: BrokerChannel,
+        pending: PendingRequest[Any],
+        deadline_ms: int,
+        bytes_max: int,
+        new_buffer: BufferAllocator = uninitialized_buffer,
+    ) -> memoryview:
+        """Receive one response; sends what a renewal of the login has to send after it."""
+        is_renewing = channel.is_renewing
+        while (data := channel.next_frame(bytes_max, new_buffer, pending)) is None:
+            if channel.has_ended:
+                raise ended_error(self._host, self._port, pending, channel.incomplete_bytes)
+            self._exchange(channel, deadline_ms)
+        if is_renewing:
+            self._flush(channel, deadline_ms)
+        return data
+
+    def _has_response(self, channel: BrokerChannel, deadline_ms: int) -> bool:
+        while not channel.has_response():
+            self._flush(channel, max(deadline_ms, self._clock.now_ms() + READABLE_TIMEOUT_MS))
+            if not self._opened_transport().wait(deadline_ms):
+                return False
+            if channel.is_every_byte_a_response:
+                return True
+            # The deadline may have passed, and bytes that are there are still processed.
+            self._exchange(channel, max(deadline_ms, self._clock.now_ms() + READABLE_TIMEOUT_MS))
+        return True
+
+    def _exchange(self, channel: BrokerChannel, deadline_ms: int) -> None:
+        """Send what the channel has to send, and receive once; a handshake or a renewal has its own deadline."""
+        limit_ms = channel.handshake_deadline_ms
+        if limit_ms is not None:
+            deadline_ms = min(deadline_ms, limit_ms)
+        transport = self._transport
+        assert transport is not None, "only the thread that uses the connection releases it"
+        try:
+            self._flush(channel, deadline_ms)
+            view, is_sure = channel.receive_buffer()
+            if is_sure:
+                count = transport.fill(view, deadline_ms)
+            else:
+                count = transport.receive_into(view, deadline_ms)
+        except TimeoutError:
+            if limit_ms is None:
+                raise
+            raise HandshakeTimeoutError(channel.handshake_step) from None
+        if count:
+            channel.received(count, self._clock.now_ms())
+            return
+        if self._is_closed:
+            raise ConnectionAbortedError("the transport was aborted")
+        channel.receive_eof(self._clock.now_ms())
+
+    def _flush(self, channel: BrokerChannel, deadline_ms: int) -> None:
+        """Send what the channel has to send."""
+        while data := channel.bytes_to_write():
+            try:
+                self._opened_transport().send_all(data, deadline_ms)
+            except ConnectionError:
+                if channel.has_tls:
+                    self._raise_pending_alert(channel)
+                raise
+            channel.bytes_written(len(data))
+
+    def _raise_pending_alert(self, channel: BrokerChannel) -> None:
+        """The other side has closed the connection; raise its last TLS alert, if it was a rejection."""
+        transport = self._opened_transport()
+        with suppress(OSError):
+            while transport.wait(self._clock.now_ms()):
+                view, _ = channel.receive_buffer()
+                count = transport.receive_into(view, self._clock.now_ms() + 1)
+                if count == 0:
+                    return
+                channel.received(count, self._clock.now_ms())
+                channel.raise_pending_alert()
+
+    # --- the end --------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
         transport, self._transport = self._transport, None
+        self._channel = None
         self._pending.clear()
-        self._ahead_start = self._ahead_end = 0
         if transport is not None:
             transport.release()
 
@@ -390,97 +503,23 @@ class BlockingConnection:
         if self._is_closed:
             raise self._closed() from error
         if isinstance(error, OSError):
-            raise self._network_error(error, what, timeout_ms) from error
-
-    def _network_error(self, error: OSError, what: str, timeout_ms: int) -> BrokerConnectionError:
-        match error:
-            case TimeoutError():
-                advice = "the broker hangs, is overloaded, or a firewall drops the packets"
-                during = f" (during {error})" if isinstance(error, HandshakeTimeoutError) else ""
-                return self._failed(
-                    ConnectionFailureReason.TIMED_OUT, f"no answer to {what} within {timeout_ms} ms{during}; {advice}"
-                )
-            case socket.gaierror():
-                advice = "correct DNS here, or the host: the one given here, or the one that the broker advertises"
-                return self._failed(
-                    ConnectionFailureReason.UNRESOLVED, f"the name {self._host} has no address ({error}); {advice}"
-                )
-            case ConnectionRefusedError():
-                advice = "start the broker, or correct its address: the one given here, or the one that it advertises"
-                return self._failed(ConnectionFailureReason.REFUSED, f"the connection was refused; {advice}")
-            case HandshakeClosedError():
-                advice = "is this a port for another security.protocol? The broker's log says why it closed"
-                return self._failed(
-                    ConnectionFailureReason.CLOSED_IN_HANDSHAKE,
-                    f"the connection was closed in the middle of {error}; {advice}",
-                )
-            case ConnectionError():
-                return self._failed(
-                    ConnectionFailureReason.CLOSED, f"the connection was closed during {what} ({error})"
-                )
-            case _:
-                advice = "check the network between this machine and the broker"
-                return self._failed(ConnectionFailureReason.NETWORK_ERROR, f"{what} failed: {error}; {advice}")
-
-    def _failed(self, reason: ConnectionFailureReason, what: str) -> BrokerConnectionError:
-        return BrokerConnectionError(self._host, self._port, reason, what)
+            raise connection_error(self._host, self._port, error, what, timeout_ms) from error
 
     def _closed(self) -> ConnectorClosed:
         return ConnectorClosed(f"the connection to {self} was closed by this process")
 
-    def _frame(
-        self,
-        transport: Transport,
-        pending: PendingRequest[Any],
-        deadline_ms: int,
-        bytes_max: int,
-        new_buffer: BufferAllocator = uninitialized_buffer,
-    ) -> memoryview:
-        """Receive one response: bytes received earlier, bytes that arrive with its size, and in one call the rest."""
-        while self._ahead_end - self._ahead_start < SIZE_BYTES:
-            self._receive_ahead(transport, pending, deadline_ms)
-        start = bytes(self._read_ahead[self._ahead_start : self._ahead_start + SIZE_BYTES])
-        try:
-            size = frame_size(start, bytes_max, f"{self}: {pending} response")
-        except MalformedMessage as error:
-            raise MalformedMessage(
-                error.message, error.field, error.offset, error.why + guess_protocol(start)
-            ) from None
-        data = new_buffer(size)
-        here = self._read_ahead[self._ahead_start + SIZE_BYTES : self._ahead_end][:size]
-        data[: len(here)] = here
-        self._ahead_start += SIZE_BYTES + len(here)
-        filled = len(here)
-        if filled < size:
-            filled += transport.fill(data[filled:], deadline_ms)
-            if filled < size:
-                self._raise_ended(pending, start + bytes(data[:filled]))
-        return data
-
-    def _receive_ahead(self, transport: Transport, pending: PendingRequest[Any], deadline_ms: int) -> None:
-        """Receive the available bytes after the earlier ones, while the size of the next response is incomplete."""
-        if not self._read_ahead:
-            self._read_ahead = memoryview(bytearray(RECEIVE_AHEAD_BYTES))
-        kept = bytes(self._read_ahead[self._ahead_start : self._ahead_end])
-        self._read_ahead[: len(kept)] = kept
-        self._ahead_start, self._ahead_end = 0, len(kept)
-        received = transport.receive_into(self._read_ahead[len(kept) :], deadline_ms)
-        if received == 0:
-            self._raise_ended(pending, kept)
-        self._ahead_end += received
-
-    def _raise_ended(self, pending: PendingRequest[Any], seen: bytes) -> NoReturn:
-        where = f"after {len(seen)} bytes of the answer to" if seen else "instead of answering"
-        raise self._failed(
-            ConnectionFailureReason.CLOSED, f"the connection was closed {where} {pending}{guess_protocol(seen)}"
-        )
-
-    def _transport_of(self, pending: PendingRequest[Any]) -> Transport:
-        """The transport on which the answer to ``pending`` will come."""
+    def _channel_of(self, pending: PendingRequest[Any]) -> BrokerChannel:
+        """The channel on which the answer to ``pending`` will come."""
         if pending not in self._pending:
-            raise self._failed(ConnectionFailureReason.CLOSED, f"the connection broke before {pending} was answered")
-        assert self._transport is not None, "a request is pending only on an open connection"
-        return self._transport
+            words = f"the connection broke before {pending} was answered"
+            raise BrokerConnectionError(self._host, self._port, ConnectionFailureReason.CLOSED, words)
+        assert self._channel is not None, "a request is pending only on an open connection"
+        return self._channel
+
+    def _opened_transport(self) -> Transport:
+        transport = self._transport
+        assert transport is not None, "only the thread that uses the connection releases it"
+        return transport
 
     def _request_of(self, data: memoryview) -> PendingRequest[Any]:
         """Return the request of a response; the oldest if none matches, and then decoding reports the error."""
@@ -532,22 +571,3 @@ class _ErrorTranslation:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             self._connection._break(error, str(self._what), self._timeout_ms)
-
-
-def guess_protocol(start: bytes | bytearray) -> str:
-    """A question for the error text, if the first bytes of a response look like another protocol's."""
-    if start[:4] in (b"HTTP", b"<!DO", b"<htm", b"<HTM"):
-        return "; is this port an HTTP port?"
-    if len(start) >= 2 and start[0] in (0x15, 0x16) and start[1] == 0x03:
-        return "; is this port a TLS port?"
-    if start[:4] == b"SSH-":
-        return "; is this port an SSH port?"
-    if len(start) >= SIZE_BYTES and _is_invalid_size(start):
-        return "; is this port a TLS or HTTP port, or something else than a Kafka broker?"
-    return ""
-
-
-def _is_invalid_size(start: bytes | bytearray) -> bool:
-    """Whether the first four bytes cannot be the size of any frame that is accepted by default."""
-    size = int.from_bytes(start[:SIZE_BYTES], "big", signed=True)
-    return not 0 <= size <= RESPONSE_BYTES_MAX

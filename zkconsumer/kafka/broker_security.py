@@ -1,10 +1,10 @@
 """How connections to brokers are made: the one ``ConnectionFactory`` of all clients of Kafka.
 
-    security.protocol   layers, from the socket up
-    PLAINTEXT           socket
-    SSL                 socket, TLS
-    SASL_PLAINTEXT      socket, login
-    SASL_SSL            socket, TLS, login
+    security.protocol   above the socket
+    PLAINTEXT           nothing
+    SSL                 TLS
+    SASL_PLAINTEXT      the login
+    SASL_SSL            TLS, the login
 
 ``connection_factory_from_config(config)`` is what programs call; tools and tests that have no consumer's configuration
 make a ``BrokerSecurity`` themselves.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
@@ -27,18 +28,14 @@ from zkconsumer.errors import (
     SslAuthenticationException,
 )
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
-from zkconsumer.kafka.broker_connection import (
-    BlockingConnection,
-    BrokerConnectionError,
-    ConnectionFailureReason,
-    ConnectionOptions,
-)
+from zkconsumer.kafka.broker_connection import BlockingConnection, ConnectionOptions
 from zkconsumer.kafka.error_codes import ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM
+from zkconsumer.kafka.net.api_versions_discovery import NEGOTIATION_BYTES_MAX
+from zkconsumer.kafka.net.broker_channel import BrokerChannel
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.sasl_mechanisms import SaslSettings
-from zkconsumer.kafka.sasl_transport import SaslTransport
-from zkconsumer.kafka.tls import NotTlsError, TlsSettings, TlsTransport
-from zkconsumer.kafka.transport import SocketTransport, Transport, TransportFactory
-from zkconsumer.kafka.version_negotiation import NEGOTIATION_BYTES_MAX
+from zkconsumer.kafka.tls import NotTlsError, TlsSettings
+from zkconsumer.kafka.transport import SocketTransport, TransportFactory
 from zkconsumer.wire.schemas import API_VERSIONS, SASL_HANDSHAKE
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
 from zkconsumer.wire.schemas.sasl_handshake import SaslHandshakeRequest
@@ -118,7 +115,7 @@ def connection_factory_from_config(
 
 
 class SecureConnectionFactory:
-    """A ``ConnectionFactory``: makes connections with the layers of ``security``.
+    """A ``ConnectionFactory``: makes connections with the protocol of ``security``.
 
     Files are read once, here; ``InvalidConfigException`` names the file that cannot be used.  ``socket`` is for tests.
     """
@@ -137,20 +134,14 @@ class SecureConnectionFactory:
     def __call__(self, host: str, port: int, **options: Unpack[ConnectionOptions]) -> BlockingConnection:
         if not self.security.negotiates_versions:
             API_VERSIONS_DENY_LIST.add(host, port)
-        return BlockingConnection(host, port, transport=self._transport, clock=self._clock, **options)
+        return BlockingConnection(
+            host, port, transport=self._socket, channel=self.new_channel, clock=self._clock, **options
+        )
 
-    def _transport(self, host: str, port: int, receive_buffer_bytes: int, clock: Clock) -> Transport:
-        def below() -> Transport:
-            return self._over_tls(self._context, host, port, receive_buffer_bytes, clock)
-
+    def new_channel(self, host: str, port: int) -> BrokerChannel:
+        """A ``ChannelFactory``: TLS and login of a connection, without its socket."""
         sasl = self.security.sasl if self.security.has_sasl else None
-        return below() if sasl is None else SaslTransport(below, sasl, host, port, clock)
-
-    def _over_tls(
-        self, context: ssl.SSLContext | None, host: str, port: int, receive_buffer_bytes: int, clock: Clock
-    ) -> Transport:
-        socket = self._socket(host, port, receive_buffer_bytes, clock)
-        return socket if context is None else TlsTransport(socket, context, host, port, clock)
+        return BrokerChannel(host, port, tls_context=self._context, sasl=sasl)
 
     # --- when a port does not answer as expected --------------------------------------------------------------------
 
@@ -188,7 +179,8 @@ class SecureConnectionFactory:
             host,
             port,
             connect_timeout_ms=timeout_ms,
-            transport=lambda h, p, size, clock: self._over_tls(context, h, p, size, clock),
+            transport=self._socket,
+            channel=partial(BrokerChannel, tls_context=context),
             clock=self._clock,
         )
         plain, sasl = ("PLAINTEXT", "SASL_PLAINTEXT") if context is None else ("SSL", "SASL_SSL")

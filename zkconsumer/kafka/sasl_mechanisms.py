@@ -1,6 +1,6 @@
 """The SASL mechanisms: the first message, the response to every challenge, and whether the broker has proved itself.
 
-Nothing here sends messages: ``sasl_transport`` does.  Every login has a new mechanism object.
+Nothing here sends messages: ``net.sasl_client_authenticator`` frames them.  Every login has a new mechanism object.
 
     PLAIN          user and password in plain text: only under TLS, or on a network where no other party can read
     SCRAM-SHA-…    a proof of the password; the broker also proves that it has the password (RFC 5802)

@@ -1,9 +1,10 @@
-"""TLS as a layer over a transport: the same calls, the same deadlines, the same abort.
+"""TLS as a computation: OpenSSL on two memory buffers, without I/O.
 
-    caller --plain bytes--> TlsTransport --records--> the transport below (a socket, or a test's memory)
+    encrypted bytes of the socket --put_encrypted--> OpenSSL --decrypt--> plain bytes, into memory of the caller
+    bytes for the socket <--take_encrypted-- OpenSSL <--encrypt-- plain bytes
 
-OpenSSL works on two memory buffers here and not on the socket.  So a deadline, an ``abort`` from another thread
-and ``wait`` have the same meaning as without TLS: a readable socket may contain only a session ticket.
+OpenSSL does not work on the socket, so a deadline, an abort from another thread, and a wait for a response have the
+same meaning as without TLS: a readable socket may contain only a session ticket.  ``net.broker_channel`` drives it.
 """
 
 from __future__ import annotations
@@ -11,23 +12,17 @@ from __future__ import annotations
 import shlex
 import ssl
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from zkconsumer.errors import InvalidConfigException, SslAuthenticationException
-from zkconsumer.kafka.transport import HandshakeClosedError, HandshakeTimeoutError
+from zkconsumer.kafka.net.handshake_errors import HandshakeClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.base.clock import Clock
-    from zkconsumer.kafka.transport import Transport
-
-T = TypeVar("T")
-
 TLS_READ_BYTES = 64 * 1024
-"""How much is read from the transport below at a time; a TLS record has at most 16 KiB."""
+"""How much is read from the socket, and encrypted, at a time; a TLS record has at most 16 KiB."""
 
 TLS_LARGE_READ_BYTES = 512 * 1024
 """The same while a large response is expected; the memory for it stays with the connection."""
@@ -117,199 +112,115 @@ def _load(action: Callable[[], object], file: str, what: str) -> None:
         raise InvalidConfigException(f"{file}: {what} ({reason})") from error
 
 
-class TlsTransport:
-    """A ``Transport`` that speaks TLS over another one, which it owns.
+class TlsClient:
+    """The client's side of one TLS session; see the head of this module.
 
-    Besides ``OSError``, ``open`` and the receiving calls raise ``SslAuthenticationException``: one side rejects the
-    other, and a retry is useless.
+    Every method may raise ``SslAuthenticationException`` (one side rejects the other, and a retry is useless), and
+    ``handshake`` also ``HandshakeClosedError``.  After an exception ``take_encrypted`` may return an alert for the
+    other side.
     """
 
-    def __init__(self, below: Transport, context: ssl.SSLContext, host: str, port: int, clock: Clock) -> None:
-        self._below = below
-        self._context = context
+    def __init__(self, context: ssl.SSLContext, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self._clock = clock
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls: ssl.SSLObject | None = None
-        self._piece = memoryview(bytearray(TLS_READ_BYTES))
-        self._plain = b""
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        # With a buffer ``read`` returns the number of bytes, which its type annotation lacks.
+        self._read: Any = self._tls.read
         self._start: bytes | None = None
+        self._has_ended = False
 
-    def open(self, deadline_ms: int) -> None:
-        """Connect and do the handshake, in ``HANDSHAKE_TIMEOUT_MS`` at most."""
-        self._below.open(deadline_ms)
-        tls = self._context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._host)
-        deadline_ms = min(deadline_ms, self._clock.now_ms() + HANDSHAKE_TIMEOUT_MS)
-        try:
-            while not self._handshake_step(tls):
-                self._flush(deadline_ms)
-                if self._receive_encrypted(deadline_ms) == 0:
-                    raise HandshakeClosedError("the TLS handshake")
-            self._flush(deadline_ms)
-        except TimeoutError:
-            raise HandshakeTimeoutError("the TLS handshake") from None
-        self._tls = tls
+    @property
+    def has_ended(self) -> bool:
+        """Whether the other side has ended the session, by ``close_notify`` or by the end of its bytes."""
+        return self._has_ended
 
-    def _handshake_step(self, tls: ssl.SSLObject) -> bool:
+    @property
+    def encrypted_bytes(self) -> int:
+        """How many received bytes wait for decryption."""
+        return self._incoming.pending
+
+    @property
+    def has_output(self) -> bool:
+        """Whether ``take_encrypted`` returns bytes."""
+        return self._outgoing.pending > 0
+
+    def handshake(self) -> bool:
+        """Continue the handshake with the received bytes; False: it needs more of them."""
         try:
-            tls.do_handshake()
+            self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            self._send_alert()
             raise self._translate_error(error) from error
         return True
 
-    def _send_alert(self) -> None:
-        """Send the reason to the other side (an alert), as far as possible without waiting."""
-        alert = self._outgoing.read()
-        if alert:
-            try:
-                self._below.send_all(alert, self._clock.now_ms() + 100)
-            except OSError:
-                return
+    def put_encrypted(self, data: memoryview) -> None:
+        """Bytes from the other side."""
+        if self._start is None:
+            self._start = bytes(data[: len(_TLS_STARTS[0])])
+        self._incoming.write(data)
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
-        """Encrypt, and send everything."""
-        tls = self._opened()
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._call_openssl(partial(tls.write, rest[:TLS_READ_BYTES])) :]
-            self._flush(deadline_ms)
+    def put_eof(self) -> None:
+        """The other side sends no more bytes."""
+        self._incoming.write_eof()
 
-    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the beginning of ``view``; 0: the other side ended."""
-        if self._plain:
-            piece, self._plain = self._plain[: len(view)], self._plain[len(view) :]
-            view[: len(piece)] = piece
-            return len(piece)
-        tls = self._opened()
-        while True:
-            try:
-                # With a buffer it returns the number of bytes, which its type annotation lacks.
-                received: Any = self._call_openssl(partial(tls.read, len(view), view))
-                return int(received)
-            except ssl.SSLWantReadError:
-                pass
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                return 0
-            # TLS itself may have bytes to send, such as new keys.
-            self._flush(deadline_ms)
-            if self._receive_encrypted(deadline_ms) == 0:
-                self._incoming.write_eof()
+    def take_encrypted(self) -> bytes:
+        """Bytes for the other side."""
+        return self._outgoing.read()
 
-    def fill(self, view: memoryview, deadline_ms: int) -> int:
-        """Fill the whole of ``view``; returns the number of bytes: fewer, if the other side ended.
-
-        TLS adds bytes to the plain bytes, so this can wait for all the missing bytes at once, less the beginning of one
-        TLS record, which OpenSSL may have already.
-        """
-        filled = 0
-        if self._plain:
-            filled = self.receive_into(view, deadline_ms)
-        # With a buffer it returns the number of bytes, which its type annotation lacks.
-        read: Any = self._opened().read
-        size = len(view)
-        while True:
-            try:
-                # One TLS record for each call, so this loop does nothing else.
-                while filled < size:
-                    received = read(size - filled, view[filled:])
-                    if received == 0:  # ``close_notify``: the other side has ended the TLS session
-                        break
-                    filled += received
-                return filled
-            except ssl.SSLWantReadError:
-                pass
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                return filled
-            except ssl.SSLError as error:
-                raise self._translate_error(error) from error
-            self._flush(deadline_ms)
-            if self._receive_encrypted(deadline_ms, size - filled - self._incoming.pending - RECORD_BYTES_MAX) == 0:
-                self._incoming.write_eof()
-
-    def wait(self, deadline_ms: int) -> bool:
-        """Whether a receive would not block: only complete records count."""
-        tls = self._opened()
-        while not self._plain:
-            try:
-                self._plain = self._call_openssl(partial(tls.read, TLS_READ_BYTES))
-                return True
-            except ssl.SSLWantReadError:
-                self._flush(deadline_ms)
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                return True
-            if not self._below.wait(deadline_ms):
-                return False
-            if self._receive_encrypted(max(deadline_ms, self._clock.now_ms() + 1)) == 0:
-                self._incoming.write_eof()
-        return True
-
-    def renew(self, deadline_ms: int) -> None:
-        """Nothing to renew in TLS."""
-        self._below.renew(deadline_ms)
-
-    def abort(self) -> None:
-        """See ``Transport``."""
-        self._below.abort()
-
-    def release(self) -> None:
-        """See ``Transport``."""
-        self._tls = None
-        self._below.release()
-
-    def _opened(self) -> ssl.SSLObject:
-        if self._tls is None:
-            raise ConnectionAbortedError("the transport is not open")
-        return self._tls
-
-    def _flush(self, deadline_ms: int) -> None:
-        if self._outgoing.pending:
-            try:
-                self._below.send_all(self._outgoing.read(), deadline_ms)
-            except ConnectionError:
-                self._raise_pending_alert()
-                raise
-
-    def _raise_pending_alert(self) -> None:
-        """The other side has closed the connection; raise its last alert, if it was a rejection.
-
-        In TLS 1.3 a server checks our certificate after our side of the handshake has ended.
-        """
-        while self._tls is not None:
-            try:
-                if not self._below.wait(self._clock.now_ms()) or self._receive_encrypted(self._clock.now_ms() + 1) == 0:
-                    return
-                while self._call_openssl(partial(self._tls.read, TLS_READ_BYTES)):
-                    pass
-            except ssl.SSLWantReadError:
-                pass
-            except OSError:
-                return
-
-    def _receive_encrypted(self, deadline_ms: int, bytes_sure: int = 0) -> int:
-        """Read bytes from below for OpenSSL; ``bytes_sure``: how many will arrive unless the other side ends."""
-        if bytes_sure > len(self._piece) < TLS_LARGE_READ_BYTES:
-            self._piece = memoryview(bytearray(TLS_LARGE_READ_BYTES))
-        if bytes_sure > TLS_READ_BYTES:
-            received = self._below.fill(self._piece[:bytes_sure], deadline_ms)
-        else:
-            received = self._below.receive_into(self._piece, deadline_ms)
-        if self._start is None and received:
-            self._start = bytes(self._piece[: min(received, len(_TLS_STARTS[0]))])
-        self._incoming.write(self._piece[:received])
-        return received
-
-    def _call_openssl(self, action: Callable[[], T]) -> T:
+    def encrypt(self, data: memoryview) -> int:
+        """Encrypt the beginning of ``data``; returns how many bytes of it."""
         try:
-            return action()
+            return self._tls.write(data)
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
             raise
         except ssl.SSLError as error:
             raise self._translate_error(error) from error
+
+    def decrypt_record(self, view: memoryview) -> int:
+        """Decrypt the next TLS record into ``view``; returns the number of bytes, 0 if there is none."""
+        try:
+            received = int(self._read(len(view), view))
+        except ssl.SSLWantReadError:
+            return 0
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            received = 0
+        except ssl.SSLError as error:
+            raise self._translate_error(error) from error
+        self._has_ended = received == 0
+        return received
+
+    def decrypt(self, view: memoryview) -> int:
+        """Decrypt into ``view`` until it is full or all received bytes are decrypted; returns the number of bytes."""
+        read = self._read
+        size = len(view)
+        filled = 0
+        try:
+            # One TLS record for each call, so this loop does nothing else.
+            while filled < size:
+                received = read(size - filled, view[filled:])
+                if received == 0:  # ``close_notify``: the other side has ended the TLS session
+                    self._has_ended = True
+                    break
+                filled += received
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self._has_ended = True
+        except ssl.SSLError as error:
+            raise self._translate_error(error) from error
+        return filled
+
+    def raise_pending_alert(self) -> None:
+        """The other side has closed the connection; raise its last alert, if it was a rejection.
+
+        In TLS 1.3 a server checks our certificate after our side of the handshake has ended.  Discards plain bytes.
+        """
+        scratch = memoryview(bytearray(RECORD_BYTES_MAX))
+        while self.decrypt_record(scratch):
+            pass
 
     def _translate_error(self, error: ssl.SSLError) -> Exception:
         """Which side rejects the other and who must act; an end in the middle stays a broken connection."""

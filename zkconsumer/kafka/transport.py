@@ -3,8 +3,7 @@
 A transport is created closed, so that another thread can abort it while it still connects.  One thread opens,
 sends, receives and releases it; only ``abort`` may be called from any thread, and ends the blocked call of that one
 thread at once.  Deadlines are ``Clock.now_ms`` times.  Only ``OSError`` is raised (``TimeoutError`` at the
-deadline); ``broker_connection`` translates it.  Layers with authentication (``tls``, ``sasl_transport``) also raise
-``AuthenticationException``.
+deadline); ``net.connection_errors`` translates it.  TLS and the login are above this, in ``net.broker_channel``.
 """
 
 from __future__ import annotations
@@ -26,21 +25,13 @@ SECONDS_AND_MICROSECONDS = struct.Struct("@ll")
 """``struct timeval``, the value of SO_RCVTIMEO and SO_SNDTIMEO on 64-bit Linux and macOS."""
 
 
-class HandshakeTimeoutError(TimeoutError):
-    """The connect succeeded, and then the other side did not answer; the text names the step."""
-
-
-class HandshakeClosedError(ConnectionResetError):
-    """The connect succeeded, and the connection ended before the handshake was complete; the text names the step."""
-
-
 class Transport(Protocol):
     """A stream of bytes to one broker."""
 
     def open(self, deadline_ms: int) -> None:
         """Connect."""
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         """Send everything."""
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
@@ -51,9 +42,6 @@ class Transport(Protocol):
 
     def wait(self, deadline_ms: int) -> bool:
         """Whether a receive would not block, by then; the end of the stream counts."""
-
-    def renew(self, deadline_ms: int) -> None:
-        """Called before a request when no response is pending: renews a login that expires."""
 
     def abort(self) -> None:
         """End every blocked call, and every later one, at once; from any thread."""
@@ -132,7 +120,7 @@ class SocketTransport:
         sock.settimeout(None)
         self._timeouts_ms.clear()
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         sock = self._opened()
         sent = 0
         while sent < len(data):
@@ -168,9 +156,6 @@ class SocketTransport:
 
     def wait(self, deadline_ms: int) -> bool:
         return self._wait(self._opened(), selectors.EVENT_READ, max(0, deadline_ms - self._clock.now_ms()) / 1000)
-
-    def renew(self, deadline_ms: int) -> None:
-        """Nothing expires."""
 
     def abort(self) -> None:
         with self._lock:

@@ -16,14 +16,9 @@ from bridge.testing.fake_faults import CloseConnection, Delay, Garbage, Hold, Wr
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import WorkerThread, live_threads, spawn
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, ForkedError, RemoteProtocolError, UsageError
-from zkconsumer.kafka.broker_connection import (
-    CORRELATION_ID_MAX,
-    BlockingConnection,
-    BrokerConnectionError,
-    Connection,
-    ConnectionFailureReason,
-    guess_protocol,
-)
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason, guess_protocol
+from zkconsumer.kafka.net.sasl_client_authenticator import REQUEST_CORRELATION_ID_MAX
 from zkconsumer.kafka.transport import HAS_WAIT_ALL, SocketTransport
 from zkconsumer.wire.primitives import MalformedMessage
 from zkconsumer.wire.request_frames import encode_response
@@ -198,7 +193,7 @@ def test_receive_next_passes_over_requests_that_the_broker_ignored() -> None:
 
 def test_correlation_ids_start_again_after_the_last(connection: Connection) -> None:
     assert isinstance(connection, BlockingConnection)
-    connection._correlation_id = CORRELATION_ID_MAX
+    connection._correlation_id = REQUEST_CORRELATION_ID_MAX
     assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
     assert connection._correlation_id == 0
     assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
@@ -297,6 +292,33 @@ def test_a_broker_that_stops_breaks_its_connections(cluster: FakeCluster, connec
     assert connection.request(METADATA, 0, ALL, TIMEOUT_MS).brokers
 
 
+def test_a_send_to_a_connection_that_broke_is_an_error_though_responses_can_be_read() -> None:
+    class Broken(SocketTransport):
+        sends = 0
+
+        def open(self, deadline_ms: int) -> None:
+            pass
+
+        def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
+            self.sends += 1
+            if self.sends == 2:
+                raise ConnectionResetError("reset")
+
+        def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+            return len(view)
+
+        def wait(self, deadline_ms: int) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    connection = BlockingConnection("h", 1, transport=Broken)
+    connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+    with pytest.raises(BrokerConnectionError, match=r"the connection was closed during Metadata v0 \(reset\)"):
+        connection.send(METADATA, 0, ALL, TIMEOUT_MS)
+
+
 def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -329,7 +351,7 @@ def test_an_interrupt_in_the_middle_of_an_answer_breaks_the_connection() -> None
         def open(self, deadline_ms: int) -> None:
             pass
 
-        def send_all(self, data: bytes, deadline_ms: int) -> None:
+        def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
             pass
 
         def receive_into(self, view: memoryview, deadline_ms: int) -> int:

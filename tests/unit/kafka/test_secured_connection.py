@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bridge.testing.fake_cluster import FakeCluster
+from bridge.testing.fake_faults import Hold
 from bridge.testing.fake_security import FakeSecurity
 from tests.broker_security_cases import CASES, PASSWORD, TLS, TOKEN, USER, Case, Place, attempt, judge
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -26,20 +27,24 @@ from zkconsumer.errors import (
     SaslAuthenticationException,
     SslAuthenticationException,
 )
-from zkconsumer.kafka import sasl_mechanisms, sasl_transport
+from zkconsumer.kafka import sasl_mechanisms
 from zkconsumer.kafka import tls as tls_module
 from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError
-from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.broker_security import BrokerSecurity, SecureConnectionFactory
 from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.net.sasl_client_authenticator import LOGIN_TIMEOUT_MS
 from zkconsumer.kafka.sasl_mechanisms import KafkaGssapi, SaslSettings
-from zkconsumer.kafka.tls import TlsSettings, TlsTransport
-from zkconsumer.kafka.transport import SocketTransport
+from zkconsumer.kafka.tls import TlsSettings
+from zkconsumer.kafka.transport import fill_by_receiving
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import BrokerAddress
-from zkconsumer.wire.schemas import FETCH
+from zkconsumer.wire.request_frames import encode_response
+from zkconsumer.wire.schemas import FETCH, METADATA
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
+from zkconsumer.wire.schemas.metadata import MetadataRequest, MetadataResponse
 
 TRUST = TlsSettings(ca_file=str(TLS / "ca.pem"))
 SCRAM = SaslSettings("SCRAM-SHA-512", USER, PASSWORD)
@@ -91,6 +96,15 @@ def test_a_certificate_of_another_host_or_of_yesterday_is_refused_by_us(certific
     connection = connected(cluster_with(secured(certificate=TLS / certificate)))
     with pytest.raises(SslAuthenticationException, match=words):
         negotiate(connection, 5_000)
+
+
+def test_a_broker_whose_certificate_we_refuse_gets_an_alert() -> None:
+    cluster = cluster_with(secured("SSL", certificate=TLS / "expired.pem"))
+    watched = WatchedSocket(cluster)
+    connection = SecureConnectionFactory(BrokerSecurity("SSL", TRUST), socket=watched)(*cluster.address(0)[1:])
+    with pytest.raises(SslAuthenticationException, match="certificate has expired"):
+        negotiate(connection, 5_000)
+    assert watched.sends == 2, "ClientHello, and the alert"
 
 
 def test_the_host_is_not_compared_when_that_is_switched_off() -> None:
@@ -170,10 +184,11 @@ def test_a_large_answer_through_tls_is_taken_from_below_in_large_pieces() -> Non
 def test_a_session_ticket_is_no_answer() -> None:
     """TLS 1.3 sends tickets after the handshake: a socket that can be read is not yet an answer."""
     cluster = cluster_with(secured("SSL"))
-    connect = SecureConnectionFactory(BrokerSecurity("SSL", TRUST), socket=cluster.transport)
-    transport = connect._transport(*cluster.address(0)[1:], 0, SYSTEM_CLOCK)
-    transport.open(SYSTEM_CLOCK.now_ms() + 5_000)
-    assert not transport.wait(SYSTEM_CLOCK.now_ms() + 20)
+    cluster.inject(Hold(), api=METADATA)
+    connection = connected(cluster, BrokerSecurity("SSL", TRUST))
+    connection.send(METADATA, 0, MetadataRequest(topics=[]), 5_000)
+    assert not connection.has_response(20)
+    connection.close()
 
 
 def test_the_end_of_the_other_side_is_the_end() -> None:
@@ -197,20 +212,20 @@ def test_an_end_in_the_middle_of_a_large_answer_is_the_end(is_closed_first: bool
 
     def serve() -> None:
         with listening, context.wrap_socket(listening.accept()[0], server_side=True) as secure:
-            secure.sendall(bytes(300_000))
+            secure.recv(1)
+            secure.sendall((1_000_000).to_bytes(4, "big") + bytes(299_996))
             if is_closed_first:
                 secure.settimeout(0.01)  # as a broker, it does not wait for our ``close_notify``
                 with suppress(OSError):
                     secure.unwrap()
 
     thread = threading.Thread(target=serve, daemon=True)
-    below = SocketTransport("127.0.0.1", port, 0, SYSTEM_CLOCK)
     thread.start()
-    transport = TlsTransport(below, TRUST.context(), "127.0.0.1", port, SYSTEM_CLOCK)
-    deadline_ms = SYSTEM_CLOCK.now_ms() + 10_000
-    transport.open(deadline_ms)
-    assert transport.fill(memoryview(bytearray(1_000_000)), deadline_ms) == 300_000
-    transport.release()
+    connection = SecureConnectionFactory(BrokerSecurity("SSL", TRUST))("127.0.0.1", port)
+    with pytest.raises(BrokerConnectionError, match="closed after 300000 bytes of the answer to Metadata v0") as ended:
+        connection.request(METADATA, 0, MetadataRequest(topics=[]), 10_000)
+    assert ended.value.reason is ConnectionFailureReason.CLOSED
+    connection.close()
     thread.join(10)
 
 
@@ -232,6 +247,99 @@ def test_a_login_is_renewed_on_the_same_connection_before_it_ends() -> None:
     clock.move(8_000)
     fetch_leaders(connection, ranges, [], 5_000)
     assert security.logins == [USER, USER], "the second login has a lifetime of its own"
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_login_is_renewed_while_a_response_is_on_its_way(protocol: str) -> None:
+    """A fetcher has nearly always a request without a response."""
+    clock = ManualClock()
+    security = secured(protocol, session_lifetime_ms=10_000)
+    cluster = cluster_with(security, clock)
+    connection = connected(cluster, BrokerSecurity(protocol, TRUST, SCRAM), clock=clock)
+    version = negotiate(connection, 5_000).pick(METADATA)
+    body = MetadataRequest(topics=[])
+    first = connection.send(METADATA, version, body, 5_000)
+    for number in range(1, 5):
+        clock.move(5_000)
+        second = connection.send(METADATA, version, body, 5_000)
+        assert connection.receive(first, 5_000).brokers
+        assert connection.has_response(1_000)
+        first = second
+        assert security.logins == [USER] * (1 + number // 2)
+    assert connection.receive(first, 5_000).brokers
+    connection.close()
+
+
+class WatchedSocket:
+    """Makes the transports of a cluster, and watches what is sent and received."""
+
+    def __init__(self, cluster: FakeCluster, clock: Any = SYSTEM_CLOCK) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self.sends = 0
+        self.deadlines_ms: list[int] = []
+        """Those of the receives."""
+        self.is_silent = False
+        """Whether the broker answers nothing more."""
+        self.takes_all = False
+        """Whether a receive takes what the broker sends separately as one piece."""
+
+    def __call__(self, *where: Any) -> Any:
+        below = self._cluster.transport(*where)
+        send_all, receive_into = below.send_all, below.receive_into
+
+        def watched_send(data: bytes | memoryview, deadline_ms: int) -> None:
+            self.sends += 1
+            send_all(data, deadline_ms)
+
+        def watched_receive(view: memoryview, deadline_ms: int) -> int:
+            self.deadlines_ms.append(deadline_ms)
+            if self.is_silent:
+                raise TimeoutError
+            count = receive_into(view, deadline_ms)
+            while self.takes_all and below.wait(self._clock.now_ms()):
+                count += receive_into(view[count:], deadline_ms)
+            return count
+
+        below.send_all, below.receive_into = watched_send, watched_receive  # type: ignore[method-assign]
+        return below
+
+
+def test_a_renewal_that_the_broker_does_not_answer_is_named_in_the_error() -> None:
+    clock = ManualClock()
+    cluster = cluster_with(secured(session_lifetime_ms=10_000), clock)
+    watched = WatchedSocket(cluster)
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_SSL", TRUST, SCRAM), clock, socket=watched)
+    connection = connect(*cluster.address(0)[1:])
+    ranges = negotiate(connection, 5_000)
+    clock.move(9_000)
+    watched.is_silent = True
+    with pytest.raises(
+        BrokerConnectionError, match=r"within 60000 ms \(during the renewal of the SASL login\)"
+    ) as late:
+        fetch_leaders(connection, ranges, [], 60_000)
+    assert late.value.reason is ConnectionFailureReason.TIMED_OUT
+    assert watched.deadlines_ms[-1] == clock.now_ms() + 10_000, "a renewal has a deadline of its own"
+
+
+def test_a_renewal_does_not_wait_for_the_response_to_an_earlier_request() -> None:
+    clock = ManualClock()
+    security = secured("SASL_PLAINTEXT", session_lifetime_ms=10_000)
+    cluster = cluster_with(security, clock)
+    watched = WatchedSocket(cluster, clock)
+    plain = BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("PLAIN", USER, PASSWORD))
+    connection = SecureConnectionFactory(plain, clock, socket=watched)(*cluster.address(0)[1:])
+    version = negotiate(connection, 5_000).pick(METADATA)
+    first = connection.send(METADATA, version, MetadataRequest(topics=[]), 60_000)
+    clock.move(9_000)
+    watched.deadlines_ms.clear()
+    second = connection.send(METADATA, version, MetadataRequest(topics=[]), 60_000)
+    assert watched.deadlines_ms == [], "nothing is received while a request is sent"
+    watched.takes_all = True
+    assert connection.receive(first, 60_000).brokers
+    assert len(watched.deadlines_ms) == 1
+    assert security.logins == [USER, USER], "the next message of the login is sent at once"
+    assert connection.receive(second, 60_000).brokers
 
 
 def test_a_renewal_that_is_refused_says_so() -> None:
@@ -276,8 +384,8 @@ def test_what_is_no_token_is_not_sent(token: Any) -> None:
 def test_a_broker_that_hangs_in_a_handshake_is_left_in_time(protocol: str, during: str) -> None:
     with silent_port() as (host, port):
         connect = SecureConnectionFactory(BrokerSecurity(protocol, TRUST, SCRAM))
-        with pytest.raises(BrokerConnectionError, match=rf"within 100 ms \(during {during}\)"):
-            negotiate(connect(host, port, connect_timeout_ms=100), 5_000)
+        with pytest.raises(BrokerConnectionError, match=rf"within 1000 ms \(during {during}\)"):
+            negotiate(connect(host, port, connect_timeout_ms=1_000), 5_000)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
@@ -363,7 +471,7 @@ def test_the_layers_below_openssl_are_the_two_versions() -> None:
     context = TlsSettings(versions=("TLSv1.2",)).context()
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
     assert TlsSettings().context().minimum_version is ssl.TLSVersion.TLSv1_2
-    assert tls_module.HANDSHAKE_TIMEOUT_MS == sasl_transport.LOGIN_TIMEOUT_MS == 10_000
+    assert tls_module.HANDSHAKE_TIMEOUT_MS == LOGIN_TIMEOUT_MS == 10_000
 
 
 # --- Kerberos, without a KDC -----------------------------------------------------------------------------------------
@@ -399,6 +507,78 @@ def test_without_a_ticket_kerberos_says_what_to_look_at(kerberos: dict[str, Any]
     kerberos["ticket"] = False
     with pytest.raises(SaslAuthenticationException, match=r"No Kerberos credentials available; is there a ticket"):
         KafkaGssapi("kafka", "b1").initial_response()
+
+
+class Scripted:
+    """A transport to a broker that gives these bytes to each of its connections, and then ends them."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._answers = iter(answers)
+        self.sent: list[bytes] = []
+        self.connections = 0
+
+    def __call__(self, host: str, port: int, receive_buffer_bytes: int, clock: Any) -> Scripted:
+        self.connections += 1
+        return self
+
+    def open(self, deadline_ms: int) -> None:
+        self._unread = next(self._answers)
+
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
+        self.sent.append(bytes(data))
+
+    def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+        piece, self._unread = self._unread[: len(view)], self._unread[len(view) :]
+        view[: len(piece)] = piece
+        return len(piece)
+
+    def fill(self, view: memoryview, deadline_ms: int) -> int:
+        return fill_by_receiving(self, view, deadline_ms)
+
+    def wait(self, deadline_ms: int) -> bool:
+        return True
+
+    def abort(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+def raw(*messages: bytes) -> bytes:
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+
+
+def test_kerberos_begins_again_without_a_handshake_when_a_broker_of_0_9_closes(kerberos: dict[str, Any]) -> None:
+    metadata = encode_response(METADATA, 0, 0, MetadataResponse(brokers=[], topics=[]))
+    broker = Scripted(b"", raw(b"AP-REP", b"wrapped offer") + metadata)
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")), socket=broker)
+    connection = connect("b1.example.com", 9092)
+    assert connection.request(METADATA, 0, MetadataRequest(topics=[]), 5_000).topics == []
+    assert broker.connections == 2
+    assert broker.sent[1:4] == [raw(b"AP-REQ"), raw(b""), raw(b"wrapped \x01\x00\x00\x00")]
+    assert len(broker.sent) == 5
+
+
+def test_kerberos_is_rejected_by_a_broker_of_0_9_that_closes_again(kerberos: dict[str, Any]) -> None:
+    broker = Scripted(b"", raw(b"AP-REP"))
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")), socket=broker)
+    with pytest.raises(SaslAuthenticationException, match="closed the connection during the GSSAPI login"):
+        negotiate(connect("b1.example.com", 9092), 5_000)
+    assert broker.connections == 2
+
+
+def test_a_close_during_a_raw_login_is_no_rejection(kerberos: dict[str, Any]) -> None:
+    class Closing(Scripted):
+        def receive_into(self, view: memoryview, deadline_ms: int) -> int:
+            if len(self.sent) == 2:
+                connection.close()
+            return super().receive_into(view, deadline_ms)
+
+    broker = Closing(b"", b"")
+    connect = SecureConnectionFactory(BrokerSecurity("SASL_PLAINTEXT", TRUST, SaslSettings("GSSAPI")), socket=broker)
+    connection = connect("b1.example.com", 9092)
+    with pytest.raises(ConnectorClosed):
+        negotiate(connection, 5_000)
+    assert broker.connections == 2
 
 
 # --- asking until one answers ---------------------------------------------------------------------------------------
