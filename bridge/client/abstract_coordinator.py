@@ -16,7 +16,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from bridge.client import group_requests
-from bridge.client.backoff import Uniform
 from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_discovery import error_without_answer
 from bridge.client.error_policy import JOIN_GROUP as JOIN_TABLE
@@ -29,6 +28,7 @@ from bridge.client.group_member import GroupMemberBase, JoinStep
 from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol, JoinGroupResponse
 from zkconsumer.wire.schemas.sync_group import SyncGroupResponse

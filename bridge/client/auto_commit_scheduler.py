@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from bridge.client.backoff import ExponentialBackoff
 from bridge.client.commit_queue import CommitErrors, CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
 from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
 from bridge.client.pending_commands import PendingCommands
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 from zkconsumer.member.ownership import CollectPositions
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bridge.client import events as ev
-from bridge.client.backoff import Uniform
 from bridge.client.commands import Command, CommitDone, DisconnectCoordinator, FetchDone, MemberStopped
 from bridge.client.commit_queue import CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
@@ -31,6 +30,7 @@ from bridge.client.offset_fetches import OffsetFetches
 from bridge.client.partition_assignor import ConsumerPartitionAssignor
 from bridge.client.pending_commands import RequestKind
 from zkconsumer.errors import ConnectorClosed
+from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.member.ownership import PositionsCollected
 from zkconsumer.types import TopicPartition
 

@@ -20,7 +20,6 @@ from bridge.client.assignments import (
     select_rebalance_protocol,
 )
 from bridge.client.auto_commit_scheduler import AutoCommitScheduler
-from bridge.client.backoff import Uniform
 from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions
 from bridge.client.commit_queue import CommitErrors, CommitQueue, CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
@@ -38,6 +37,7 @@ from bridge.client.partition_assignor import (
 from bridge.client.revocation import PartitionRevocation
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, encode_subscription

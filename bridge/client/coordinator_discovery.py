@@ -10,7 +10,6 @@ At most one request is in flight.  Requests to a coordinator end when it is no l
 
 from __future__ import annotations
 
-from bridge.client.backoff import ExponentialBackoff
 from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator
 from bridge.client.error_policy import error_from_code
 from bridge.client.errors import UnsupportedVersionException
@@ -19,6 +18,7 @@ from bridge.client.generation import NO_GENERATION
 from bridge.client.pending_commands import PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
 from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import FIND_COORDINATOR
 from zkconsumer.wire.schemas.find_coordinator import BATCHED_FROM, FindCoordinatorRequest, FindCoordinatorResponse

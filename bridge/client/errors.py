@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from zkconsumer.errors import PeerError, TopicAuthorizationException, UnavailableError, UsageError
+from zkconsumer.errors import (
+    PeerError,
+    TopicAuthorizationException,
+    UnavailableError,
+    UnsupportedVersionException,
+    UsageError,
+)
 
 __all__ = [
     "AssignorFailed",
@@ -42,11 +48,6 @@ class InconsistentGroupProtocolException(UsageError):
 
 class GroupMaxSizeReachedException(UsageError):
     """The group has as many members as the brokers allow; raise their ``group.max.size``, or start fewer members."""
-
-
-class UnsupportedVersionException(UsageError):
-    """The brokers are too old for the request; the text names the setting to remove, or the release that supports
-    it."""
 
 
 class RebalanceCallbackFailed(UsageError):

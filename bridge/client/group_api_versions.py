@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bridge.client.errors import UnsupportedVersionException
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP

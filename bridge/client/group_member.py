@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from enum import Enum
 
 from bridge.client import group_requests
-from bridge.client.backoff import ExponentialBackoff, Uniform
 from bridge.client.commands import Raise
 from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_discovery import CoordinatorDiscovery, error_without_answer
@@ -25,6 +24,7 @@ from bridge.client.heartbeat_timers import Heartbeat
 from bridge.client.pending_commands import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff, Uniform
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse

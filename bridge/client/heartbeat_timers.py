@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from bridge.client.backoff import ExponentialBackoff
 from bridge.client.config import GroupMemberConfig
+from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 
 
 class Heartbeat:

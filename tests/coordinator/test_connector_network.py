@@ -17,7 +17,8 @@ from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.bootstrap_client import BootstrapClient
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason, PendingRequest
+from zkconsumer.kafka.broker_connection import PendingRequest
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.request_frames import encode_request
@@ -99,6 +100,10 @@ class FakeConnection:
         self._check()
         assert self._waiting[0][0] is pending
         return self._waiting.popleft()[1]
+
+    def receive_next(self, timeout_ms: int, **how: Any) -> tuple[PendingRequest[Any], Any]:
+        self._check()
+        return self._waiting.popleft()
 
     def request(self, api: Any, version: int, body: Any, timeout_ms: int, **how: Any) -> Any:
         return self.receive(self.send(api, version, body, timeout_ms), timeout_ms)

@@ -37,7 +37,7 @@ from zkconsumer.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode,
 )
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:

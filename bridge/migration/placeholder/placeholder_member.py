@@ -46,9 +46,9 @@ from zkconsumer.kafka.group_offsets import (
     COORDINATOR_LOADING_ERRORS,
     COORDINATOR_MOVED_ERRORS,
     CommittingMember,
-    OffsetAndMetadata,
     commit_offsets,
 )
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.wire.schemas.offset_commit import BROKER_RETENTION
 from zkconsumer.zk.znode_formats import placeholder_client_id
 

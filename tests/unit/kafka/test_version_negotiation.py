@@ -9,8 +9,9 @@ from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CloseConnection, Delay, Garbage, Hold
 from zkconsumer.errors import BrokerUnreachable, KafkaException
 from zkconsumer.kafka import version_negotiation
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
+from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions, VersionRange
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.request_frames import encode_response

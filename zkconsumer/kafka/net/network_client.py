@@ -1,0 +1,260 @@
+"""``NetworkClient``: the loop around the network machine, as ``org.apache.kafka.clients.NetworkClient`` (IO).
+
+    poll:  metadata request --> commands --> wait for sockets --> events --> time-outs --> commands --> callbacks
+
+The machine decides, the selector has the sockets; here is only what connects them.  Commands are executed until the
+machine has no more; a command may cause events at once (an address that is refused, a request that the socket took).
+
+Not thread-safe except ``wakeup`` and ``initiate_close``: ``ConsumerNetworkClient`` has the lock for two threads.
+
+``_completed`` has the responses whose callbacks were not called yet.  Callbacks are called at the end of ``poll``, when
+the machine is consistent, so a callback may call any method of this class except ``poll``.
+
+The resolver of host names blocks; like Java's client this one waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from enum import Enum
+
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import AuthenticationException, DisconnectException, ForkedError
+from zkconsumer.kafka.client_log import log_client_events
+from zkconsumer.kafka.client_log_event import ClientLogEvent
+from zkconsumer.kafka.metadata.node import Node
+from zkconsumer.kafka.net.client_request import (
+    ClientRequest,
+    ClientResponse,
+    RequestBuilder,
+    RequestCompletionHandler,
+)
+from zkconsumer.kafka.net.host_resolver import HostResolver, resolve_host
+from zkconsumer.kafka.net.network_machine import NetworkMachine
+from zkconsumer.kafka.net.network_messages import (
+    CompleteRequest,
+    DropConnection,
+    HostResolved,
+    NetworkCommand,
+    OpenConnection,
+    ResolveHost,
+    SendFrame,
+)
+from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.kafka.supported_versions import SupportedVersions
+
+log = logging.getLogger("zkconsumer.kafka")
+
+
+class ClientState(Enum):
+    """Whether requests may be sent."""
+
+    ACTIVE = "active"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class NetworkClient:
+    """See the module.
+
+    After ``initiate_close``, ``send`` and ``poll`` raise ``DisconnectException``.  In a child process, ``ready``,
+    ``send`` and ``poll`` raise ``ForkedError``, and ``close`` does not disturb the connections of the parent.
+    """
+
+    def __init__(
+        self, machine: NetworkMachine, selector: Selector, clock: Clock, *, resolve: HostResolver = resolve_host
+    ) -> None:
+        self._machine = machine
+        self._selector = selector
+        self._clock = clock
+        self._resolve = resolve
+        self._pid = os.getpid()
+        self._state = ClientState.ACTIVE
+        self._completed: list[ClientResponse] = []
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def ready(self, node: Node, now_ms: int) -> bool:
+        """Whether a request may be sent to the node now; if not, connect to it when that is possible."""
+        self._ensure_same_process()
+        is_ready = self._machine.ready(node, now_ms)
+        self._settle()
+        return is_ready
+
+    def is_ready(self, node: Node, now_ms: int) -> bool:
+        """Whether a request may be sent to the node now."""
+        return self._machine.is_ready(node, now_ms)
+
+    def connection_delay_ms(self, node: Node, now_ms: int) -> int:
+        """How long to wait before the next attempt to send; ``FOREVER_MS``: until an event."""
+        return self._machine.connection_delay_ms(node, now_ms)
+
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int:
+        """The same, and the rest of the throttling of an established connection."""
+        return self._machine.poll_delay_ms(node, now_ms)
+
+    def throttle_delay_ms(self, node: Node, now_ms: int) -> int:
+        """How long the node gets no request because of a quota."""
+        return self._machine.throttle_delay_ms(node, now_ms)
+
+    def connection_failed(self, node: Node) -> bool:
+        """Whether the last connection failed or ended, and no other attempt has begun."""
+        return self._machine.connection_failed(node)
+
+    def authentication_error(self, node: Node) -> AuthenticationException | None:
+        """Why the last login at the node failed."""
+        return self._machine.authentication_error(node)
+
+    def supported_versions(self, node: Node) -> SupportedVersions | None:
+        """The versions of the node; None: it is not ready.  From any thread."""
+        return self._machine.supported_versions(node)
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        """Whether any connection is ready and not throttled."""
+        return self._machine.has_ready_nodes(now_ms)
+
+    def least_loaded_node(self, now_ms: int) -> Node | None:
+        """The node with the fewest requests in flight; None: no node can be used now."""
+        return self._machine.least_loaded_node(now_ms)
+
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection to a node; the next ``poll`` completes its requests with ``was_disconnected``."""
+        self._machine.disconnect(node_id, self._clock.now_ms())
+        self._settle()
+
+    def close_node(self, node_id: int) -> None:
+        """Close the connection to a node and forget it; callbacks of its requests are not called (``close(node)``)."""
+        self._machine.close(node_id, self._clock.now_ms())
+        self._settle()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def new_client_request(
+        self,
+        node_id: int,
+        builder: RequestBuilder,
+        created_ms: int,
+        *,
+        expects_response: bool = True,
+        request_timeout_ms: int | None = None,
+        callback: RequestCompletionHandler | None = None,
+    ) -> ClientRequest:
+        """A request with the next correlation id; ``request_timeout_ms`` None: the setting."""
+        return self._machine.new_client_request(
+            node_id,
+            builder,
+            created_ms,
+            expects_response=expects_response,
+            request_timeout_ms=request_timeout_ms,
+            callback=callback,
+        )
+
+    def send(self, request: ClientRequest, now_ms: int) -> None:
+        """Send a request to a node that is ready; a later ``poll`` returns its end.  ``UsageError``: it is not."""
+        self._ensure_active()
+        self._machine.send(request, now_ms)
+        self._settle()
+
+    def in_flight_request_count(self, node_id: int | None = None) -> int:
+        """How many requests are in flight to a node, or to all."""
+        return self._machine.in_flight_request_count(node_id)
+
+    def has_in_flight_requests(self, node_id: int | None = None) -> bool:
+        """Whether any request is in flight to a node, or to any."""
+        return self._machine.has_in_flight_requests(node_id)
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Send, receive, and end what is late; returns the responses, after their callbacks were called.
+
+        Waits for at most ``timeout_ms``, and not at all if requests have ended since the last ``poll``.
+        """
+        self._ensure_active()
+        if not self._completed:
+            metadata_ms = self._machine.maybe_update_metadata(now_ms)
+            self._settle()
+            deadline_ms = self._machine.time_to_next_deadline_ms(now_ms)
+            wait_ms = 0 if self._completed else min(timeout_ms, metadata_ms, deadline_ms)
+            events = self._selector.poll(wait_ms)
+            now_ms = self._clock.now_ms()
+            for event in events:
+                self._machine.on_event(event, now_ms)
+            self._machine.on_time(now_ms)
+            self._settle()
+        return self._complete_requests()
+
+    def wakeup(self) -> None:
+        """End the present ``poll``, or the next one; from any thread."""
+        self._selector.wakeup()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether requests may be sent."""
+        return self._state is ClientState.ACTIVE
+
+    def initiate_close(self) -> None:
+        """Accept no more calls, and wake ``poll`` up; from any thread."""
+        if self._state is ClientState.ACTIVE:
+            self._state = ClientState.CLOSING
+            self.wakeup()
+
+    def close(self) -> None:
+        """Close all connections; a second call does nothing."""
+        if self._state is not ClientState.CLOSED:
+            self._state = ClientState.CLOSED
+            self._selector.close()
+
+    def _ensure_same_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                f"the network client belongs to process {self._pid}; create a consumer in the child instead"
+            )
+
+    def _ensure_active(self) -> None:
+        self._ensure_same_process()
+        if self._state is not ClientState.ACTIVE:
+            raise DisconnectException(f"the network client is {self._state.value}")
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Execute commands, and feed the events that they caused, until there is neither."""
+        while commands := self._machine.take_commands():
+            for command in commands:
+                self._execute(command)
+            now_ms = self._clock.now_ms()
+            for event in self._selector.take_events():
+                self._machine.on_event(event, now_ms)
+
+    def _execute(self, command: NetworkCommand) -> None:
+        match command:
+            case ClientLogEvent():
+                log_client_events([command])
+            case SendFrame(node_id, frame):
+                self._selector.send(node_id, frame)
+            case CompleteRequest(response):
+                self._completed.append(response)
+            case ResolveHost(node_id, host):
+                addresses, reason = self._addresses(host)
+                self._machine.on_event(HostResolved(node_id, addresses, reason), self._clock.now_ms())
+            case OpenConnection(node_id, host, port, address):
+                self._selector.connect(node_id, host, port, address)
+            case DropConnection(node_id):
+                self._selector.drop(node_id)
+
+    def _addresses(self, host: str) -> tuple[tuple[str, ...], str]:
+        try:
+            return self._resolve(host), ""
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA does not allow
+            return (), f"{host}: {error}"
+
+    def _complete_requests(self) -> list[ClientResponse]:
+        completed, self._completed = self._completed, []
+        for response in completed:
+            try:
+                response.on_complete()
+            except Exception:
+                log.exception("request-callback-failed request=%s", response.request)
+        return completed
