@@ -200,6 +200,22 @@ def logged_lines(files: Sources) -> set[LogLine]:
     return found
 
 
+def client_event_lines(files: Sources) -> set[LogLine]:
+    """The events of the pure parts of the Kafka client, which logger ``zkconsumer.kafka`` writes.
+
+    ``ClientLogEvent("LEVEL", "event-name", …)`` and, in a class that collects them,
+    ``self._log_event("LEVEL", "event-name", key=value)``.
+    """
+    found: set[LogLine] = set()
+    for path, call in _calls(files):
+        if _last_name(call.func) in ("ClientLogEvent", "_log_event") and len(call.args) > 1:
+            level, name = map(_text, call.args[:2])
+            if name:
+                assert level in LEVELS.values(), f"{path}: {ast.unparse(call)} has no level"
+                found.add(LogLine(name, level, path))
+    return found
+
+
 def noted_lines(files: Sources) -> set[LogLine]:
     """The events of the state machine of a coordinator group's member, which are also counters.
 

@@ -14,7 +14,7 @@ from tests.conformance.brokers_under_test import BrokerUnderTest
 from zkconsumer.errors import KafkaException, UsageError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import (
     FetchRequestBuilder,

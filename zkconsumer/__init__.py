@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.broker_security import SecureConnectionFactory, connection_factory_from_config
     from zkconsumer.kafka.chunk_reader import PoisonMessage
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
-    from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+    from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
     from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
     from zkconsumer.member.listener_state_machine import ConsumerRebalanceListener, PartitionsLostListener
     from zkconsumer.member.offset_stores import OffsetSource
@@ -105,7 +105,7 @@ _EXPORT_MODULES = {
     "MessageSet": "zkconsumer.simple_requests",
     "MetricKind": "zkconsumer.observe.metric_names",
     "MetricRow": "zkconsumer.observe.metric_names",
-    "OffsetAndMetadata": "zkconsumer.kafka.group_offsets",
+    "OffsetAndMetadata": "zkconsumer.kafka.offset_and_metadata",
     "OffsetCommitRequest": "zkconsumer.simple_requests",
     "OffsetCommitResponse": "zkconsumer.simple_requests",
     "OffsetFetchRequest": "zkconsumer.simple_requests",

@@ -42,7 +42,7 @@ from zkconsumer.runtime.health_server import (
 from zkconsumer.runtime.stream_fetcher import ANY_TOPIC, QueueKey
 from zkconsumer.streams import Decoder, KafkaStream, calling_thread, default_decoder
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import ISOLATION_LEVELS
+from zkconsumer.wire.transactions import IsolationLevel
 from zkconsumer.zk import paths
 from zkconsumer.zk.member_registration import format_registration, parse_registration, registration_of
 
@@ -544,7 +544,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         backoff_ms=config.refresh_leader_backoff_ms,
         reset_to_earliest=config.auto_offset_reset == "smallest",
-        isolation_level=ISOLATION_LEVELS[config.isolation_level],
+        isolation_level=IsolationLevel.of_setting(config.isolation_level),
     )
 
 

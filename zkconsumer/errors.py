@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from zkconsumer.types import TopicPartition
 
@@ -82,9 +82,25 @@ class InvalidTopicFilter(UsageError):
 class TopicAuthorizationException(UsageError):
     """The brokers' ACLs do not let this user read a topic; allow DESCRIBE and READ on it, or log in as another user."""
 
+    def __init__(self, text: str, unauthorized_topics: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.unauthorized_topics = frozenset(unauthorized_topics)
+
 
 class InvalidTopicException(UsageError):
     """The brokers do not accept the name of a topic; correct the name in the program."""
+
+    def __init__(self, text: str, invalid_topics: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.invalid_topics = frozenset(invalid_topics)
+
+
+class NoOffsetForPartitionException(UsageError):
+    """A partition has no committed offset, and ``auto.offset.reset=none``; set a policy, commit an offset, or seek."""
+
+    def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
+        super().__init__(text)
+        self.partitions = frozenset(partitions)
 
 
 class ForkedError(UsageError):
@@ -101,6 +117,15 @@ class OffsetsInKafkaUnsupported(UsageError):
 
 class ConnectorClosed(UsageError):
     """The connector is closed; create another one."""
+
+
+class WakeupException(UsageError):
+    """Another thread called ``wakeup()`` to end this blocking call; nothing is lost, and the call may be repeated."""
+
+
+class UnsupportedVersionException(UsageError):
+    """The brokers are too old for the request; the text names the setting to remove, or the release that supports
+    it."""
 
 
 class NoSuchElementException(UsageError, StopIteration):
@@ -199,6 +224,18 @@ class ZkReadNotAuthorized(UnavailableError):
 
 class BrokerUnreachable(UnavailableError):
     """A broker did not answer; start it, or correct the address that it advertises in ZooKeeper."""
+
+
+class RetriableException(UnavailableError):
+    """A request failed for a transient reason, which the text contains; repeat it."""
+
+
+class DisconnectException(RetriableException):
+    """The connection to a broker ended before its answer; whether it executed the request is unknown."""
+
+
+class TimeoutException(RetriableException):
+    """A request was not answered, or could not be sent, within its timeout; repeat it, or raise the timeout."""
 
 
 class UnknownHostException(ZkTimeoutException, BrokerUnreachable):

@@ -24,7 +24,7 @@ from zkconsumer import simple_requests as _requests
 from zkconsumer.errors import InvalidMessageException, NoSuchElementException, UnsupportedCodec, UsageError
 from zkconsumer.kafka.broker_connection import BlockingConnection, ConnectionFactory
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata as _OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata as _OffsetAndMetadata
 from zkconsumer.kafka.record_delivery import TypedMap
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.records import Record

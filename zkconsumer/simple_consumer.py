@@ -25,13 +25,7 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, KafkaException, RemoteProtocolError, UsageError
-from zkconsumer.kafka.broker_connection import (
-    BlockingConnection,
-    BrokerConnectionError,
-    Connection,
-    ConnectionFactory,
-    ConnectionFailureReason,
-)
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
 from zkconsumer.kafka.error_codes import NONE as NO_ERROR
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
 from zkconsumer.kafka.group_offsets import (
@@ -44,6 +38,7 @@ from zkconsumer.kafka.group_offsets import (
     parse_offset_fetch,
 )
 from zkconsumer.kafka.metadata_client import ALL_TOPICS_IS_NULL_FROM
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.simple_requests import (

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.records import Record, iter_records, scan_record_set

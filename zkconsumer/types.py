@@ -122,3 +122,6 @@ class RecordCounter:
 EARLIEST_TIME = -2
 LATEST_TIME = -1
 """The two special times of ListOffsets, besides milliseconds (Kafka 0.8)."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Kafka's own topics.  Members up to 0.10.2 only exclude the first; brokers have the second from 0.11 on."""

@@ -23,7 +23,7 @@ from zkconsumer.kafka.error_codes import (
     NONE,
     ErrorCode,
 )
-from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION
+from zkconsumer.kafka.fetch.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION
 from zkconsumer.wire.schemas.fetch import (
     SESSIONLESS_EPOCH,
     FetchPartition,

@@ -18,9 +18,10 @@ from tests.fetch_session_cases import walk_through
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import spawn
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection, ConnectionFailureReason
-from zkconsumer.kafka.fetch_session import FetchSession
+from zkconsumer.kafka.broker_connection import Connection
+from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
 from zkconsumer.kafka.metadata_client import fetch_leaders, list_offsets
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
@@ -375,7 +376,7 @@ def test_a_reader_with_fetch_sessions_reads_what_one_without_reads(broker_under_
     topics = [broker_under_test.topic(), broker_under_test.topic()]
     version = broker_under_test.ranges.pick(FETCH, VERSION_MAX)
     connection, encode = broker_under_test.connection(), partition_encoder(version)
-    session: FetchSession[bytes] = FetchSession()
+    session: FetchSessionHandler[bytes] = FetchSessionHandler()
     offsets = {TopicPartition(topic, 0): 0 for topic in topics}
     found: dict[str, list[bytes | None]] = {topic: [] for topic in topics}
     for number in range(6):

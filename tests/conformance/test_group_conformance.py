@@ -12,17 +12,17 @@ from bridge.coordinator.release_features import BrokerRelease
 from tests.conformance.brokers_under_test import TIMEOUT_MS, BrokerUnderTest
 from zkconsumer.errors import KafkaException
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.broker_connection import BrokerConnectionError
 from zkconsumer.kafka.coordinator_groups import describe_coordinator_group
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
-    OffsetAndMetadata,
     OffsetFetchResult,
     commit_offsets,
     delete_offsets,
     fetch_offsets,
     find_coordinator,
 )
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.types import BrokerAddress, TopicPartition

@@ -57,7 +57,7 @@ class HostileTransport(SocketTransport):
         super().__init__(host, port, receive_buffer_bytes, clock)
         self._network = network
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         if self._network.strikes("broke while sending", 0.01):
             super().send_all(data[: len(data) // 2], deadline_ms)
             raise ConnectionResetError("the network")

@@ -15,7 +15,8 @@ import pytest
 from tests.wire_message_samples import EVERY_VERSION, EVERY_VERSION_IDS, filled
 from zkconsumer.base.threads import StopSignal, spawn
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
-from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.broker_connection import BlockingConnection
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol, group_records

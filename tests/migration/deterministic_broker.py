@@ -129,7 +129,7 @@ class DeterministicTransport:
         self._connection = self._broker.opened()
         self._connection.connection_made(self._wire)
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         assert self._connection is not None, "it was opened"
         self._broker.scheduler.catch_up()
         if self._wire.has_ended:
@@ -153,9 +153,6 @@ class DeterministicTransport:
                 self._broker.clock.move(max(0, deadline_ms - self._broker.clock.now_ms()))
                 return False
         return True
-
-    def renew(self, deadline_ms: int) -> None:
-        """Nothing runs out."""
 
     def abort(self) -> None:
         self._wire.has_ended = True

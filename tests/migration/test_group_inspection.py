@@ -19,7 +19,8 @@ from tests.admin_fixtures import doors, put
 from zkconsumer.admin.admin_session import AdminDependencies, AdminSession
 from zkconsumer.admin.coordinator_lookups import OFFSETS_TOPIC, discover_coordinator
 from zkconsumer.errors import InvalidNameError
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
+from zkconsumer.kafka.group_offsets import commit_offsets
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.testing.fake_zk_store import FakeZkStore
 from zkconsumer.testing.fake_zookeeper import FakeZooKeeper
 from zkconsumer.types import TopicPartition

@@ -9,7 +9,7 @@ from bridge.migration.fences.fence_record import FenceRecord, format_fence_recor
 from bridge.testing import HistoryRecorder
 from tests.broker.raw_client import RawClient
 from tests.migration.placeholder_fixtures import GROUP, PlaceholderFixture
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.testing.checker import (
     ControlWritten,
     Fenced,

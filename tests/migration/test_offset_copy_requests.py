@@ -12,7 +12,8 @@ from bridge.migration.offsets.offset_copies import OffsetCopy
 from bridge.migration.offsets.offset_copy_steps import BATCH_BYTES_MAX, CopyToKafka, OffsetStores
 from bridge.migration.plan.offset_retention import DEFAULT_RETENTION_MS
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, offset_commit_topics, offset_fetch_request
+from zkconsumer.kafka.group_offsets import offset_commit_topics, offset_fetch_request
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.pipelining import PARTITIONS_BYTES_MAX, split_partitions
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.request_frames import encode_request

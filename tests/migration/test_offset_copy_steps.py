@@ -29,7 +29,7 @@ from tests.migration.step_write_faults import WAYS, Cut, Doer, Killed
 from zkconsumer.admin.admin_session import AdminSession
 from zkconsumer.admin.kafka_offsets import KafkaOffsetAdmin
 from zkconsumer.admin.zookeeper_offset_writes import NO_ZNODE_VERSION
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths
 from zkconsumer.zk.requests import PERM_ALL, Acl, GetAcl

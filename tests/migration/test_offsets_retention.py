@@ -22,7 +22,8 @@ from tests.migration.kill_cases import GROUP, LOG_END, PARTITIONS, T0, KillScena
 from tests.migration.migration_write_faults import DECISIONS, EXPECTED, Lab, lab
 from tests.migration.operator_shell import Shell, shell
 from zkconsumer.kafka import version_negotiation
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets
+from zkconsumer.kafka.group_offsets import commit_offsets
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import ASSUMED_BEFORE_0_10, ASSUMED_FOR_0_9, SupportedVersions
 from zkconsumer.wire.request_frames import encode_request
 from zkconsumer.wire.schemas import OFFSET_COMMIT

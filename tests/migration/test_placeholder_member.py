@@ -27,7 +27,7 @@ from tests.migration.placeholder_fixtures import (
 )
 from tests.migration.step_write_faults import Killed
 from zkconsumer.errors import BrokerUnreachable
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription
 from zkconsumer.wire.schemas import DESCRIBE_GROUPS, LEAVE_GROUP, SYNC_GROUP

@@ -16,7 +16,7 @@ from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.migration.placeholder.placeholder_member import PlaceholderMember
 from tests.migration.placeholder_fixtures import GROUP, PlaceholderFixture
 from zkconsumer import ConsumerConfig
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 
 PATIENCE_S = 20

@@ -27,7 +27,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka import version_negotiation
 from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import BrokerError
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import (
     FetchRequest,

@@ -11,7 +11,8 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka.broker_connection import BlockingConnection, Connection
 from zkconsumer.kafka.error_codes import ErrorCode
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, commit_offsets, fetch_offsets, find_coordinator
+from zkconsumer.kafka.group_offsets import commit_offsets, fetch_offsets, find_coordinator
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.testing.sandbox import Sandbox, wait_until

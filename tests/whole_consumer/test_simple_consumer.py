@@ -16,7 +16,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.main import main
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.kafka.broker_connection import BlockingConnection
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.simple_consumer import SimpleConsumer
 from zkconsumer.simple_requests import (
     FetchRequestBuilder,

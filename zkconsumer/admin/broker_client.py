@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from zkconsumer.errors import BrokerUnreachable, KafkaException, RemoteProtocolError
 from zkconsumer.kafka.metadata_client import LeaderMetadata, fetch_leaders
+from zkconsumer.kafka.net.api_versions_discovery import NO_RESPONSE_MS
 from zkconsumer.kafka.supported_versions import SupportedVersions
-from zkconsumer.kafka.version_negotiation import NO_RESPONSE_MS, negotiate
+from zkconsumer.kafka.version_negotiation import negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -17,7 +17,8 @@ from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
 from zkconsumer.admin.zookeeper_group_snapshot import unknown_log_end_texts
 from zkconsumer.kafka.coordinator_groups import CoordinatorGroup, list_coordinator_groups
 from zkconsumer.kafka.error_codes import NONE, BrokerError
-from zkconsumer.kafka.group_offsets import OffsetAndMetadata, fetch_offsets
+from zkconsumer.kafka.group_offsets import fetch_offsets
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM
 

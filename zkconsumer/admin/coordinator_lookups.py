@@ -18,10 +18,10 @@ from zkconsumer.kafka.error_codes import NONE, BrokerError, ErrorCode
 from zkconsumer.kafka.group_offsets import (
     COORDINATOR_LOADING_ERRORS,
     COORDINATOR_MOVED_ERRORS,
-    OffsetAndMetadata,
     fetch_offsets,
     find_coordinator,
 )
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable

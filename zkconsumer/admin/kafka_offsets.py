@@ -26,12 +26,12 @@ from zkconsumer.kafka.error_codes import UNKNOWN_MEMBER_ID as MEMBERS_ARE_ALIVE
 from zkconsumer.kafka.group_offsets import (
     COORDINATOR_LOADING_ERRORS,
     COORDINATOR_MOVED_ERRORS,
-    OffsetAndMetadata,
     OffsetFetchResult,
     commit_offsets,
     delete_offsets,
     fetch_offsets,
 )
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import DELETE_GROUPS, OFFSET_DELETE, OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import ALL_TOPICS_IS_NULL_FROM

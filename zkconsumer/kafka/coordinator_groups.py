@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import RemoteProtocolError
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.error_codes import NONE, BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.wire import consumer_protocol
 from zkconsumer.wire.schemas import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 from zkconsumer.wire.schemas.delete_groups import DeleteGroupsRequest

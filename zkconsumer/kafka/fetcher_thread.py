@@ -52,7 +52,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
-from zkconsumer.kafka.fetch_session import FetchSession
+from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
 from zkconsumer.kafka.metadata_client import list_offsets
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.member.ownership import BEGINNING
@@ -233,7 +233,7 @@ class ConsumerFetcherThread:
         """The partitions to request.  All of them are in a queue's partitions, and their queue has room."""
         self._changed: dict[TopicPartition, None] = {}
         """Partitions whose row in ``_session`` may differ from ``_fetchable``."""
-        self._session: FetchSession[bytes] = FetchSession()
+        self._session: FetchSessionHandler[bytes] = FetchSessionHandler()
         self._version = -1
         """The version of Fetch in which the rows in ``_session`` are encoded."""
         self._encode_row = partition_encoder(0)

@@ -26,6 +26,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.pipelining import send_pipelined, split_partitions
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import BrokerAddress, TopicPartition
@@ -45,7 +46,6 @@ from zkconsumer.wire.schemas.offset_delete import OffsetDeletePartition, OffsetD
 from zkconsumer.wire.schemas.offset_fetch import (
     ALL_TOPICS_IS_NULL_FROM,
     BATCHED_FROM,
-    NO_EPOCH,
     OffsetFetchGroup,
     OffsetFetchPartitionResponse,
     OffsetFetchRequest,
@@ -65,19 +65,6 @@ COORDINATOR_LOADING_ERRORS = frozenset({COORDINATOR_LOAD_IN_PROGRESS})
 """Errors after which the client repeats the request to the same coordinator, a little later."""
 
 _GROUP_ERRORS = COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS | {GROUP_AUTHORIZATION_FAILED}
-
-
-class OffsetAndMetadata(NamedTuple):
-    """The committed offset of a partition: the offset of the next record to read, and the group's own metadata.
-
-    ``leader_epoch``: of the record before it, −1 if unknown; stored by brokers from 2.1 on.  ``commit_timestamp_ms``:
-    the start of the offset's retention, −1 for now; only OffsetCommit v1 can send another time.
-    """
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = NO_EPOCH
-    commit_timestamp_ms: int = -1
 
 
 class CommittingMember(NamedTuple):

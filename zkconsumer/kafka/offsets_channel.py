@@ -22,13 +22,8 @@ from zkconsumer.base.threads import OnDemandThread, StopSignal, spawn
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.broker_connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import NONE, ErrorCode
-from zkconsumer.kafka.group_offsets import (
-    COORDINATOR_MOVED_ERRORS,
-    OffsetAndMetadata,
-    OffsetFetchResult,
-    commit_offsets,
-    fetch_offsets,
-)
+from zkconsumer.kafka.group_offsets import COORDINATOR_MOVED_ERRORS, OffsetFetchResult, commit_offsets, fetch_offsets
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, commit_result, describe_error
 from zkconsumer.kafka.offsets_coordinator_client import (
     CoordinatorUnsupportedError,

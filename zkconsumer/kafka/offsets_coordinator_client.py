@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from zkconsumer.errors import ConnectorClosed, UnavailableError
-from zkconsumer.kafka.broker_connection import BROKER_ERRORS, BrokerConnectionError, ConnectionFailureReason
+from zkconsumer.kafka.broker_connection import BROKER_ERRORS
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import find_coordinator
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.offset_errors import FINAL_FETCH_ERRORS, describe_error
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.version_negotiation import negotiate

@@ -19,14 +19,12 @@ from zkconsumer.member import java_regex
 from zkconsumer.member.java_character_parser import InvalidJavaRegexError, UnsupportedJavaRegexError
 from zkconsumer.member.lookaround_matcher import STEPS_MAX, full_match, steps_max
 from zkconsumer.member.regex_tree import has_lookaround, to_re2
+from zkconsumer.types import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zkconsumer.member.regex_tree import RegexTree
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Kafka's own topics.  Members up to 0.10.2 only exclude the first; brokers have the second from 0.11 on."""
 
 PATTERN_CHARS_MAX = 1024
 """Longer patterns are not evaluated, also not those of other members."""

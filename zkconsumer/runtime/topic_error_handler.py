@@ -13,8 +13,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException
-from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.kafka.topic_errors import topic_exception_of
 from zkconsumer.member.log_rate_limiter import LogRateLimiter
 
 if TYPE_CHECKING:
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from zkconsumer.errors import UsageError
     from zkconsumer.kafka.error_codes import ErrorCode
     from zkconsumer.runtime.hook_calls import HookCalls
-
-FAILED_TOPICS_NAMED_MAX = 5
-"""How many topics an error text names."""
 
 log = logging.getLogger("zkconsumer.topics")
 
@@ -58,23 +54,3 @@ class TopicErrorHandler:
             self._hooks.call("warning_logged", "WARNING", "topic-ignored", words)
         if fatal:
             self._end(topic_exception_of(fatal))
-
-
-def topic_exception_of(refused: Mapping[str, ErrorCode]) -> UsageError:
-    """The error that Kafka's client raises for these; a missing permission takes precedence over an invalid name."""
-    denied = sorted(topic for topic, error in refused.items() if error == TOPIC_AUTHORIZATION_FAILED)
-    names = _names(denied or sorted(refused))
-    if denied:
-        return TopicAuthorizationException(
-            f"the brokers' ACLs do not let this user read {names} ({TOPIC_AUTHORIZATION_FAILED}): allow DESCRIBE and "
-            "READ on it for this user, log in as another user, or remove it from the subscription"
-        )
-    return InvalidTopicException(
-        f"the brokers do not accept the name of {names} ({refused[min(refused)]}): correct it in the subscription"
-    )
-
-
-def _names(topics: list[str]) -> str:
-    some = ", ".join(repr(topic) for topic in topics[:FAILED_TOPICS_NAMED_MAX])
-    more = f" and {len(topics) - FAILED_TOPICS_NAMED_MAX} more" if len(topics) > FAILED_TOPICS_NAMED_MAX else ""
-    return f"topic {some}" if len(topics) == 1 else f"the topics {some}{more}"

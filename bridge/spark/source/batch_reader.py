@@ -35,7 +35,7 @@ from zkconsumer.base.name_suggestions import did_you_mean
 from zkconsumer.errors import BrokerUnreachable, PreconditionFailed, UnavailableError, UsageError
 from zkconsumer.kafka.broker_security import broker_security_from_config
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.transactions import ISOLATION_LEVELS
+from zkconsumer.wire.transactions import IsolationLevel
 
 log = logging.getLogger("zkconsumer.spark")
 
@@ -70,7 +70,7 @@ def plan_batch(
     for option, why in options.warnings.items():
         log.warning("option-without-effect option=%s reason=%s", option, why)
     warn_if_not_compiled()
-    isolation_level = ISOLATION_LEVELS[options.config.isolation_level]
+    isolation_level = IsolationLevel.of_setting(options.config.isolation_level)
     with _session(options, dependencies) as session:
         partitions = _partitions(options, session)
 

@@ -28,7 +28,7 @@ from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchRequest, FetchTopic
-from zkconsumer.wire.transactions import ISOLATION_LEVELS
+from zkconsumer.wire.transactions import IsolationLevel
 
 LEADERS_AGE_MAX_MS = 60_000
 """The maximum age of cached leaders."""
@@ -82,7 +82,7 @@ class BrokerLogReader:
             if config.bootstrap_servers is not None
             else no_endpoint_message(config.security_protocol)
         )
-        self._isolation_level = ISOLATION_LEVELS[config.isolation_level]
+        self._isolation_level = IsolationLevel.of_setting(config.isolation_level)
         self._brokers = _LeaderCachingBrokers(find, way, clock, client_id=config.client_id, no_broker_message=no_broker)
 
     def read_bounds(

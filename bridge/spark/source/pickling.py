@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.spark.source.pickled_by_value import load_in_worker
-from zkconsumer.kafka.version_negotiation import CLIENT_SOFTWARE_VERSION
+from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_VERSION
 
 
 class LoaderPickledMeta(ABCMeta):

@@ -37,7 +37,7 @@ from bridge.spark.source.stream_offset import INITIAL_OFFSET, BatchOffsets, chec
 from bridge.spark.source.stream_planner import StreamPlanner
 from bridge.spark.source.tasks import cut_into_tasks
 from zkconsumer.kafka.broker_security import broker_security_from_config
-from zkconsumer.wire.transactions import ISOLATION_LEVELS
+from zkconsumer.wire.transactions import IsolationLevel
 
 
 class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -107,7 +107,7 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
             return []
         settings = ReadSettings(
             fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
-            skip_offsets=options.skip_offsets, isolation_level=ISOLATION_LEVELS[config.isolation_level],
+            skip_offsets=options.skip_offsets, isolation_level=IsolationLevel.of_setting(config.isolation_level),
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = broker_security_from_config(config).for_brokers(brokers)

@@ -31,7 +31,7 @@ class SwallowsPackets:
         if not self._accepts:
             self._time_out(deadline_ms)
 
-    def send_all(self, data: bytes, deadline_ms: int) -> None:
+    def send_all(self, data: bytes | memoryview, deadline_ms: int) -> None:
         pass
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> int:
@@ -44,9 +44,6 @@ class SwallowsPackets:
     def wait(self, deadline_ms: int) -> bool:
         self._clock.move(max(0, deadline_ms - self._clock.now_ms()))
         return False
-
-    def renew(self, deadline_ms: int) -> None:
-        pass
 
     def abort(self) -> None:
         pass

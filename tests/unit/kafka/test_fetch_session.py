@@ -1,7 +1,7 @@
-"""The two halves of a fetch session: what a reader says in which order, and what a broker answers.
+"""The two halves of a fetch session: what a reader requests in which order, and what a broker answers.
 
-The first part is Kafka's FetchSessionHandlerTest, as far as topics go by name; the second holds the reader's half
-against the broker's half.
+The first part is Kafka's FetchSessionHandlerTest, and topic ids; the second runs the reader's half against the broker's
+half.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ from hypothesis import strategies as st
 from bridge.broker.fetch_session_cache import EVICTION_MS, PARTITIONS_MAX, FetchContext, FetchSessionCache
 from zkconsumer.kafka.error_codes import (
     FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INCONSISTENT_TOPIC_ID,
     INVALID_FETCH_SESSION_EPOCH,
     KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_ID,
     ErrorCode,
 )
-from zkconsumer.kafka.fetch_session import EPOCH_MAX, FULL_EPOCH, NO_SESSION, FetchSession, FetchSessionRequest
+from zkconsumer.kafka.fetch.fetch_session import (
+    EPOCH_MAX,
+    FULL_EPOCH,
+    NO_SESSION,
+    FetchSessionHandler,
+    FetchSessionRequest,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.field_types import NO_UUID
 from zkconsumer.wire.schemas.fetch import (
@@ -46,14 +55,14 @@ def tps(*names: str) -> list[TopicPartition]:
     return [TopicPartition(topic, int(number)) for topic, number in split]
 
 
-def wanting(**offsets: int) -> FetchSession[int]:
+def wanting(**offsets: int) -> FetchSessionHandler[int]:
     """A session whose rows are offsets; ``foo_0=5`` asks for partition 0 of ``foo`` from 5 on."""
-    session: FetchSession[int] = FetchSession()
+    session: FetchSessionHandler[int] = FetchSessionHandler()
     want(session, **offsets)
     return session
 
 
-def want(session: FetchSession[int], **offsets: int) -> None:
+def want(session: FetchSessionHandler[int], **offsets: int) -> None:
     for name, offset in offsets.items():
         session.set_partition(tps(name.replace("_", "-"))[0], offset)
 
@@ -63,7 +72,7 @@ def said(request: FetchSessionRequest[int]) -> tuple[int, int, dict[str, int], l
     return request.session_id, request.epoch, rows, [f"{tp.topic}-{tp.partition}" for tp in request.forgotten]
 
 
-def answered_in_full(session: FetchSession[int], session_id: int = ID) -> FetchSessionRequest[int]:
+def answered_in_full(session: FetchSessionHandler[int], session_id: int = ID) -> FetchSessionRequest[int]:
     request = session.next_request()
     assert request.is_full
     assert session.handle_response(OK, session_id, list(request.rows)) is None
@@ -226,6 +235,190 @@ def test_a_full_request_names_the_first_so_many_and_those_that_were_moved_back_l
     for tp in request.rows:
         session.move_to_end(tp)
     assert list(session.next_request(partitions_max=2).rows) == tps("foo-2", "foo-0")
+
+
+# --- the reader: topic ids ----------------------------------------------------------------------------------------
+
+FOO, FOO_2, BAR = b"f" * 16, b"2" * 16, b"b" * 16
+
+
+def by_id(
+    request: FetchSessionRequest[int],
+) -> tuple[bool, int, dict[str, int], dict[str, bytes], list[str], dict[str, bytes]]:
+    """Form, epoch, rows and their ids, forgotten partitions and their ids."""
+    _, epoch, rows, forgotten = said(request)
+    return (
+        request.has_topic_ids,
+        epoch,
+        rows,
+        dict(request.topic_ids),
+        forgotten,
+        dict(request.forgotten_topic_ids),
+    )
+
+
+def want_by_id(session: FetchSessionHandler[int], topic_id: bytes, **offsets: int) -> None:
+    for name, offset in offsets.items():
+        session.set_partition(tps(name.replace("_", "-"))[0], offset, topic_id)
+
+
+def opened_by_id() -> FetchSessionHandler[int]:
+    """A session by ids of the partitions 0 and 1 of ``foo``."""
+    session: FetchSessionHandler[int] = FetchSessionHandler()
+    want_by_id(session, FOO, foo_0=0, foo_1=10)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, {"foo": FOO}, [], {})
+    assert session.handle_response(OK, ID, list(request.rows)) is None
+    return session
+
+
+def test_a_session_by_ids_names_the_ids_of_what_was_added_changed_and_removed() -> None:
+    session = opened_by_id()
+    want_by_id(session, BAR, bar_0=20)
+    want_by_id(session, FOO, foo_1=15)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, 1, {"bar-0": 20, "foo-1": 15}, {"foo": FOO, "bar": BAR}, [], {})
+    assert [session.topic_name(topic_id) for topic_id in (FOO, BAR, FOO_2)] == ["foo", "bar", ""]
+    assert session.handle_response(OK, ID, tps("foo-1", "bar-0")) is None
+    session.remove_partition(tps("foo-0")[0])
+    assert by_id(session.next_request(with_topic_ids=True)) == (True, 2, {}, {}, ["foo-0"], {"foo": FOO})
+
+
+def test_a_topic_that_was_created_again_is_forgotten_under_the_old_id_and_added_under_the_new_one() -> None:
+    session = opened_by_id()
+    want_by_id(session, BAR, bar_0=20)
+    session.next_request(with_topic_ids=True)
+    session.handle_response(OK, ID, [])
+    want_by_id(session, FOO_2, foo_0=0)
+    request = session.next_request(with_topic_ids=True)
+    rows, forgotten = {"foo-0": 0, "foo-1": 10}, ["foo-0", "foo-1"]
+    assert by_id(request) == (True, 2, rows, {"foo": FOO_2}, forgotten, {"foo": FOO})
+    assert (session.topic_name(FOO), session.topic_name(FOO_2)) == ("", "foo")
+    assert set(session.requested) == set(tps("foo-0", "foo-1", "bar-0"))
+    assert session.handle_response(OK, ID, tps("foo-0")) is None
+    assert by_id(session.next_request(with_topic_ids=True)) == (True, 3, {}, {}, [], {})
+
+
+def test_a_partition_that_leaves_while_its_topic_is_created_again_is_forgotten_under_the_old_id() -> None:
+    session = opened_by_id()
+    session.remove_partition(tps("foo-1")[0])
+    want_by_id(session, FOO_2, foo_0=0)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, 1, {"foo-0": 0}, {"foo": FOO_2}, ["foo-1", "foo-0"], {"foo": FOO})
+
+
+def test_a_topic_that_was_removed_may_come_back_under_another_id() -> None:
+    session = opened_by_id()
+    for tp in tps("foo-0", "foo-1"):
+        session.remove_partition(tp)
+    want_by_id(session, BAR, bar_0=20)
+    session.next_request(with_topic_ids=True)
+    session.handle_response(OK, ID, [])
+    want_by_id(session, FOO_2, foo_0=7)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, 2, {"foo-0": 7}, {"foo": FOO_2}, [], {})
+    assert (session.topic_name(FOO), session.topic_name(FOO_2)) == ("", "foo")
+
+
+def test_an_id_that_changes_and_changes_back_before_the_request_changes_nothing() -> None:
+    session = opened_by_id()
+    want_by_id(session, FOO_2, foo_0=0)
+    want_by_id(session, FOO, foo_0=0)
+    assert by_id(session.next_request(with_topic_ids=True)) == (True, 1, {}, {}, [], {})
+
+
+def test_a_session_that_began_with_names_goes_on_with_names_until_it_ends() -> None:
+    session = wanting(foo_0=0)
+    request = session.next_request(with_topic_ids=True)
+    assert not request.has_topic_ids, "the id is not known"
+    session.handle_response(OK, ID, list(request.rows))
+    want_by_id(session, FOO, foo_0=0)
+    want_by_id(session, BAR, bar_0=5)
+    assert by_id(session.next_request(with_topic_ids=True)) == (False, 1, {"bar-0": 5}, {}, [], {})
+    session.handle_error()
+    request = session.next_request(with_topic_ids=True)
+    rows, topic_ids = {"foo-0": 0, "bar-0": 5}, {"foo": FOO, "bar": BAR}
+    assert by_id(request) == (True, FULL_EPOCH, rows, topic_ids, [], {})
+
+
+def test_a_change_of_an_id_does_not_change_a_session_by_names() -> None:
+    session: FetchSessionHandler[int] = FetchSessionHandler()
+    want_by_id(session, FOO, foo_0=0)
+    answered_in_full(session)
+    want_by_id(session, FOO_2, foo_0=0)
+    assert by_id(session.next_request(with_topic_ids=True)) == (False, 1, {}, {}, [], {})
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "with_topic_ids"),
+    [(NO_UUID, True), (None, False)],
+    ids=["a topic has no id any more", "the broker was downgraded"],
+)
+def test_a_session_by_ids_ends_when_ids_cannot_be_used_any_more(topic_id: bytes | None, with_topic_ids: bool) -> None:
+    session = opened_by_id()
+    session.set_partition(tps("foo-0")[0], 0, topic_id)
+    request = session.next_request(with_topic_ids=with_topic_ids)
+    assert said(request) == (ID, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
+    assert not request.has_topic_ids
+    assert session.topic_name(FOO) == ""
+
+
+def test_a_session_by_ids_ends_when_a_topic_without_an_id_is_added() -> None:
+    session = opened_by_id()
+    session.set_partition(tps("bar-0")[0], 5, NO_UUID)
+    request = session.next_request(with_topic_ids=True)
+    assert said(request) == (ID, FULL_EPOCH, {"foo-0": 0, "foo-1": 10, "bar-0": 5}, [])
+    assert not request.has_topic_ids
+
+
+def test_all_partitions_of_a_session_by_ids_may_be_forgotten() -> None:
+    session = opened_by_id()
+    for tp in tps("foo-0", "foo-1"):
+        session.remove_partition(tp)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, 1, {}, {}, ["foo-0", "foo-1"], {"foo": FOO})
+
+
+def test_an_error_about_topic_ids_ends_the_session() -> None:
+    session = opened_by_id()
+    session.next_request(with_topic_ids=True)
+    error = FETCH_SESSION_TOPIC_ID_ERROR
+    assert session.handle_response(error.code, NO_SESSION, []) == error
+    assert said(session.next_request(with_topic_ids=True))[:2] == (ID, FULL_EPOCH)
+
+
+@pytest.mark.parametrize("error", [UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID])
+def test_an_outdated_id_is_an_error_of_old_metadata_and_left_to_the_caller(error: ErrorCode) -> None:
+    session = opened_by_id()
+    session.next_request(with_topic_ids=True)
+    assert error.is_stale_metadata
+    assert session.handle_response(error.code, NO_SESSION, []) is None
+    want_by_id(session, FOO_2, foo_0=0)
+    request = session.next_request(with_topic_ids=True)
+    assert by_id(request) == (True, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, {"foo": FOO_2}, [], {})
+
+
+def test_a_partition_with_an_outdated_id_stays_in_the_session_until_the_new_id_is_known() -> None:
+    """The broker answers its row with INCONSISTENT_TOPIC_ID; the session itself is all right."""
+    session = opened_by_id()
+    session.next_request(with_topic_ids=True)
+    assert session.handle_response(OK, ID, tps("foo-0")) is None
+    assert by_id(session.next_request(with_topic_ids=True)) == (True, 2, {}, {}, [], {})
+
+
+@pytest.mark.parametrize(
+    ("topic_ids", "is_kept"),
+    [([FOO, BAR], True), ([FOO], False), ([FOO, BAR, FOO_2], False), ([FOO, FOO_2], False)],
+    ids=["whole", "one is missing", "one too many", "another one"],
+)
+def test_a_full_answer_by_ids_must_be_about_exactly_what_was_asked_for(topic_ids: list[bytes], is_kept: bool) -> None:
+    """testVerifyFullFetchResponsePartitions, by ids."""
+    session: FetchSessionHandler[int] = FetchSessionHandler()
+    want_by_id(session, FOO, foo_0=0)
+    want_by_id(session, BAR, bar_0=0)
+    session.next_request(with_topic_ids=True)
+    session.handle_response(OK, ID, [TopicPartition(session.topic_name(topic_id), 0) for topic_id in topic_ids])
+    assert session.is_open is is_kept
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------
@@ -437,7 +630,7 @@ steps = st.one_of(
 def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any], slots: int) -> None:
     """After each answer: the same position and the same high watermark of each partition that it asks for."""
     broker = Broker(FetchSessionCache(lambda: 0, slots), {tp: Log() for tp in NAMES})
-    session: FetchSession[int] = FetchSession()
+    session: FetchSessionHandler[int] = FetchSessionHandler()
     offsets = dict.fromkeys(NAMES, 0)
     known: dict[TopicPartition, int] = {}
     asked_for = set(NAMES)
@@ -500,3 +693,79 @@ def test_a_reader_with_a_session_learns_what_one_without_would(actions: list[Any
             assert offsets[tp] == broker.logs[tp].end
             assert known[tp] == broker.logs[tp].end
     assert all(after in (FULL_EPOCH, before + 1) for before, after in pairwise(epochs))
+
+
+def body_by_id(request: FetchSessionRequest[int]) -> FetchRequest:
+    """The request of version 13, with one entry for each partition."""
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=request.session_id,
+        session_epoch=request.epoch,
+        topics=[
+            FetchTopic(
+                topic_id=request.topic_ids[tp.topic],
+                partitions=[FetchPartition(partition=tp.partition, fetch_offset=row, partition_max_bytes=100)],
+            )
+            for tp, row in request.rows.items()
+        ],
+        forgotten_topics_data=[
+            ForgottenTopic(topic_id=request.forgotten_topic_ids[tp.topic], partitions=[tp.partition])
+            for tp in request.forgotten
+        ],
+    )
+
+
+changes_by_id = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), partitions, st.integers(0, 3)),
+        st.tuples(st.just("leave out"), partitions, st.just(0)),
+        st.tuples(st.just("create again"), partitions, st.integers(1, 3)),
+        st.tuples(st.just("fetch"), st.just(NAMES[0]), st.just(0)),
+        st.tuples(st.just("answer lost"), st.just(NAMES[0]), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes_by_id)
+def test_the_session_of_the_broker_has_the_partitions_under_the_present_ids_of_their_topics(actions: list[Any]) -> None:
+    cache = FetchSessionCache(lambda: 0)
+    session: FetchSessionHandler[int] = FetchSessionHandler()
+    topic_ids = {"a": b"a" * 16, "b": b"b" * 16}
+    wanted: dict[TopicPartition, int] = {}
+
+    def send() -> FetchContext:
+        for tp in NAMES:
+            if tp in wanted:
+                session.set_partition(tp, wanted[tp], topic_ids[tp.topic])
+            else:
+                session.remove_partition(tp)
+        request = session.next_request(with_topic_ids=True)
+        assert request.has_topic_ids
+        context = cache.new_context(body_by_id(request), 13)
+        assert isinstance(context, FetchContext), context
+        return context
+
+    for action, tp, number in [*actions, ("fetch", NAMES[0], 0)]:
+        match action:
+            case "set":
+                wanted[tp] = number
+            case "leave out":
+                wanted.pop(tp, None)
+            case "create again":
+                topic_ids[tp.topic] = topic_ids[tp.topic][:1] + bytes([number]) * 15
+            case "answer lost":
+                send()
+                session.handle_error()
+            case "fetch":
+                context = send()
+                found = {
+                    (topic.topic_id, row.partition): row.fetch_offset
+                    for topic in context.topics
+                    for row in topic.partitions
+                }
+                assert found == {(topic_ids[tp.topic], tp.partition): offset for tp, offset in wanted.items()}
+                full = [TopicPartition(session.topic_name(topic_id), partition) for topic_id, partition in found]
+                session.handle_response(OK, context.session_id, full)

@@ -12,17 +12,18 @@ from bridge.testing.fake_faults import GroupError
 from zkconsumer.errors import KafkaException, RemoteProtocolError
 from zkconsumer.kafka import error_codes as codes
 from zkconsumer.kafka import version_negotiation
-from zkconsumer.kafka.broker_connection import BrokerConnectionError, Connection
+from zkconsumer.kafka.broker_connection import Connection
 from zkconsumer.kafka.error_codes import ErrorCode
 from zkconsumer.kafka.group_offsets import (
     COORDINATOR_LOADING_ERRORS,
     COORDINATOR_MOVED_ERRORS,
-    OffsetAndMetadata,
     OffsetFetchResult,
     commit_offsets,
     fetch_offsets,
     find_coordinator,
 )
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.types import TopicPartition

@@ -15,12 +15,12 @@ from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException
 from zkconsumer.kafka import fetcher_manager
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.topic_errors import topic_exception_of
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.member import group_view_log
 from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.member.topic_filter import Whitelist
 from zkconsumer.runtime import command_executor, topic_error_handler
-from zkconsumer.runtime.topic_error_handler import topic_exception_of
 from zkconsumer.types import Hooks, TopicPartition
 from zkconsumer.wire.schemas import FETCH, LIST_OFFSETS
 from zkconsumer.zk import paths

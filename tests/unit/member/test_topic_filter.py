@@ -14,13 +14,13 @@ from zkconsumer.errors import InvalidTopicFilter, UsageError
 from zkconsumer.member import java_regex, topic_filter
 from zkconsumer.member.java_character_parser import GROUP_DEPTH_MAX
 from zkconsumer.member.topic_filter import (
-    INTERNAL_TOPICS,
     PATTERN_CHARS_MAX,
     Blacklist,
     PatternNotEvaluable,
     Whitelist,
     normalise,
 )
+from zkconsumer.types import INTERNAL_TOPICS
 
 OFFSETS = "__consumer_offsets"
 

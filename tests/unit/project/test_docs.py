@@ -46,6 +46,7 @@ from tests.generate_docs import (
     ROOT,
     WHO_ACTS,
     LogLine,
+    client_event_lines,
     counted_names,
     kafkas_keys,
     logged_lines,
@@ -419,12 +420,19 @@ def lines_of_the_code() -> tuple[frozenset[LogLine], frozenset[LogLine], frozens
     return frozenset(told_lines(files)), frozenset(logged_lines(files)), frozenset(noted_lines(files))
 
 
+@cache
+def client_events_of_the_code() -> frozenset[LogLine]:
+    """The events of the pure parts of the Kafka client."""
+    return frozenset(client_event_lines(sources_that_log()))
+
+
 def test_the_log_lines_are_those_of_the_code() -> None:
     all_told, all_logged, all_noted = lines_of_the_code()
     told = {(line.name, line.level) for line in all_told}
     logger_of = loggers(sources_that_log())
     logged = {(line.name, line.level, logger_of[line.path]) for line in all_logged}
     logged |= {(line.name, line.level, "zkconsumer.member") for line in all_noted}
+    logged |= {(line.name, line.level, "zkconsumer.kafka") for line in client_events_of_the_code()}
     shown_told, shown_logged = set(), set()
     for event, levels, third, _ in table_rows(REFERENCE / "log-lines.md", 4):
         for name in code_in(event):
@@ -440,7 +448,7 @@ def test_the_log_lines_are_those_of_the_code() -> None:
 def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
     files = sources_that_log()
     told, logged, noted = lines_of_the_code()
-    logged |= noted
+    logged |= noted | client_events_of_the_code()
     for event, _, third, fourth in table_rows(REFERENCE / "log-lines.md", 4):
         is_logged = third.startswith("`zkconsumer.")
         for name in code_in(event):
@@ -448,7 +456,7 @@ def test_the_keys_of_the_log_lines_are_in_the_code() -> None:
             text = "".join(files[line.path] for line in lines if line.name == name)
             text += "" if is_logged else "".join(text for path, text in files.items() if "/member/" in path)
             keys = [code for code in code_in(fourth if is_logged else third) if re.fullmatch(r"[a-z_]+", code)]
-            missing = [key for key in keys if f"{key}=" not in text]
+            missing = [key for key in keys if f"{key}=" not in text and f'("{key}", ' not in text]
             assert not missing, f"{name} has no such keys"
 
 
@@ -457,7 +465,7 @@ def test_each_line_that_the_group_tells_is_explained() -> None:
     explained = {code for cells in table_rows(page, 4) for code in code_in(cells[0])}
     told, logged, _ = lines_of_the_code()
     assert {line.name for line in told} - explained == set()
-    known = {line.name for line in told | logged}
+    known = {line.name for line in told | logged | client_events_of_the_code()}
     assert explained - known == set(), "there are no such lines"
 
 

@@ -31,7 +31,10 @@ KAFKA_CLASSES = {
     "OffsetFetchResponse": ("kafka.api.OffsetFetchResponse", "kafka.javaapi.OffsetFetchResponse"),
     "OffsetRequest": ("kafka.javaapi.OffsetRequest",),
     "OffsetResponse": ("kafka.javaapi.OffsetResponse",),
-    "PartitionMetadata": ("kafka.javaapi.PartitionMetadata",),
+    "PartitionMetadata": (
+        "kafka.javaapi.PartitionMetadata",
+        "org.apache.kafka.common.requests.MetadataResponse.PartitionMetadata",
+    ),
     "PartitionsLostListener": ("org.apache.kafka.clients.consumer.ConsumerRebalanceListener.onPartitionsLost",),
     "RangeAssignor": ("kafka.consumer.RangeAssignor", "org.apache.kafka.clients.consumer.RangeAssignor"),
     "RoundRobinAssignor": (
@@ -39,6 +42,7 @@ KAFKA_CLASSES = {
         "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     ),
     "SimpleConsumer": ("kafka.consumer.SimpleConsumer", "kafka.javaapi.consumer.SimpleConsumer"),
+    "SubscriptionState": ("org.apache.kafka.clients.consumer.internals.SubscriptionState",),
     "TopicEventHandler": ("kafka.consumer.TopicEventHandler",),
     "TopicMetadata": ("kafka.javaapi.TopicMetadata",),
     "TopicMetadataResponse": ("kafka.javaapi.TopicMetadataResponse",),
@@ -47,11 +51,13 @@ KAFKA_CLASSES = {
 """Classes that may exist in two modules, with the classes of Kafka whose names they have."""
 
 FILES_OF_SEVERAL_FOLDERS = {
-    "__init__.py", "__main__.py", "commands.py", "config.py", "errors.py", "events.py", "metrics.py", "records.py",
+    "__init__.py", "__main__.py", "commands.py", "config.py", "errors.py", "events.py", "metadata.py", "metrics.py",
+    "records.py",
 }  # fmt: skip
 
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 LOGGERS = {"log", "_log"}
+CLIENT_EVENTS = {"ClientLogEvent", "self._log_event"}
 LOG_LINE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?: [a-z_]+=|: |\Z)|(?:[a-z]+(?:-[a-z0-9]+)*|%s) (?:[a-z_]+=)?%s")
 """``event-name key=value …``, ``event-name: sentence``, ``event-name``; ``%s`` where a caller gives the event."""
 
@@ -75,6 +81,10 @@ def log_lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
                         yield node.lineno, "".join(parts)
                     case other:
                         yield node.lineno, f"not a text: {ast.unparse(other)}"
+            case ast.Call(func, [_, ast.Constant(str(name)), *_]) if ast.unparse(func) in CLIENT_EVENTS:
+                yield node.lineno, name
+            case _:
+                pass
 
 
 def terms_of_ours() -> list[str]:

@@ -109,7 +109,7 @@ from zkconsumer.cli import sandbox as sandbox_command
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, EXIT_PARTIAL
 from zkconsumer.cli.main import EXIT_BROKEN_PIPE, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_PRECONDITION
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.kafka.version_negotiation import CLIENT_SOFTWARE_NAME
+from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_NAME
 from zkconsumer.member.group_assignment import AssignorVariant
 from zkconsumer.member.group_view import TopicSubscription
 from zkconsumer.member.topic_count import ConsumerThreadId

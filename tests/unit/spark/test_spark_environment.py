@@ -31,7 +31,7 @@ from bridge.spark.source.environment_check import DRIVER_MODULES, check_release,
 from bridge.spark.source.pickled_by_value import load_in_worker
 from bridge.spark.source.pickling import LoaderPickledMeta
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.version_negotiation import CLIENT_SOFTWARE_VERSION
+from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_VERSION
 
 RUN_TIMEOUT_S = 60
 

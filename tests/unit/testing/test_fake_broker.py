@@ -23,7 +23,8 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.threads import live_threads, spawn
 from zkconsumer.errors import InvalidMessageException, UsageError
 from zkconsumer.kafka import error_codes as codes
-from zkconsumer.kafka.broker_connection import BlockingConnection, BrokerConnectionError, Connection, ConnectionFactory
+from zkconsumer.kafka.broker_connection import BlockingConnection, Connection, ConnectionFactory
+from zkconsumer.kafka.net.connection_errors import BrokerConnectionError
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
 from zkconsumer.wire.entries import iter_entries

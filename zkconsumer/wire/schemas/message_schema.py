@@ -13,8 +13,9 @@ that writes: straight-line code in which adjacent fields of fixed size are one s
 
 Rules.  A field that a version does not have is omitted when written and has its default when read.  If the omission
 would change the meaning, the table has ``needed=True``, and writing another value than the default raises
-``UsageError``.  Unknown tagged fields are skipped.  Messages are values; they are not frozen, because the initialiser
-of a frozen class costs three times as much, and one message is created for every partition of every answer.
+``UnsupportedVersionException`` (a ``UsageError``).  Unknown tagged fields are skipped.  Messages are values; they are
+not frozen, because the initialiser of a frozen class costs three times as much, and one message is created for every
+partition of every answer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import MISSING, dataclass
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar, dataclass_transform
 
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UnsupportedVersionException
 from zkconsumer.wire.field_types import (
     ArrayFieldType,
     FieldReader,
@@ -342,8 +343,8 @@ def _function(name: str, lines: list[str], scope: dict[str, Any]) -> Any:
     return scope[name]
 
 
-def _cannot_omit(name: str, value: Any, version: int) -> UsageError:
-    return UsageError(f"field {name} is {value!r}, which version {version} cannot contain")
+def _cannot_omit(name: str, value: Any, version: int) -> UnsupportedVersionException:
+    return UnsupportedVersionException(f"field {name} is {value!r}, which version {version} cannot contain")
 
 
 def _tags_reader(known: list[Field], version: int) -> Callable[[MessageReader, Any], None]:
