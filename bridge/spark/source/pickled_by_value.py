@@ -33,7 +33,7 @@ def load_in_worker(module: str, name: str, version: str, archive: str = "") -> A
     page = "; see migration_docs/how-to/install-on-a-spark-cluster.md, 'What must be where'"
     try:
         loaded = getattr(importlib.import_module(module), name)
-        found = importlib.import_module("zkconsumer.kafka.version_negotiation").CLIENT_SOFTWARE_VERSION
+        found = importlib.import_module("zkconsumer.version").__version__
     except ImportError as error:
         cure = f"Install zkconsumer {version} with its extra spark for it, or point PYSPARK_PYTHON to one that has it"
         if (error.name or "").partition(".")[0] in ours:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.spark.source.pickled_by_value import load_in_worker
-from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_VERSION
+from zkconsumer.version import __version__
 
 
 class LoaderPickledMeta(ABCMeta):
@@ -41,7 +41,7 @@ class ExecutorReaderMixin(metaclass=LoaderPickledMeta):
 
 
 def _by_load_here(shipped: type) -> tuple[Callable[..., Any], tuple[str, str, str, str]]:
-    return load_in_worker, (shipped.__module__, shipped.__qualname__, CLIENT_SOFTWARE_VERSION, _archive())
+    return load_in_worker, (shipped.__module__, shipped.__qualname__, __version__, _archive())
 
 
 def _archive() -> str:

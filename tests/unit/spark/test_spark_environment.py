@@ -31,7 +31,7 @@ from bridge.spark.source.environment_check import DRIVER_MODULES, check_release,
 from bridge.spark.source.pickled_by_value import load_in_worker
 from bridge.spark.source.pickling import LoaderPickledMeta
 from zkconsumer.errors import UsageError
-from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_VERSION
+from zkconsumer.version import __version__
 
 RUN_TIMEOUT_S = 60
 
@@ -177,7 +177,7 @@ def test_a_worker_without_the_package_names_it_and_itself(tmp_path: Path) -> Non
     last = run_bare(tmp_path, cloudpickle.dumps(Sent(7))).stderr.strip().splitlines()[-1]
     where = f"the Python of this Spark worker ({sys.executable}, "
     assert last.startswith(f"ImportError: zkconsumer cannot be loaded by {where}")
-    assert f"Install zkconsumer {CLIENT_SOFTWARE_VERSION} with its extra spark for it, or point PYSPARK_PYTHON" in last
+    assert f"Install zkconsumer {__version__} with its extra spark for it, or point PYSPARK_PYTHON" in last
 
 
 class Call:
@@ -194,7 +194,7 @@ class Call:
 def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Path, archive: str, found: str) -> None:
     with zipfile.ZipFile(tmp_path / "sent.zip", "w") as made:
         made.writestr("bridge/reads.py", "class Reader: pass")
-        made.writestr("zkconsumer/kafka/version_negotiation.py", "CLIENT_SOFTWARE_VERSION = '7.1'")
+        made.writestr("zkconsumer/version.py", "__version__ = '7.1'")
         for folder in ("bridge", "zkconsumer", "zkconsumer/kafka"):
             made.writestr(f"{folder}/__init__.py", "")
     call = Call("bridge.reads", "Reader", "7.1", str(tmp_path / archive))
@@ -204,7 +204,7 @@ def test_a_package_that_was_sent_is_found_where_spark_does_not_look(tmp_path: Pa
 
 
 def test_another_version_on_a_worker_is_refused() -> None:
-    with pytest.raises(ImportError, match=rf"has zkconsumer {CLIENT_SOFTWARE_VERSION}, and the driver has 9\.9"):
+    with pytest.raises(ImportError, match=rf"has zkconsumer {__version__}, and the driver has 9\.9"):
         load_in_worker("bridge.spark.source.pickling", "LoaderPickledMeta", "9.9")
     with pytest.raises(ImportError, match=r"has zkconsumer another version, and the driver has 9\.9"):
         load_in_worker("bridge.spark.source.pickling", "OfLaterReleases", "9.9")
