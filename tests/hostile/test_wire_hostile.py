@@ -342,15 +342,19 @@ def test_a_huge_count_in_any_place_takes_no_memory(api: Api[Any, Any], version: 
 
 
 def _takes_no_memory(decoded: Iterable[tuple[bytes, Callable[[bytes], object]]], count: bytes) -> None:
+    for whole, decode in decoded:
+        _tolerated(decode, whole)  # whatever is made once is made before the measurement
+        # The peak has the memory of all threads, and the test runner has one that receives messages at any time.  What
+        # the decoder takes, it takes each time.
+        assert min(_peak_bytes(decode, whole, count) for _ in range(3)) < BOMB_BYTES_MAX
+
+
+def _peak_bytes(decode: Callable[[bytes], object], whole: bytes, count: bytes) -> int:
     tracemalloc.start()
     try:
-        for whole, decode in decoded:
-            _tolerated(decode, whole)  # whatever is made once is made before the measurement
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            for place in range(len(whole)):
-                _tolerated(decode, whole[:place] + count + whole[place + len(count) :])
-            assert tracemalloc.get_traced_memory()[1] - before < BOMB_BYTES_MAX
+        for place in range(len(whole)):
+            _tolerated(decode, whole[:place] + count + whole[place + len(count) :])
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
