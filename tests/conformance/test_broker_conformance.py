@@ -25,7 +25,13 @@ from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, Connec
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import iter_entries
-from zkconsumer.wire.fetch_codec import FAST_FETCH, VERSION_MAX, FetchedPartition, FetchRequestBody, partition_encoder
+from zkconsumer.wire.fetch_codec import (
+    FAST_FETCH,
+    TOPIC_NAMES_VERSION_MAX,
+    FetchedPartition,
+    FetchRequestBody,
+    partition_encoder,
+)
 from zkconsumer.wire.records import iter_records, scan_record_set
 from zkconsumer.wire.schemas import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.api_versions import ApiVersionsRequest
@@ -374,7 +380,7 @@ def test_a_fetch_session(broker_under_test: BrokerUnderTest) -> None:
 def test_a_reader_with_fetch_sessions_reads_what_one_without_reads(broker_under_test: BrokerUnderTest) -> None:
     """A fetcher thread against the broker: values come whole and in order, also when the session is lost on the way."""
     topics = [broker_under_test.topic(), broker_under_test.topic()]
-    version = broker_under_test.ranges.pick(FETCH, VERSION_MAX)
+    version = broker_under_test.ranges.pick(FETCH, TOPIC_NAMES_VERSION_MAX)
     connection, encode = broker_under_test.connection(), partition_encoder(version)
     session: FetchSessionHandler[bytes] = FetchSessionHandler()
     offsets = {TopicPartition(topic, 0): 0 for topic in topics}

@@ -1,7 +1,8 @@
-"""The lean codec of fetcher threads says and reads what the table of Fetch says and reads, whatever the bytes."""
+"""The lean codec of the readers says and reads what the table of Fetch says and reads, whatever the bytes."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from zkconsumer.wire.entries import Record
 from zkconsumer.wire.fetch_codec import (
     CORRUPT_HEADERS,
     FAST_FETCH,
+    TOPIC_IDS_FROM,
     VERSION_MAX,
     FetchedPartition,
     FetchRequestBody,
@@ -42,9 +44,15 @@ from zkconsumer.wire.schemas.fetch import (
 from zkconsumer.wire.transactions import read_aborted_transactions
 
 VERSIONS = st.integers(0, VERSION_MAX)
+TOPIC_ID = bytes(range(16))
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+def id_of(topic: str) -> bytes:
+    """An id for each name."""
+    return hashlib.md5(topic.encode(), usedforsecurity=False).digest()
 
 
 def record_sets() -> st.SearchStrategy[bytes | None]:
@@ -90,7 +98,7 @@ def read(frame: bytes, version: int, *, lean: bool) -> Any:
     try:
         if lean:
             return normal(decode_response(FAST_FETCH, version, memoryview(bytearray(frame)))[1])
-        return normal(response_body_of(decode_response(FETCH, version, frame)[1]))
+        return normal(response_body_of(decode_response(FETCH, version, frame)[1], version))
     except MalformedMessage as error:
         return str(error)
 
@@ -131,20 +139,21 @@ def test_sound_answers_are_read_by_the_compiled_reader() -> None:
         pytest.skip("installed without a compiler")
     records = build_record_set([Record(5, 0, 0, None, b"v")], 2)
     part = FetchPartitionResponse(partition_index=3, high_watermark=6, records=records)
-    part.last_stable_offset = 5
+    part.last_stable_offset, part.log_start_offset, part.preferred_read_replica = 5, 4, 17
     part.aborted_transactions = [AbortedTransaction(producer_id=9, first_offset=2)]
     for version in range(VERSION_MAX + 1):
-        body = FetchResponse(responses=[FetchTopicResponse(topic="t", partitions=[part])])
+        body = FetchResponse(responses=[FetchTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[part])])
         frame = encode_response(FETCH, version, 7, body)[SIZE_BYTES:]
         start = 5 if FETCH.is_flexible(version) else 4
         found = compiled.RECORD_DECODER.fetched(memoryview(frame), start, version)
         assert found is not None, version
         [row] = found[3]
-        assert row[:4] == ("t", 3, 0, 6)
+        assert row[:4] == ("t" if version < TOPIC_IDS_FROM else TOPIC_ID, 3, 0, 6)
         assert bytes(row[4]) == records
         assert row[5:8] == (len(records), 1, 6)
         assert row[8] == (5 if version >= 4 else -1)
         assert read_aborted_transactions(row[9]) == (part.aborted_transactions if version >= 4 else [])
+        assert row[10:] == (4 if version >= 5 else -1, 17 if version >= 11 else -1)
         assert row[4].readonly
 
 
@@ -162,24 +171,27 @@ def test_no_object_is_made_for_a_message() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    VERSIONS, st.lists(st.tuples(names, st.lists(st.tuples(int32, int64, int32), max_size=3)), max_size=3),
+    VERSIONS, st.lists(st.tuples(names, st.lists(st.tuples(int32, int64, int32, int32), max_size=3)), max_size=3),
     st.lists(st.tuples(names, st.lists(int32, max_size=3)), max_size=2), st.tuples(*[int32] * 5),
-    st.sampled_from([0, 1]),
+    st.sampled_from([0, 1]), names,
 )  # fmt: skip
 def test_a_request_is_written_as_the_table_writes_it(
     version: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, int, int]]]],
+    topics: Sequence[tuple[str, Sequence[tuple[int, int, int, int]]]],
     forgotten: Sequence[tuple[str, Sequence[int]]],
     numbers: tuple[int, ...],
     isolation_level: int,
+    rack: str,
 ) -> None:
     topics, forgotten = list(dict(topics).items()), list(dict(forgotten).items()) if version >= 7 else []
     encode = partition_encoder(version)
+    identity = (lambda topic: topic) if version < TOPIC_IDS_FROM else id_of
     lean = FetchRequestBody(
         *numbers,
-        {topic: [encode(*row) for row in rows] for topic, rows in topics},
-        {topic: list(gone) for topic, gone in forgotten},
+        {identity(topic): [encode(*row) for row in rows] for topic, rows in topics},
+        {identity(topic): list(gone) for topic, gone in forgotten},
         isolation_level,
+        rack,
     )
     table = FetchRequest(
         max_wait_ms=numbers[0],
@@ -191,13 +203,20 @@ def test_a_request_is_written_as_the_table_writes_it(
         topics=[
             FetchTopic(
                 topic=topic,
+                topic_id=id_of(topic),
                 partitions=[
-                    FetchPartition(partition=row[0], fetch_offset=row[1], partition_max_bytes=row[2]) for row in rows
+                    FetchPartition(
+                        partition=row[0], fetch_offset=row[1], partition_max_bytes=row[2], current_leader_epoch=row[3]
+                    )
+                    for row in rows
                 ],
             )
             for topic, rows in topics
         ],
-        forgotten_topics_data=[ForgottenTopic(topic=topic, partitions=list(gone)) for topic, gone in forgotten],
+        forgotten_topics_data=[
+            ForgottenTopic(topic=topic, topic_id=id_of(topic), partitions=list(gone)) for topic, gone in forgotten
+        ],
+        rack_id=rack,
     )
     assert encode_request(FAST_FETCH, version, 5, "c", lean) == encode_request(FETCH, version, 5, "c", table)
 

@@ -91,6 +91,9 @@ static void read_answer(const uint8_t *data, size_t bytes, int32_t version) {
     if (!zk_fetch_open(&answer, data, 0, (int64_t)bytes, version)) return;
     while (zk_fetch_next(&answer, &row) == ZK_FETCHED_ROW) {
         CHECK(0 <= row.topic_start && row.topic_start <= row.topic_end && row.topic_end <= (int64_t)bytes);
+        if (version >= ZK_FETCH_TOPIC_IDS_FROM) CHECK(row.topic_end - row.topic_start == ZK_TOPIC_ID_BYTES);
+        if (version < 11) CHECK(row.preferred_read_replica == -1);
+        if (version < 5) CHECK(row.log_start_offset == -1);
         CHECK(row.aborted_count >= 0);
         if (row.aborted_count) {
             CHECK(before < row.aborted_start);

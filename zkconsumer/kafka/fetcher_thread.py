@@ -61,7 +61,7 @@ from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (
     CORRUPT_HEADERS,
     FAST_FETCH,
-    VERSION_MAX,
+    TOPIC_NAMES_VERSION_MAX,
     FetchedPartition,
     FetchRequestBody,
     FetchResponseBody,
@@ -438,7 +438,7 @@ class ConsumerFetcherThread:
         if not room:
             return False
         connection, ranges = self._connected(stop)
-        settings, version = self._settings, ranges.pick(FETCH, VERSION_MAX)
+        settings, version = self._settings, ranges.pick(FETCH, TOPIC_NAMES_VERSION_MAX)
         self._encode_changes(version)
         partitions_max = settings.partitions_max(version, room)
         is_left_out = len(self._fetchable) > partitions_max or any(group.is_full for group in self._queues.values())

@@ -714,7 +714,7 @@ static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetch
         found = zk_scan(data + row->records_start, row->records_end - row->records_start, ZK_NO_END);
         records = part_of(view, row->records_start, row->records_end);
     }
-    PyObject *made = PyTuple_New(10);
+    PyObject *made = PyTuple_New(12);
     bool is_made = made != NULL;
     if (!is_made) Py_XDECREF(records);
     is_made = is_made && put(made, 4, records) && put(made, 0, Py_NewRef(topic)) &&
@@ -723,7 +723,9 @@ static PyObject *fetched_row(PyObject *view, const uint8_t *data, const zk_fetch
               put(made, 5, PyLong_FromLongLong(found.complete_bytes)) &&
               put(made, 6, PyLong_FromLongLong(found.is_odd ? -1 : found.entries)) &&
               put(made, 7, PyLong_FromLongLong(found.entries ? found.next_offset : -1)) &&
-              put(made, 8, PyLong_FromLongLong(row->last_stable_offset)) && put(made, 9, aborted_of(data, row));
+              put(made, 8, PyLong_FromLongLong(row->last_stable_offset)) && put(made, 9, aborted_of(data, row)) &&
+              put(made, 10, PyLong_FromLongLong(row->log_start_offset)) &&
+              put(made, 11, PyLong_FromLong(row->preferred_read_replica));
     if (!is_made) Py_CLEAR(made);
     return made;
 }
@@ -737,8 +739,10 @@ static PyObject *fetched_rows(PyObject *view, zk_fetch_answer *answer) {
         if (row.topic_start != topic_start) {
             topic_start = row.topic_start;
             Py_XDECREF(topic);
-            topic = PyUnicode_DecodeUTF8(
-                (const char *)answer->data + topic_start, (Py_ssize_t)(row.topic_end - topic_start), NULL);
+            const char *at = (const char *)answer->data + topic_start;
+            Py_ssize_t bytes = (Py_ssize_t)(row.topic_end - topic_start);
+            topic = answer->version < ZK_FETCH_TOPIC_IDS_FROM ? PyUnicode_DecodeUTF8(at, bytes, NULL)
+                                                              : PyBytes_FromStringAndSize(at, bytes);
             if (!topic) {
                 if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) PyErr_Clear();
                 step = ZK_FETCHED_ODD;
@@ -759,9 +763,9 @@ static PyObject *fetched_rows(PyObject *view, zk_fetch_answer *answer) {
 }
 
 /* fetched(answer, start, version) -> (throttle time in ms, error code, session id, rows); None: the reference must read
- * it.  A row: topic, partition, error code, high watermark, record set or None, and of its record set the bytes of
- * complete entries, their number (-1: the reference must read it), the offset after the last of them or -1; the last
- * stable offset, and the aborted transactions, 16 bytes each.
+ * it.  A row: name or id of the topic, partition, error code, high watermark, record set or None, and of its record set
+ * the bytes of complete entries, their number (-1: the reference must read it), the offset after the last of them or
+ * -1; the last stable offset, the aborted transactions, 16 bytes each, the log start offset, the preferred read replica.
  * `answer`: a read-only memoryview of bytes. */
 static PyObject *fetched(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *view, *rows = NULL, *found = NULL;

@@ -12,13 +12,18 @@
 
 #include "records_core.h"
 
-#define ZK_FETCH_VERSION_MAX 12
+#define ZK_FETCH_VERSION_MAX 13
 #define ZK_FETCH_FLEXIBLE_FROM 12
+#define ZK_FETCH_TOPIC_IDS_FROM 13
+
+/* Bytes of the id of a topic. */
+#define ZK_TOPIC_ID_BYTES 16
 
 /* Bytes of an aborted transaction: the producer id and the offset of its first record. */
 #define ZK_ABORTED_BYTES 16
 
-/* One partition.  `records_start` is -1 for a null record set.  `last_stable_offset` is -1 before version 4.  The
+/* One partition.  Its topic is a name, or from version 13 on an id.  `records_start` is -1 for a null record set.
+ * `last_stable_offset`, `log_start_offset` and `preferred_read_replica` are -1 before versions 4, 5 and 11.  The
  * `aborted_count` aborted transactions begin at `aborted_start`, each `aborted_stride` bytes after the one before. */
 typedef struct {
     int64_t topic_start;
@@ -27,6 +32,8 @@ typedef struct {
     int32_t error_code;
     int64_t high_watermark;
     int64_t last_stable_offset;
+    int64_t log_start_offset;
+    int32_t preferred_read_replica;
     int64_t aborted_start;
     int64_t aborted_count;
     int64_t aborted_stride;
@@ -134,7 +141,9 @@ static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
             return a->is_odd || a->at != a->end ? zk_fetch_odd(a) : ZK_FETCHED_END;
         }
         a->topics_left--;
-        int64_t length = a->is_flexible ? zk_answer_uvarint(a) - 1 : zk_answer_i16(a);
+        int64_t length = ZK_TOPIC_ID_BYTES;
+        if (a->version < ZK_FETCH_TOPIC_IDS_FROM)
+            length = a->is_flexible ? zk_answer_uvarint(a) - 1 : zk_answer_i16(a);
         if (length > INT16_MAX) return zk_fetch_odd(a);
         const uint8_t *name = zk_answer_take(a, length);
         a->partitions_left = zk_answer_length(a);
@@ -150,7 +159,7 @@ static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
     row->error_code = zk_answer_i16(a);
     row->high_watermark = zk_answer_i64(a);
     row->last_stable_offset = a->version >= 4 ? zk_answer_i64(a) : -1;
-    if (a->version >= 5) zk_answer_i64(a); /* log start offset */
+    row->log_start_offset = a->version >= 5 ? zk_answer_i64(a) : -1;
     row->aborted_start = row->aborted_count = 0;
     row->aborted_stride = ZK_ABORTED_BYTES + a->is_flexible;
     if (a->version >= 4) {
@@ -164,7 +173,7 @@ static zk_fetched_step zk_fetch_next(zk_fetch_answer *a, zk_fetched *row) {
             if (a->at - before != row->aborted_stride) a->is_odd = true;
         }
     }
-    if (a->version >= 11) zk_answer_i32(a); /* preferred read replica */
+    row->preferred_read_replica = a->version >= 11 ? zk_answer_i32(a) : -1;
     int64_t length = zk_answer_length(a);
     row->records_start = row->records_end = -1;
     if (length >= 0) {
