@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.kafka.record_batch import TableColumns
+from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
 from zkconsumer.wire.record_tables import NO_LIMIT, ROW, read_tables

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.chunk_reader import PoisonMessage
     from zkconsumer.kafka.error_codes import BrokerError, ErrorCode
     from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
-    from zkconsumer.kafka.record_batch import ByteColumn, RecordBatch
+    from zkconsumer.kafka.record_batch import RecordBatch
+    from zkconsumer.kafka.record_columns import ByteColumn
     from zkconsumer.member.listener_state_machine import ConsumerRebalanceListener, PartitionsLostListener
     from zkconsumer.member.offset_stores import OffsetSource
     from zkconsumer.member.topic_count import ConsumerThreadId
@@ -80,7 +81,7 @@ _EXPORT_MODULES = {
     "Blacklist": "zkconsumer.member.topic_filter",
     "BrokerAddress": "zkconsumer.types",
     "BrokerError": "zkconsumer.kafka.error_codes",
-    "ByteColumn": "zkconsumer.kafka.record_batch",
+    "ByteColumn": "zkconsumer.kafka.record_columns",
     "Clock": "zkconsumer.base.clock",
     "ConnectionFactory": "zkconsumer.kafka.broker_connection",
     "Connection": "zkconsumer.kafka.broker_connection",

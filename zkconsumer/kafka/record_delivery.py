@@ -48,7 +48,8 @@ from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec, UsageError
 from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.record_batch import RecordBatch, RecordColumns
+from zkconsumer.kafka.record_batch import RecordBatch
+from zkconsumer.kafka.record_columns import RecordColumns
 from zkconsumer.wire.records import Record, iter_records
 
 NO_THREAD = 0

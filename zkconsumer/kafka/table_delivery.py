@@ -23,7 +23,8 @@ from zkconsumer.base.delivery_state import COMPILED_DELIVERY
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.chunk_reader import SIGNAL_HANDLER_MESSAGE, TWO_THREADS_MESSAGE, ChunkReader
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
-from zkconsumer.kafka.record_batch import RecordBatch, TableColumns
+from zkconsumer.kafka.record_batch import RecordBatch
+from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_tables import JOINED_BYTES_MAX, ROW, RecordTable, read_tables
