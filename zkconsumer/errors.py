@@ -15,7 +15,7 @@ these base classes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -101,6 +101,45 @@ class NoOffsetForPartitionException(UsageError):
     def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
         super().__init__(text)
         self.partitions = frozenset(partitions)
+
+
+class OffsetOutOfRangeException(UsageError):
+    """The log does not have the position of a partition, and ``auto.offset.reset=none``; set a policy, or seek."""
+
+    def __init__(self, text: str, offset_out_of_range_partitions: Mapping[TopicPartition, int]) -> None:
+        super().__init__(text)
+        self.offset_out_of_range_partitions = dict(offset_out_of_range_partitions)
+
+
+class LogTruncationException(OffsetOutOfRangeException):
+    """The log has lost records that were read, and ``auto.offset.reset=none``; seek to one of ``divergent_offsets``."""
+
+    def __init__(
+        self,
+        text: str,
+        offset_out_of_range_partitions: Mapping[TopicPartition, int],
+        divergent_offsets: Mapping[TopicPartition, Any],
+    ) -> None:
+        """``divergent_offsets``: an ``OffsetAndMetadata`` for each partition whose end of the common part is known."""
+        super().__init__(text, offset_out_of_range_partitions)
+        self.divergent_offsets = dict(divergent_offsets)
+
+
+class RecordTooLargeException(UsageError):
+    """A record is larger than ``max.partition.fetch.bytes``, and the broker is older than 0.10.1; raise the setting."""
+
+    def __init__(self, text: str, record_too_large_partitions: Mapping[TopicPartition, int]) -> None:
+        super().__init__(text)
+        self.record_too_large_partitions = dict(record_too_large_partitions)
+
+
+class RecordDeserializationException(UsageError):
+    """A deserializer raised an error, which is the cause; correct it, or seek behind ``offset`` of ``partition``."""
+
+    def __init__(self, text: str, partition: TopicPartition, offset: int) -> None:
+        super().__init__(text)
+        self.partition = partition
+        self.offset = offset
 
 
 class ForkedError(UsageError):

@@ -1,0 +1,120 @@
+"""``ConsumerFetchMetrics``: what ``Fetcher`` measures, as ``FetchManagerMetrics`` of Kafka 3.0.  Pure.
+
+A fetch is measured when all of its partitions were read, because records are decoded when they are returned
+(``FetchedResponseTotals``).  The metrics of a partition are removed when it is not assigned any more.
+
+Difference from Java: averages are over the whole time, and not over two windows of ``metrics.sample.window.ms``; who
+exports them computes rates from the totals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zkconsumer.types import TopicPartition
+
+
+@dataclass(slots=True)
+class MeasuredValues:
+    """Number, sum, last, lowest and highest of some values; None before the first."""
+
+    count: int = 0
+    total: int = 0
+    last: int | None = None
+    lowest: int | None = None
+    highest: int | None = None
+
+    @property
+    def average(self) -> float | None:
+        """The mean; None before the first value."""
+        return self.total / self.count if self.count else None
+
+    def record(self, value: int) -> None:
+        """Add a value."""
+        self.count += 1
+        self.total += value
+        self.last = value
+        self.lowest = value if self.lowest is None else min(self.lowest, value)
+        self.highest = value if self.highest is None else max(self.highest, value)
+
+
+@dataclass(slots=True)
+class FetchedAmounts:
+    """Of each fetch with records to read: ``fetch_size`` in bytes (about, decompressed), ``records_per_request``."""
+
+    fetch_size: MeasuredValues = field(default_factory=MeasuredValues)
+    records_per_request: MeasuredValues = field(default_factory=MeasuredValues)
+
+
+@dataclass(slots=True)
+class PartitionDistances:
+    """``lag``: offsets up to the end of the log.  ``lead``: offsets since the begin of the log."""
+
+    lag: MeasuredValues = field(default_factory=MeasuredValues)
+    lead: MeasuredValues = field(default_factory=MeasuredValues)
+
+
+@dataclass(slots=True)
+class ConsumerFetchMetrics:
+    """Java's metrics of the group ``consumer-fetch-manager-metrics``.
+
+    ``fetch_latency_ms``: from the creation of a request to its response.  ``fetch_throttle_ms``: the time by which
+    brokers have delayed responses.  ``records_lag``, ``records_lead``: of all partitions together.  ``assignment_id``:
+    the assignment that ``partitions`` was last compared with.
+    """
+
+    all_topics: FetchedAmounts = field(default_factory=FetchedAmounts)
+    topics: dict[str, FetchedAmounts] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionDistances] = field(default_factory=dict)
+    fetch_latency_ms: MeasuredValues = field(default_factory=MeasuredValues)
+    fetch_throttle_ms: MeasuredValues = field(default_factory=MeasuredValues)
+    records_lag: MeasuredValues = field(default_factory=MeasuredValues)
+    records_lead: MeasuredValues = field(default_factory=MeasuredValues)
+    assignment_id: int = 0
+
+    def maybe_update_assignment(self, assignment_id: int, assigned: set[TopicPartition]) -> None:
+        """Remove the metrics of partitions that are not assigned any more."""
+        if assignment_id != self.assignment_id:
+            self.assignment_id = assignment_id
+            self.partitions = {tp: found for tp, found in self.partitions.items() if tp in assigned}
+
+    def record_partition_lag(self, tp: TopicPartition, lag: int) -> None:
+        """The lag behind the records that were just returned."""
+        self.records_lag.record(lag)
+        self.partitions.setdefault(tp, PartitionDistances()).lag.record(lag)
+
+    def record_partition_lead(self, tp: TopicPartition, lead: int) -> None:
+        """The lead at the end of the records that were just returned."""
+        self.records_lead.record(lead)
+        self.partitions.setdefault(tp, PartitionDistances()).lead.record(lead)
+
+    def record_topic(self, topic: str, size_bytes: int, records: int) -> None:
+        """The part of a fetch about one topic."""
+        amounts = self.topics.setdefault(topic, FetchedAmounts())
+        amounts.fetch_size.record(size_bytes)
+        amounts.records_per_request.record(records)
+
+
+@dataclass(slots=True, eq=False)
+class FetchedResponseTotals:
+    """What was read of one response; it is measured when no partition is left in ``unread``."""
+
+    metrics: ConsumerFetchMetrics
+    unread: set[TopicPartition]
+    _size_bytes: int = 0
+    _records: int = 0
+    _topics: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def record(self, tp: TopicPartition, size_bytes: int, records: int) -> None:
+        """A partition was read, or skipped with nothing."""
+        assert tp in self.unread, "once for each partition"
+        self.unread.remove(tp)
+        self._size_bytes += size_bytes
+        self._records += records
+        old_bytes, old_records = self._topics.get(tp.topic, (0, 0))
+        self._topics[tp.topic] = old_bytes + size_bytes, old_records + records
+        if not self.unread:
+            self.metrics.all_topics.fetch_size.record(self._size_bytes)
+            self.metrics.all_topics.records_per_request.record(self._records)
+            for topic, (topic_bytes, topic_records) in self._topics.items():
+                self.metrics.record_topic(topic, topic_bytes, topic_records)

@@ -1,0 +1,136 @@
+"""Which node a consumer asks for which partitions, and the requests for them (``Fetcher.prepareFetchRequests``).  Pure.
+
+    partitions that may be fetched --prepare_fetch_requests--> rows by node --FetchSessionHandler--> the changed rows
+                                                                              --fetch_request--> RequestBuilder
+
+A partition is left out of this round when
+
+- its position has no leader: an update of the metadata is requested;
+- the node is disconnected and its back-off is not over, or its last login failed (which is raised);
+- a fetch is in flight to the node: its response has to be processed first.
+
+*The node* is the leader, or the replica that the leader has named for this reader's rack (KIP-392), while its lease
+lasts and it is online.
+
+Difference from Java: requests use Fetch 13 (3.1) where the ids of all topics are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, Protocol
+
+from zkconsumer.kafka.fetch.fetch_config import FetchConfig
+from zkconsumer.kafka.fetch.fetch_session import FetchSessionRequest
+from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
+from zkconsumer.kafka.metadata.node import Node
+from zkconsumer.kafka.net.client_request import RequestBuilder
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.fetch_codec import (
+    FAST_FETCH,
+    TOPIC_IDS_FROM,
+    TOPIC_NAMES_VERSION_MAX,
+    UNKNOWN_VALUE,
+    VERSION_MAX,
+    FetchRequestBody,
+    partition_encoder,
+)
+
+
+class FetchRow(NamedTuple):
+    """A partition in a request.  ``leader_epoch``: -1 if unknown.  ``bytes_max``: of its record set."""
+
+    fetch_offset: int
+    leader_epoch: int
+    bytes_max: int
+
+
+class NodeStates(Protocol):
+    """The part of ``ConsumerNetworkClient`` that is used here."""
+
+    def is_unavailable(self, node: Node) -> bool: ...
+
+    def maybe_throw_auth_failure(self, node: Node) -> None: ...
+
+
+def select_read_replica(
+    subscriptions: SubscriptionState, metadata: ConsumerMetadata, tp: TopicPartition, leader: Node, now_ms: int
+) -> Node:
+    """The preferred replica while it is online, or else the leader; an offline replica is not preferred any more."""
+    node_id = subscriptions.preferred_read_replica(tp, now_ms)
+    if node_id is None:
+        return leader
+    node = metadata.fetch().node_if_online(tp, node_id)
+    if node is None:
+        subscriptions.clear_preferred_read_replica(tp)
+        return leader
+    return node
+
+
+def prepare_fetch_requests(
+    subscriptions: SubscriptionState,
+    metadata: ConsumerMetadata,
+    nodes: NodeStates,
+    partitions: Iterable[TopicPartition],
+    nodes_in_flight: Collection[int],
+    fetch_size: int,
+    now_ms: int,
+) -> dict[Node, dict[TopicPartition, FetchRow]]:
+    """The rows for each node that can be asked now; see the module.
+
+    ``partitions``: with valid positions.  ``nodes_in_flight``: ids of nodes with a fetch in flight.
+    ``AuthenticationException``: the last login at one of the nodes failed.
+    """
+    found: dict[Node, dict[TopicPartition, FetchRow]] = {}
+    for tp in partitions:
+        position = subscriptions.position(tp)
+        assert position is not None, "only a partition with a position is fetched"
+        if position.current_leader.leader is None:
+            metadata.request_update()
+            continue
+        node = select_read_replica(subscriptions, metadata, tp, position.current_leader.leader, now_ms)
+        if nodes.is_unavailable(node):
+            nodes.maybe_throw_auth_failure(node)
+        elif node.id not in nodes_in_flight:
+            epoch = position.current_leader.epoch
+            row = FetchRow(position.offset, UNKNOWN_VALUE if epoch is None else epoch, fetch_size)
+            found.setdefault(node, {})[tp] = row
+    return found
+
+
+def fetch_request(config: FetchConfig, request: FetchSessionRequest[FetchRow]) -> RequestBuilder:
+    """The Fetch request of a session."""
+
+    def build(version: int) -> FetchRequestBody:
+        encode, by_ids = partition_encoder(version), version >= TOPIC_IDS_FROM
+        rows: dict[str, list[bytes]] = {}
+        for tp, row in request.rows.items():
+            encoded = encode(tp.partition, row.fetch_offset, row.bytes_max, row.leader_epoch)
+            rows.setdefault(tp.topic, []).append(encoded)
+        forgotten: dict[str, list[int]] = {}
+        for tp in request.forgotten:
+            # By name, a topic that was created again is the same one: its partitions stay in the session.
+            if by_ids or tp not in request.rows:
+                forgotten.setdefault(tp.topic, []).append(tp.partition)
+        body = FetchRequestBody(
+            config.max_wait_ms,
+            config.min_bytes,
+            config.max_bytes,
+            request.session_id,
+            request.epoch,
+            rows,
+            forgotten,
+            config.isolation_level,
+            config.client_rack_id,
+        )
+        if not by_ids:
+            return body
+        return body._replace(
+            topics={request.topic_ids[topic]: encoded_rows for topic, encoded_rows in rows.items()},
+            forgotten={request.forgotten_topic_ids[topic]: numbers for topic, numbers in forgotten.items()},
+        )
+
+    return RequestBuilder(
+        FAST_FETCH, build, version_max=VERSION_MAX if request.has_topic_ids else TOPIC_NAMES_VERSION_MAX
+    )

@@ -1,0 +1,219 @@
+"""``FetchedRecords``: the records of one partition that ``poll`` returns, in columns.  Pure.
+
+    tables of ``wire.record_tables`` --RecordSlice--> FetchedRecords --records[i], iteration--> ConsumerRecord
+
+The columns are buffers with the fields of all records, so that an object is made for a record only when the program
+touches it.  Offsets and timestamps are read without any.
+
+Keys and values are bytes, or what the deserializers return.  Deserializers run when ``poll`` takes the records: an
+error of theirs is then the error of ``poll``, and the position stays in front of the record, as in Java.
+
+Differences from Java: a list of records is a sequence with columns; ``timestamp_type`` is a number (0 producer, 1 log
+append, -1 none).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, pairwise, repeat
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+
+from zkconsumer.kafka.record_columns import BatchColumns, ByteColumn, ByteColumnBuffers
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.entries import Record
+
+NULL_SIZE = -1
+"""``serialized_key_size`` and ``serialized_value_size`` of null."""
+
+RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Deserializer(Protocol[T_co]):
+    """Makes a key or a value from its bytes, as ``org.apache.kafka.common.serialization.Deserializer``."""
+
+    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes) -> T_co:
+        """The object; not called for null.  Any exception becomes a ``RecordDeserializationException``."""
+
+
+class ConsumerRecord(NamedTuple):
+    """One record, as ``org.apache.kafka.clients.consumer.ConsumerRecord``.
+
+    ``timestamp``: ms since 1970, -1 in message format 0.  ``timestamp_type``: 0 producer, 1 log append, -1 none.
+    ``headers``: name and value of each.  ``leader_epoch``: None before message format 2.  Sizes in bytes, -1 for null.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: RecordHeaders
+    leader_epoch: int | None
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class BatchEpochs:
+    """The leader epoch of each batch of a record set: ascending first offsets, and the epoch from there on."""
+
+    def __init__(self, starts: Sequence[int] = (), epochs: Sequence[int | None] = ()) -> None:
+        self._starts = starts
+        self._epochs = epochs
+
+    @property
+    def last(self) -> int | None:
+        """The epoch of the last batch, None if unknown."""
+        return self._epochs[-1] if self._epochs else None
+
+    def at(self, offset: int) -> int | None:
+        """The epoch of the batch with this offset, None if unknown."""
+        if len(self._epochs) <= 1:
+            return self.last
+        return self._epochs[max(0, bisect_right(self._starts, offset) - 1)]
+
+    def of_each(self, offsets: Iterable[int]) -> Iterator[int | None]:
+        """The epochs of these offsets."""
+        return repeat(self.last) if len(self._epochs) <= 1 else map(self.at, offsets)
+
+
+class RecordSlice(NamedTuple):
+    """Some records that follow each other.  ``keys``, ``values``: the deserialized ones, None: they are bytes."""
+
+    columns: BatchColumns
+    epochs: BatchEpochs
+    keys: Sequence[Any] | None = None
+    values: Sequence[Any] | None = None
+
+
+def bytes_of(gathered: ByteColumnBuffers) -> list[bytes | None]:
+    """The fields of a column as objects."""
+    if gathered.nulls:
+        return list(ByteColumn(gathered))
+    data = gathered.data
+    return [data[start:end] for start, end in pairwise(memoryview(gathered.ends).cast("i"))]
+
+
+def headers_of(columns: BatchColumns) -> Iterable[RecordHeaders]:
+    """The headers of each record; an endless repetition of none if no record has any."""
+    ends, names, values = columns.headers()
+    bounds = memoryview(ends).cast("i")
+    if not bounds[-1]:
+        return repeat(())
+    decoded = ((name or b"").decode("utf-8", "replace") for name in bytes_of(names))
+    pairs = list(zip(decoded, bytes_of(values), strict=True))
+    return [tuple(pairs[first:behind]) for first, behind in pairwise(bounds)]
+
+
+def _size(field: bytes | None) -> int:
+    return NULL_SIZE if field is None else len(field)
+
+
+class FetchedRecords(Sequence[ConsumerRecord]):
+    """Records of one partition in order of offset, perhaps none.  ``records[i]`` makes one object.
+
+    ``offsets``, ``timestamps`` (ms since 1970, -1 in message format 0): int64 buffers.  ``timestamp_types``: int32.
+    ``keys``, ``values``: lists, made when they are first read.
+    """
+
+    def __init__(self, partition: TopicPartition, slices: Sequence[RecordSlice] = ()) -> None:
+        self.partition = partition
+        self.slices = tuple(slices)
+        self._starts = [0]
+        for part in self.slices:
+            self._starts.append(self._starts[-1] + len(part.columns))
+
+    def __repr__(self) -> str:
+        offsets = f"offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else "none"
+        return f"FetchedRecords({self.partition} {offsets}, {len(self)} records)"
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+
+    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        index = range(len(self))[index]
+        number = bisect_right(self._starts, index) - 1
+        part, index = self.slices[number], index - self._starts[number]
+        [record] = part.columns.records(index, index + 1)
+        return self._consumer_record(part, index, record)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for part in self.slices:
+            yield from map(ConsumerRecord._make, self._fields_of_each(part))
+
+    def _fields_of_each(self, part: RecordSlice) -> Iterator[tuple[Any, ...]]:
+        columns = part.columns
+        numbers = columns.fixed_columns()
+        offsets = memoryview(numbers[0]).cast("q")
+        raw_keys, raw_values = bytes_of(columns.keys()), bytes_of(columns.values())
+        return zip(
+            repeat(self.partition.topic),
+            repeat(self.partition.partition),
+            offsets,
+            memoryview(numbers[1]).cast("q"),
+            memoryview(numbers[2]).cast("i"),
+            raw_keys if part.keys is None else part.keys,
+            raw_values if part.values is None else part.values,
+            headers_of(columns),
+            part.epochs.of_each(offsets),
+            map(_size, raw_keys),
+            map(_size, raw_values),
+        )
+
+    def _consumer_record(self, part: RecordSlice, index: int, record: Record) -> ConsumerRecord:
+        return ConsumerRecord(
+            *self.partition,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            record.key if part.keys is None else part.keys[index],
+            record.value if part.values is None else part.values[index],
+            record.headers,
+            part.epochs.at(record.offset),
+            _size(record.key),
+            _size(record.value),
+        )
+
+    @cached_property
+    def _numbers(self) -> tuple[bytes, bytes, bytes]:
+        parts = [part.columns.fixed_columns() for part in self.slices]
+        if len(parts) == 1:
+            return parts[0]
+        offsets, timestamps, types = (b"".join(part[number] for part in parts) for number in range(3))
+        return offsets, timestamps, types
+
+    @property
+    def offsets(self) -> memoryview[int]:
+        return memoryview(self._numbers[0]).cast("q")
+
+    @property
+    def timestamps(self) -> memoryview[int]:
+        return memoryview(self._numbers[1]).cast("q")
+
+    @property
+    def timestamp_types(self) -> memoryview[int]:
+        return memoryview(self._numbers[2]).cast("i")
+
+    @cached_property
+    def keys(self) -> Sequence[Any]:
+        return self._joined(lambda part: bytes_of(part.columns.keys()) if part.keys is None else part.keys)
+
+    @cached_property
+    def values(self) -> Sequence[Any]:
+        return self._joined(lambda part: bytes_of(part.columns.values()) if part.values is None else part.values)
+
+    def _joined(self, column: Callable[[RecordSlice], Sequence[Any]]) -> Sequence[Any]:
+        return column(self.slices[0]) if len(self.slices) == 1 else list(chain.from_iterable(map(column, self.slices)))

@@ -1,0 +1,451 @@
+"""``Fetcher``: the records of the assigned partitions for ``poll``, as ``Fetcher`` of Kafka 3.0.
+
+    send_fetches --one request for each node--> response --> CompletedFetch, CompletedFetch, ...    (_completed_fetches)
+                                                                   |
+    fetched_records <--at most max.poll.records-- _next_in_line <--'--paused: to the end of the queue
+
+The network client may end a request in another thread (the heartbeat's polls it, too).  Its listener only appends to
+``ResponseQueue``; everything else happens in the thread of the program, which takes the responses at the begin of each
+call here, or by ``handle_responses`` after it has polled the network client.
+
+*One fetch in flight for each node.*  A partition is requested when nothing of it is buffered, so that at most one
+response of it exists.  If the response is lost, the future fails by its time-out, the session of the node begins again,
+and the next ``send_fetches`` asks for the same offsets.
+
+*Positions.*  Only ``fetched_records`` moves them, together with returning the records.  A fetch whose offset is not the
+position any more (after a seek, a reset or another assignment) is dropped.
+
+*Errors.*  An exception is raised only when no records precede it in this call; otherwise these are returned, and the
+next call meets the same error.  A response with an error code is dropped after its exception, so that the next fetch
+shows whether the error persists.  Damaged records stay, and raise again, until the program seeks past them.
+
+Invariants: ``_nodes_with_pending_fetch_requests`` has the ids of the nodes whose fetch has not been handled yet.
+A partition has at most one fetch in ``_completed_fetches`` and ``_next_in_line`` together, unless its leader changed.
+``_next_in_line`` is initialized.  ``_session_handlers``: one for each node that was ever asked.
+
+Differences from Java:
+
+- Java's ``Fetcher`` is synchronized instead (``ResponseQueue``).
+- Fetch 13 with topic ids is used where all ids are known (3.1); what a session was opened with decides.
+- A row about a partition that was not requested is logged and ignored; Java raises in the network thread.
+- A fetch with an error code is dropped after its exception even if it has records, which no broker sends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zkconsumer.base.timer import Timer
+from zkconsumer.errors import KafkaException, OffsetOutOfRangeException, RecordTooLargeException, ZkConsumerError
+from zkconsumer.kafka.client_log_event import ClientLogEvent, LogLevel
+from zkconsumer.kafka.error_codes import (
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    BrokerError,
+    ErrorCode,
+    error_code,
+)
+from zkconsumer.kafka.fetch.completed_fetch import CompletedFetch, RecordReading
+from zkconsumer.kafka.fetch.consumer_fetch_metrics import ConsumerFetchMetrics, FetchedResponseTotals
+from zkconsumer.kafka.fetch.fetch_config import FetchConfig
+from zkconsumer.kafka.fetch.fetch_errors import CHANGE_OF_LEADER_ERRORS, FetchErrorAction, fetch_error_action
+from zkconsumer.kafka.fetch.fetch_position import FetchPosition
+from zkconsumer.kafka.fetch.fetch_requests import FetchRow, fetch_request, prepare_fetch_requests
+from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
+from zkconsumer.kafka.fetch.fetched_records import Deserializer, FetchedRecords
+from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
+from zkconsumer.kafka.fetch.offset_fetcher import LOG_EVENTS_MAX, OffsetFetcher, OffsetNetworkClient
+from zkconsumer.kafka.fetch.record_set_reader import new_row_buffer
+from zkconsumer.kafka.fetch.response_queue import ResponseQueue
+from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+from zkconsumer.kafka.fetch.topic_metadata_fetcher import PolledNetworkClient, TopicMetadataFetcher
+from zkconsumer.kafka.metadata.cluster import PartitionInfo
+from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
+from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
+from zkconsumer.kafka.metadata.node import Node
+from zkconsumer.kafka.net.client_request import ClientResponse
+from zkconsumer.kafka.topic_errors import topic_exception_of
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.fetch_codec import NO_REPLICA, TOPIC_IDS_FROM, FetchedPartition, FetchResponseBody
+from zkconsumer.wire.field_types import NO_UUID
+
+if TYPE_CHECKING:
+    from zkconsumer.base.clock import Clock
+
+RECORD_TOO_LARGE_BEFORE = 3
+"""The version (0.10.1, KIP-74) from which a response has at least one complete record, whatever its size."""
+
+
+class FetcherNetworkClient(OffsetNetworkClient, PolledNetworkClient, Protocol):
+    """The part of ``ConsumerNetworkClient`` that is used here."""
+
+
+class Fetcher:
+    """All methods are for the thread of the program; a deserializer None returns bytes.  ``metrics`` may be read by any
+    thread."""
+
+    def __init__(
+        self,
+        client: FetcherNetworkClient,
+        metadata: ConsumerMetadata,
+        subscriptions: SubscriptionState,
+        config: FetchConfig,
+        clock: Clock,
+        key_deserializer: Deserializer[Any] | None = None,
+        value_deserializer: Deserializer[Any] | None = None,
+    ) -> None:
+        self.metrics = ConsumerFetchMetrics()
+        self._client = client
+        self._metadata = metadata
+        self._subscriptions = subscriptions
+        self._config = config
+        self._clock = clock
+        self._reading = RecordReading(
+            new_row_buffer(config.max_poll_records),
+            config.check_crcs,
+            config.isolation_level,
+            key_deserializer,
+            value_deserializer,
+        )
+        self._responses = ResponseQueue()
+        self._offsets = OffsetFetcher(client, metadata, subscriptions, config, clock, self._responses)
+        self._topics = TopicMetadataFetcher(client, clock, config.retry_backoff_ms)
+        self._session_handlers: dict[int, FetchSessionHandler[FetchRow]] = {}
+        self._nodes_with_pending_fetch_requests: set[int] = set()
+        self._completed_fetches: deque[CompletedFetch] = deque()
+        self._next_in_line: CompletedFetch | None = None
+        self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
+
+    def take_log_events(self) -> list[ClientLogEvent]:
+        """The log lines since the last call."""
+        taken = [*self._log_events, *self._offsets.take_log_events()]
+        self._log_events.clear()
+        return taken
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def send_fetches(self) -> int:
+        """Send a fetch to each node that leads a fetchable partition and has no fetch in flight; returns how many.
+
+        ``AuthenticationException``: the last login at such a node failed.
+        """
+        self._responses.run()
+        self._offsets.validate_positions_on_metadata_change()
+        self.metrics.maybe_update_assignment(
+            self._subscriptions.assignment_id, self._subscriptions.assigned_partitions()
+        )
+        requests = prepare_fetch_requests(
+            self._subscriptions,
+            self._metadata,
+            self._client,
+            self._fetchable_partitions(),
+            self._nodes_with_pending_fetch_requests,
+            self._config.fetch_size,
+            self._clock.now_ms(),
+        )
+        for node, rows in requests.items():
+            self._send_fetch(node, rows)
+        return len(requests)
+
+    def _fetchable_partitions(self) -> list[TopicPartition]:
+        buffered = {fetch.partition for fetch in self._completed_fetches}
+        if self._next_in_line is not None and not self._next_in_line.is_consumed:
+            buffered.add(self._next_in_line.partition)
+        return self._subscriptions.fetchable_partitions(lambda tp: tp not in buffered)
+
+    def _send_fetch(self, node: Node, rows: Mapping[TopicPartition, FetchRow]) -> None:
+        handler = self._session_handlers.setdefault(node.id, FetchSessionHandler())
+        for tp in [tp for tp in handler.partitions if tp not in rows]:
+            handler.remove_partition(tp)
+        for tp, row in rows.items():
+            handler.set_partition(tp, row, self._metadata.topic_id(tp.topic) or NO_UUID)
+            if not handler.is_open:
+                handler.move_to_end(tp)  # a full request has the order of the assignment
+        request = handler.next_request(with_topic_ids=True)
+        future = self._client.send(node, fetch_request(self._config, request))
+        self._nodes_with_pending_fetch_requests.add(node.id)
+        self._responses.when_done(future, partial(self._on_fetch_response, node), partial(self._on_fetch_failure, node))
+
+    def handle_responses(self) -> None:
+        """Take what has arrived: completed fetches, positions, and errors for later calls."""
+        self._responses.run()
+
+    def _on_fetch_response(self, node: Node, response: ClientResponse) -> None:
+        self._nodes_with_pending_fetch_requests.discard(node.id)
+        body: FetchResponseBody = response.body
+        assert response.version is not None, "it was sent"
+        handler = self._session_handlers.get(node.id)
+        if handler is None:
+            return  # closed
+        by_ids = response.version >= TOPIC_IDS_FROM
+        rows = {
+            TopicPartition(handler.topic_name(row[0]) if by_ids else row[0], row[1]): FetchedPartition(*row)
+            for row in body.rows
+        }
+        requested = handler.requested
+        handler.handle_response(body.error_code, body.session_id, rows)
+        self.metrics.fetch_throttle_ms.record(body.throttle_time_ms)
+        if body.error_code != NONE.code:
+            self._log_event("INFO", "fetch-session-error", node=node, error=error_code(body.error_code).name)
+            return
+        self.metrics.fetch_latency_ms.record(response.latency_ms)
+        for tp in [tp for tp in rows if tp not in requested]:
+            self._log_event("WARNING", "unrequested-partition-ignored", node=node, partition=tp)
+            del rows[tp]
+        totals = FetchedResponseTotals(self.metrics, set(rows))
+        for tp, row in rows.items():
+            offset = requested[tp].fetch_offset
+            self._completed_fetches.append(
+                CompletedFetch(tp, row, offset, response.version, self._reading, totals, self._on_drained)
+            )
+
+    def _on_fetch_failure(self, node: Node, error: Exception) -> None:
+        self._nodes_with_pending_fetch_requests.discard(node.id)
+        handler = self._session_handlers.get(node.id)
+        if handler is not None:
+            handler.handle_error()
+        self._log_event("INFO", "fetch-request-failed", node=node, reason=repr(error))
+
+    def _on_drained(self, tp: TopicPartition, has_read: bool) -> None:
+        if has_read:
+            # So the other partitions come first in the next response.
+            self._subscriptions.move_partition_to_end(tp)
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_completed_fetches(self) -> bool:
+        """Whether responses are buffered, perhaps of paused partitions."""
+        self._responses.run()
+        return bool(self._completed_fetches)
+
+    @property
+    def has_available_fetches(self) -> bool:
+        """Whether responses of fetchable partitions are buffered.  A poll may stop to wait then."""
+        self._responses.run()
+        return any(self._subscriptions.is_fetchable(fetch.partition) for fetch in self._completed_fetches)
+
+    def fetched_records(self) -> dict[TopicPartition, FetchedRecords]:
+        """Up to max.poll.records buffered records, by partition; moves the positions behind them.
+
+        A partition without records is not in the result, although its position may have moved (compaction, control
+        batches, aborted transactions).  Raises only if there are no records: ``OffsetOutOfRangeException``,
+        ``TopicAuthorizationException``, ``RecordTooLargeException``, ``RecordDeserializationException``,
+        ``KafkaException`` (damaged records; an unexpected error of a broker).
+        """
+        self._responses.run()
+        found: dict[TopicPartition, FetchedRecords] = {}
+        paused: list[CompletedFetch] = []
+        left = self._config.max_poll_records
+        try:
+            while left:
+                fetch = self._next_in_line
+                if fetch is None or fetch.is_consumed:
+                    if not self._completed_fetches:
+                        break
+                    self._take_next_in_line(is_first=not found)
+                elif self._subscriptions.is_paused(fetch.partition):
+                    paused.append(fetch)
+                    self._next_in_line = None
+                else:
+                    records = self._fetch_records(fetch, left)
+                    if records:
+                        before = found.get(fetch.partition)
+                        parts = records.slices if before is None else (*before.slices, *records.slices)
+                        found[fetch.partition] = FetchedRecords(fetch.partition, parts)
+                        left -= len(records)
+        except ZkConsumerError:
+            # The records are returned: their positions have moved.  The same error follows in the next call.
+            if not found:
+                raise
+        finally:
+            self._completed_fetches.extend(paused)
+        return found
+
+    def _take_next_in_line(self, *, is_first: bool) -> None:
+        """Take the oldest buffered fetch; ``is_first``: no records precede it in this call."""
+        fetch = self._completed_fetches[0]
+        if not fetch.is_initialized:
+            try:
+                self._initialize_completed_fetch(fetch)
+            except ZkConsumerError:
+                if is_first and (fetch.row.error_code != NONE.code or not fetch.has_records):
+                    self._completed_fetches.popleft().drain()
+                raise
+        self._completed_fetches.popleft()
+        if fetch.is_initialized:
+            self._next_in_line = fetch
+        else:
+            fetch.drain()
+
+    def _fetch_records(self, fetch: CompletedFetch, records_max: int) -> FetchedRecords:
+        tp = fetch.partition
+        if not self._subscriptions.is_fetchable(tp):
+            self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason="not fetchable any more")
+        else:
+            position = self._subscriptions.position(tp)
+            assert position is not None, "a fetchable partition has a position"
+            if fetch.next_fetch_offset == position.offset:
+                return self._next_records(fetch, position, records_max)
+            self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason="the position is another one")
+        fetch.drain()
+        return FetchedRecords(tp)
+
+    def _next_records(self, fetch: CompletedFetch, position: FetchPosition, records_max: int) -> FetchedRecords:
+        tp = fetch.partition
+        records = fetch.fetch_records(records_max)
+        if fetch.next_fetch_offset > position.offset:
+            self._subscriptions.set_position(
+                tp, FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader)
+            )
+        lag = self._subscriptions.partition_lag(tp, self._config.isolation_level)
+        if lag is not None:
+            self.metrics.record_partition_lag(tp, lag)
+        lead = self._subscriptions.partition_lead(tp)
+        if lead is not None:
+            self.metrics.record_partition_lead(tp, lead)
+        return records
+
+    # --- one response of a partition --------------------------------------------------------------------------------
+
+    def _initialize_completed_fetch(self, fetch: CompletedFetch) -> None:
+        """Take the numbers of a response whose records are next for the position, or handle its error."""
+        tp, error = fetch.partition, error_code(fetch.row.error_code)
+        try:
+            if not self._subscriptions.has_valid_position(tp):
+                self._log_event("DEBUG", "fetch-ignored", partition=tp, reason="no valid position")
+            elif error != NONE:
+                self._handle_fetch_error(fetch, error)
+            elif not self._is_at_position(fetch):
+                self._log_event("DEBUG", "fetch-ignored", partition=tp, reason="the position is another one")
+            else:
+                self._check_progress(fetch)
+                self._take_log_offsets(tp, fetch.row)
+                fetch.is_initialized = True
+        finally:
+            if error != NONE:
+                self._subscriptions.move_partition_to_end(tp)
+
+    def _is_at_position(self, fetch: CompletedFetch) -> bool:
+        position = self._subscriptions.position(fetch.partition)
+        return position is not None and position.offset == fetch.next_fetch_offset
+
+    def _check_progress(self, fetch: CompletedFetch) -> None:
+        """Raise if there are bytes, but no complete record."""
+        if fetch.row.entries or not fetch.has_records:
+            return
+        tp, offset = fetch.partition, fetch.next_fetch_offset
+        if fetch.version < RECORD_TOO_LARGE_BEFORE:
+            raise RecordTooLargeException(
+                f"the record of {tp} at offset {offset} is larger than max.partition.fetch.bytes="
+                f"{self._config.fetch_size}, and the broker is older than 0.10.1: raise the setting",
+                {tp: offset},
+            )
+        raise KafkaException(f"the broker answered bytes, but no complete record, for {tp} at offset {offset}")
+
+    def _take_log_offsets(self, tp: TopicPartition, row: FetchedPartition) -> None:
+        if row.high_watermark >= 0:
+            self._subscriptions.update_high_watermark(tp, row.high_watermark)
+        if row.log_start_offset >= 0:
+            self._subscriptions.update_log_start_offset(tp, row.log_start_offset)
+        if row.last_stable_offset >= 0:
+            self._subscriptions.update_last_stable_offset(tp, row.last_stable_offset)
+        if row.preferred_read_replica != NO_REPLICA:
+            expire_ms = self._clock.now_ms() + self._metadata.metadata_expire_ms
+            self._subscriptions.update_preferred_read_replica(tp, row.preferred_read_replica, expire_ms)
+
+    def _handle_fetch_error(self, fetch: CompletedFetch, error: ErrorCode) -> None:
+        tp = fetch.partition
+        if error in CHANGE_OF_LEADER_ERRORS:
+            self._log_event("DEBUG", "fetch-error", partition=tp, offset=fetch.next_fetch_offset, error=error.name)
+        else:
+            self._log_event("WARNING", "fetch-error", partition=tp, offset=fetch.next_fetch_offset, error=error.name)
+        match fetch_error_action(error):
+            case FetchErrorAction.UPDATE_METADATA:
+                self._metadata.request_update()
+            case FetchErrorAction.RETRY:
+                pass
+            case FetchErrorAction.RESET_POSITION:
+                self._handle_offset_out_of_range(fetch)
+            case FetchErrorAction.RAISE if error == TOPIC_AUTHORIZATION_FAILED:
+                raise topic_exception_of({tp.topic: error})
+            case FetchErrorAction.RAISE:
+                raise BrokerError(error, f"Fetch of {tp} at offset {fetch.next_fetch_offset}")
+
+    def _handle_offset_out_of_range(self, fetch: CompletedFetch) -> None:
+        tp, offset = fetch.partition, fetch.next_fetch_offset
+        if self._subscriptions.clear_preferred_read_replica(tp) is not None or not self._is_at_position(fetch):
+            # A follower may be behind the leader, which is asked next; or the program has sought meanwhile.
+            return
+        if not self._subscriptions.has_default_offset_reset_policy:
+            raise OffsetOutOfRangeException(
+                f"the log of {tp} does not have offset {offset}, and auto.offset.reset=none: set earliest or latest, "
+                "or seek",
+                {tp: offset},
+            )
+        self._subscriptions.request_offset_reset(tp)
+
+    # --- buffered records -------------------------------------------------------------------------------------------
+
+    def clear_buffered_data_for_unassigned_partitions(self, assigned: Collection[TopicPartition]) -> None:
+        """Drop the buffered records of all partitions but these."""
+        self._responses.run()
+        kept: deque[CompletedFetch] = deque()
+        for fetch in self._completed_fetches:
+            if fetch.partition in assigned:
+                kept.append(fetch)
+            else:
+                fetch.drain()
+        self._completed_fetches = kept
+        if self._next_in_line is not None and self._next_in_line.partition not in assigned:
+            self._next_in_line.drain()
+            self._next_in_line = None
+
+    def clear_buffered_data_for_unassigned_topics(self, topics: Collection[str]) -> None:
+        """Drop the buffered records of all assigned partitions but those of these topics."""
+        self.clear_buffered_data_for_unassigned_partitions(
+            {tp for tp in self._subscriptions.assigned_partitions() if tp.topic in topics}
+        )
+
+    def close(self) -> None:
+        """Drop what is buffered, and forget the sessions; brokers remove theirs when they need the slots."""
+        self.clear_buffered_data_for_unassigned_partitions(())
+        self._session_handlers.clear()
+
+    # --- positions and offsets --------------------------------------------------------------------------------------
+
+    def reset_offsets_if_needed(self) -> None:
+        """See ``OffsetFetcher``."""
+        self._offsets.reset_offsets_if_needed()
+
+    def validate_offsets_if_needed(self) -> None:
+        """See ``OffsetFetcher``."""
+        self._offsets.validate_offsets_if_needed()
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timer: Timer
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """See ``OffsetFetcher``."""
+        return self._offsets.offsets_for_times(timestamps, timer)
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition], timer: Timer) -> dict[TopicPartition, int]:
+        """See ``OffsetFetcher``."""
+        return self._offsets.beginning_offsets(partitions, timer)
+
+    def end_offsets(self, partitions: Collection[TopicPartition], timer: Timer) -> dict[TopicPartition, int]:
+        """See ``OffsetFetcher``."""
+        return self._offsets.end_offsets(partitions, timer)
+
+    def get_topic_metadata(self, request: MetadataRequestBuilder, timer: Timer) -> dict[str, tuple[PartitionInfo, ...]]:
+        """See ``TopicMetadataFetcher``."""
+        return self._topics.get_topic_metadata(request, timer)
+
+    def get_all_topic_metadata(self, timer: Timer) -> dict[str, tuple[PartitionInfo, ...]]:
+        """See ``TopicMetadataFetcher``."""
+        return self._topics.get_all_topic_metadata(timer)
+
+    def _log_event(self, level: LogLevel, name: str, **fields: object) -> None:
+        self._log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))

@@ -1,0 +1,215 @@
+"""``RecordSetReader``: reads the records of a fetched record set in portions, for ``CompletedFetch``.  Pure.
+
+    record set --wire.record_tables--> tables --RecordSetReader.peek / skip--> slices of at most so many records
+             '--wire.records, without the compiled decoder--> lists of records ----'
+
+It decodes lazily: an entry is checked and decompressed when its first record is requested.  Control batches, and with
+``read_committed`` the batches of aborted transactions, have no records here.
+
+Invariants: ``_chunk`` has records that were decoded and not skipped, from ``_begin`` on, or is None.  ``_error`` is the
+error of the entry after them; once set it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from zkconsumer.kafka.fetch.fetched_records import BatchEpochs
+from zkconsumer.kafka.record_columns import BatchColumns, RecordColumns, TableColumns
+from zkconsumer.wire import compiled
+from zkconsumer.wire.entries import Record, iter_entries
+from zkconsumer.wire.primitives import RecordSet
+from zkconsumer.wire.record_tables import DECODE_ERRORS, ROW, RecordTable, TableData, read_tables
+from zkconsumer.wire.records import iter_records
+from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
+
+TABLE_ROWS_MAX = 16 * 1024
+"""The rows of the buffer for one table: 768 KB."""
+
+_LEADER_EPOCH_POSITION = 12
+_INT32 = Struct(">i")
+_INTS_OF_ROW = ROW.size // 4
+_KEY_START, _VALUE_START, _VALUE_LENGTH, _HEADERS_END = 4, 6, 7, 9
+
+
+def new_row_buffer(records_max: int) -> bytearray:
+    """A buffer for tables of at most so many records; the readers of one thread may share it."""
+    return bytearray(min(records_max, TABLE_ROWS_MAX) * ROW.size)
+
+
+class RecordSetOutline(NamedTuple):
+    """``begin``: the byte of the first entry that covers the requested offset, or a later one."""
+
+    begin: int
+    epochs: BatchEpochs
+
+
+def outline_of(record_set: RecordSet, start_offset: int) -> RecordSetOutline:
+    """Read the headers of the entries, up to the first damaged one.
+
+    Entries before ``begin`` are not needed, and it does not matter whether they are damaged: after a seek past a
+    damaged entry, a broker may still send it.
+    """
+    starts: list[int] = []
+    epochs: list[int | None] = []
+    next_offset = begin = 0
+    try:
+        for entry in iter_entries(record_set):
+            if entry.last_offset < start_offset:
+                begin = entry.end
+            epoch = None
+            if entry.magic > 1:
+                number = _INT32.unpack_from(record_set, entry.position + _LEADER_EPOCH_POSITION)[0]
+                epoch = number if number >= 0 else None
+            if not epochs or epochs[-1] != epoch:
+                starts.append(next_offset)
+                epochs.append(epoch)
+            next_offset = entry.last_offset + 1
+    except DECODE_ERRORS:
+        pass  # the reader of the records raises it
+    return RecordSetOutline(begin, BatchEpochs(starts, epochs))
+
+
+def excluded_batches(record_set: RecordSet, aborted: bytes) -> list[int]:
+    """The positions of the batches of these aborted transactions, up to the first damaged header."""
+    transactions = read_aborted_transactions(aborted)
+    try:
+        return aborted_batches(record_set, transactions)
+    except DECODE_ERRORS as error:
+        # The bytes before are sound, and the reader of the records raises the error.
+        return aborted_batches(record_set[: vars(error)["position"]], transactions)
+
+
+class _Chunk(Protocol):
+    """Decoded records."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, begin: int, end: int) -> BatchColumns: ...
+
+    def last_offset(self, end: int) -> int:
+        """The offset of the record before ``end``."""
+
+    def size_bytes(self, begin: int, end: int) -> int:
+        """About how many bytes these records have."""
+
+
+class _TableChunk:
+    def __init__(self, table: RecordTable) -> None:
+        self._data: TableData = table.data
+        self._rows = bytes(memoryview(table.rows)[: table.size * ROW.size])
+        self._size = table.size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def part(self, begin: int, end: int) -> BatchColumns:
+        rows = self._rows if end - begin == self._size else self._rows[begin * ROW.size : end * ROW.size]
+        return TableColumns(self._data, rows, end - begin)
+
+    def last_offset(self, end: int) -> int:
+        offset: int = ROW.unpack_from(self._rows, (end - 1) * ROW.size)[0]
+        return offset
+
+    def size_bytes(self, begin: int, end: int) -> int:
+        """From the first key to the end of the last record: without decoding, and with what is between records."""
+        ints = memoryview(self._rows).cast("i")
+        last = (end - 1) * _INTS_OF_ROW
+        value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
+        return max(value_end, ints[last + _HEADERS_END]) - ints[begin * _INTS_OF_ROW + _KEY_START]
+
+
+class _ListChunk:
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def part(self, begin: int, end: int) -> BatchColumns:
+        return RecordColumns(self._records[begin:end])
+
+    def last_offset(self, end: int) -> int:
+        return self._records[end - 1].offset
+
+    def size_bytes(self, begin: int, end: int) -> int:
+        return sum(len(record.key or b"") + len(record.value or b"") for record in self._records[begin:end])
+
+
+@dataclass(slots=True, eq=False)
+class RecordSetReader:
+    """``rows``: of ``new_row_buffer``.  ``excluded``: of ``excluded_batches``.  See the module."""
+
+    record_set: RecordSet
+    start_offset: int
+    rows: bytearray
+    check_crcs: bool
+    excluded: list[int]
+    _chunks: Iterator[_Chunk] = field(init=False)
+    _chunk: _Chunk | None = field(init=False, default=None)
+    _begin: int = field(init=False, default=0)
+    _error: Exception | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._chunks = self._tables() if compiled.RECORD_DECODER is not None else self._lists()
+
+    def peek(self, records_max: int) -> BatchColumns | None:
+        """The next records, at least one; None: there is none.
+
+        ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
+        """
+        chunk = self._filled_chunk()
+        return None if chunk is None else chunk.part(self._begin, min(len(chunk), self._begin + records_max))
+
+    def skip(self, count: int) -> tuple[int, int]:
+        """Go behind the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
+        chunk, begin = self._chunk, self._begin
+        assert chunk is not None, "peeked before"
+        assert 0 < count <= len(chunk) - begin, "these were peeked"
+        self._begin += count
+        return chunk.last_offset(self._begin), chunk.size_bytes(begin, self._begin)
+
+    def _filled_chunk(self) -> _Chunk | None:
+        if self._error is not None:
+            raise self._error
+        if self._chunk is None or self._begin == len(self._chunk):
+            self._chunk, self._begin = None, 0
+            try:
+                self._chunk = next(self._chunks, None)
+            except DECODE_ERRORS as error:
+                self._error = error
+                raise
+        return self._chunk
+
+    def _tables(self) -> Iterator[_Chunk]:
+        decoder = compiled.RECORD_DECODER
+        assert decoder is not None, "tables are made by it"
+        tables = read_tables(
+            decoder, self.record_set, self.rows, self.start_offset, self.check_crcs, excluded_batches=self.excluded
+        )
+        # A table is copied here, since the buffer belongs to all readers.
+        return map(_TableChunk, tables)
+
+    def _lists(self) -> Iterator[_Chunk]:
+        """The records before an error come first, then the error."""
+        records = iter_records(
+            self.record_set, self.start_offset, self.check_crcs, excluded_batches=frozenset(self.excluded)
+        )
+        size = len(self.rows) // ROW.size
+        failure: Exception | None = None
+        while failure is None:
+            found: list[Record] = []
+            try:
+                for record in islice(records, size):
+                    found.append(record)  # noqa: PERF402 (those before an error stay)
+            except DECODE_ERRORS as error:
+                failure = error
+            if found:
+                yield _ListChunk(found)
+            elif failure is None:
+                return
+        raise failure
