@@ -237,7 +237,9 @@ def test_two_fetches_of_one_partition_become_one_sequence() -> None:
     made.poll()
     found = made.fetcher.fetched_records()[TP0]
     assert offsets_of(found) == [1, 2, 3, 4, 5]
-    assert values_of(found) == [b"value-%d" % n for n in range(1, 6)]
+    assert values_of(found) == found.values == [b"value-%d" % n for n in range(1, 6)]
+    assert [found[index].offset for index in range(-5, 5)] == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+    assert {(record.serialized_key_size, record.serialized_value_size) for record in found} == {(3, 7)}
     assert made.position() == 6
 
 
@@ -249,10 +251,8 @@ class FailingDeserializer:
 
     def __init__(self, poison: bytes) -> None:
         self.poison = poison
-        self.seen: list[bytes] = []
 
     def deserialize(self, topic: str, headers: object, data: bytes) -> str:
-        self.seen.append(data)
         if data == self.poison:
             raise ValueError("poison")
         return data.decode()
@@ -980,6 +980,20 @@ def test_a_preferred_replica_that_is_not_in_the_metadata_is_not_asked() -> None:
     made = with_replica()
     made.fetch(full_fetch_response(TP0, NEXT_RECORDS, preferred_read_replica=2))
     assert replica_of(made) == -1
+    assert made.subscriptions.preferred_read_replica(TP0, made.clock.now_ms()) is None
+
+
+def test_the_replica_and_the_ends_in_a_fetch_at_another_position_are_not_taken() -> None:
+    made = PollFetcher()
+    made.assign(TP0, nodes=2)
+    made.subscriptions.seek(TP0, 0)
+    assert made.fetcher.send_fetches() == 1
+    made.seek(TP0, 7)
+    made.kafka.prepare(full_fetch_response(TP0, RECORDS, preferred_read_replica=1))
+    made.poll()
+    assert made.fetcher.fetched_records() == {}
+    assert replica_of(made) == -1
+    assert made.subscriptions.partition_lag(TP0, IsolationLevel.READ_UNCOMMITTED) is None
 
 
 def test_an_offset_out_of_range_at_the_preferred_replica_returns_to_the_leader() -> None:

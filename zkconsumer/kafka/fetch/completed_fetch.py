@@ -133,8 +133,6 @@ class CompletedFetch:
                 raise
             left -= self._take(part)
             slices.append(part)
-            if len(part.columns) < len(columns):
-                break
         return FetchedRecords(self.partition, slices)
 
     def _open_reader(self) -> RecordSetReader:
