@@ -20,12 +20,13 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bridge.client.coordinator_event_loop import INFO_EVENTS, WARNING_EVENTS  # noqa: E402
+from bridge.client.member_log_lines import ERROR_EVENTS, INFO_EVENTS, WARNING_EVENTS  # noqa: E402
 from tests.reference_pages import (  # noqa: E402
     command_outcomes_page,
     config_page,
     coordinator_config_page,
     development_broker_page,
+    kafka_log_text_page,
     migrate_exit_codes_page,
     phases_page,
     spark_option_page,
@@ -196,7 +197,7 @@ def logged_lines(files: Sources) -> set[LogLine]:
         if level is not None and ast.unparse(call.func).startswith("log."):
             text = _text(call.args[0])
             assert text, f"{path}: a log line begins with its name, {ast.unparse(call)} does not"
-            found.add(LogLine(text.split()[0], level, path))
+            found.add(LogLine(text.split()[0].rstrip(":"), level, path))
     return found
 
 
@@ -222,6 +223,7 @@ def noted_lines(files: Sources) -> set[LogLine]:
     ``pending_commands.log_event("event-name", key=value)``.
     """
     levels = dict.fromkeys(INFO_EVENTS, "INFO") | dict.fromkeys(WARNING_EVENTS, "WARNING")
+    levels |= dict.fromkeys(ERROR_EVENTS, "ERROR")
     notes = [
         (path, call) for path, call in _calls(files) if ast.unparse(call.func).endswith("pending_commands.log_event")
     ]
@@ -379,6 +381,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "coordinator-config.md": lambda _: coordinator_config_page.render(kafkas_keys(), kafkas_defaults()),
     "spark-options.md": lambda _: spark_option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: development_broker_page.render(),
+    "kafka-log-texts.md": lambda _: kafka_log_text_page.render(),
     "command-outcomes.md": lambda _: command_outcomes_page.render(),
     "migration-phases.md": lambda _: phases_page.render(),
     "migration-exit-codes.md": lambda _: migrate_exit_codes_page.render(),

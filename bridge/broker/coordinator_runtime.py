@@ -39,6 +39,7 @@ from bridge.coordinator.events import (
     Token,
     TopicsDeleted,
 )
+from bridge.coordinator.group_log_lines import level_of, text_of
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.kafka.error_codes import (
     KAFKA_STORAGE_ERROR,
@@ -161,10 +162,11 @@ class CoordinatorRuntime:
                 self._timers.set(key, deadline_ms)
             case CancelGroupTimer(key):
                 self._timers.cancel(key)
-            case LogGroupEvent(what, fields):
-                # Fifty partitions without a group are noise in a log about groups.
-                level = logging.DEBUG if what == "partition-loaded" and ("groups", 0) in fields else logging.INFO
-                _log.log(level, "%s %s", what, " ".join(f"{name}={value}" for name, value in fields))
+            case LogGroupEvent():
+                level = logging.getLevelNamesMapping()[level_of(command)]
+                if _log.isEnabledFor(level):
+                    name, _, rest = text_of(command).partition(" ")
+                    _log.log(level, "%s %s", name, rest)
 
     def _append(
         self, partition: int, epoch: int, records: tuple[CoordinatorRecord, ...], token: Token

@@ -25,6 +25,8 @@ from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import Generation, MemberState
 from bridge.client.group_member import GroupMemberBase, JoinStep
+from bridge.client.join_error_sentences import JoinErrorKind, join_error_sentence
+from bridge.client.kafka_text_forms import generation_text
 from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
@@ -134,7 +136,9 @@ class AbstractCoordinator(GroupMemberBase):
         """Send JoinGroup.  The coordinator answers when all members have joined."""
         self.state = MemberState.PREPARING_REBALANCE
         self.step = JoinStep.JOINING
-        self.pending_commands.log_event("joining", reason=self.rejoin_reason, member=self.generation.member_id)
+        self.pending_commands.log_event(
+            "joining", "(Re-)joining group", reason=self.rejoin_reason, member=self.generation.member_id
+        )
         body = group_requests.join_group(
             self.config, self.generation, self.protocol_type, self.metadata(), self.rejoin_reason
         )
@@ -143,13 +147,15 @@ class AbstractCoordinator(GroupMemberBase):
     def join_answered(self, sent: SentRequest, body: JoinGroupResponse) -> None:
         """Process the response to JoinGroup."""
         if body.error_code != 0:
+            self._log_rejection(sent, body.error_code, body.member_id)
             if error_action(JOIN_TABLE, body.error_code) is ErrorAction.USE_GIVEN_MEMBER_ID:
                 # Keep the member id and the reason: it continues the same join.
                 self.generation = Generation(member_id=body.member_id)
             self._react(JOIN_TABLE, body.error_code, sent)
             return
         if body.protocol_type is not None and body.protocol_type != self.protocol_type:
-            self._fail(self._inconsistent("JoinGroup", body.protocol_type, self.protocol_type))
+            what = "JoinGroup failed: Inconsistent Protocol Type"
+            self._fail_inconsistent(sent, what, body.protocol_type, self.protocol_type)
             return
         if self.state is not MemberState.PREPARING_REBALANCE:
             self._retry("the generation ended before the answer to JoinGroup came", at_once=False)
@@ -159,7 +165,11 @@ class AbstractCoordinator(GroupMemberBase):
         self.generation = Generation(body.generation_id, body.member_id, body.protocol_name)
         is_leader = body.leader == body.member_id
         self.pending_commands.log_event(
-            "joined", generation=body.generation_id, member=body.member_id, is_leader=is_leader
+            "joined",
+            f"Successfully joined group with generation {generation_text(self.generation)}",
+            generation=body.generation_id,
+            member=body.member_id,
+            is_leader=is_leader,
         )
         if is_leader:
             self._election = body
@@ -197,14 +207,29 @@ class AbstractCoordinator(GroupMemberBase):
     def sync_answered(self, sent: SentRequest, body: SyncGroupResponse) -> None:
         """Process the response to SyncGroup."""
         if body.error_code != 0:
+            self._log_rejection(sent, body.error_code)
             self._react(SYNC_TABLE, body.error_code, sent)
         elif body.protocol_type is not None and body.protocol_type != self.protocol_type:
-            self._fail(self._inconsistent("SyncGroup", body.protocol_type, self.protocol_type))
+            what = "SyncGroup failed due to inconsistent Protocol Type"
+            self._fail_inconsistent(sent, what, body.protocol_type, self.protocol_type)
         elif self.generation.is_reset or self.state is not MemberState.COMPLETING_REBALANCE:
+            self.pending_commands.log_event(
+                "join-failed",
+                f"Generation data was cleared by heartbeat thread to {generation_text(self.generation)} and state is "
+                f"now {self.state.name} before receiving SyncGroup response, marking this rebalance as failed and "
+                "retry",
+                request=sent.what.value,
+            )
             self._retry("the generation ended before the answer to SyncGroup came", at_once=True)
         elif body.protocol_name is not None and body.protocol_name != self.generation.protocol_name:
-            self._fail(self._inconsistent("SyncGroup", body.protocol_name, str(self.generation.protocol_name)))
+            what = "SyncGroup failed due to inconsistent Protocol Name"
+            self._fail_inconsistent(sent, what, body.protocol_name, str(self.generation.protocol_name))
         else:
+            self.pending_commands.log_event(
+                "synced",
+                f"Successfully synced group in generation {generation_text(self.generation)}",
+                generation=self.generation.generation_id,
+            )
             self.state = MemberState.STABLE
             self.rejoin_needed = False
             self.rejoin_reason = ""
@@ -212,13 +237,37 @@ class AbstractCoordinator(GroupMemberBase):
             self.assignment_bytes = body.assignment
             self.step = JoinStep.COMPLETING
 
-    def _inconsistent(self, what: str, found: str, expected: str) -> InconsistentGroupProtocolException:
-        return InconsistentGroupProtocolException(
-            f"{what} of group {self.config.group_id}: the coordinator reports {found!r}, but this member expected "
-            f"{expected!r}"
+    def _fail_inconsistent(self, sent: SentRequest, what: str, found: str, expected: str) -> None:
+        self.pending_commands.log_event(
+            "join-rejected", f"{what}, received {found} but expected {expected}", request=sent.what.value
+        )
+        self._fail(
+            InconsistentGroupProtocolException(
+                f"{sent.what.value} of group {self.config.group_id}: the coordinator reports {found!r}, but this "
+                f"member expected {expected!r}"
+            )
         )
 
     # --- errors ---------------------------------------------------------------------------------------------------
+
+    def _log_rejection(self, sent: SentRequest, code: int, given_member_id: str = "") -> None:
+        """Log how Kafka's client logs this error of JoinGroup or SyncGroup."""
+        kind, sentence = join_error_sentence(
+            sent.what,
+            code,
+            sent.generation,
+            coordinator=self.coordinator_discovery.coordinator,
+            group_instance_id=self.config.group_instance_id,
+            given_member_id=given_member_id,
+        )
+        request, error = sent.what.value, str(error_code(code))
+        match kind:
+            case JoinErrorKind.REJECTED:
+                self.pending_commands.log_event("join-rejected", sentence, request=request, error=error)
+            case JoinErrorKind.RETRIED:
+                self.pending_commands.log_event("join-failed", sentence, request=request, error=error)
+            case JoinErrorKind.MEMBER_ID_GIVEN:
+                self.pending_commands.log_event("member-id-given", sentence, request=request, error=error)
 
     def _react(self, table: Mapping[int, ErrorAction], code: int, sent: SentRequest) -> None:
         """The coordinator rejected a JoinGroup or SyncGroup request."""
@@ -230,7 +279,7 @@ class AbstractCoordinator(GroupMemberBase):
                     self.reset_on_response_error(sent.what, code, keeps_member_id=what is ErrorAction.RESET_GENERATION)
                 self._retry(reason, at_once=True)
             case ErrorAction.FIND_COORDINATOR:
-                self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
+                self.coordinator_discovery.mark_coordinator_unknown(f"error response {error_code(code).name}")
                 self._retry(reason, at_once=False)
             case ErrorAction.RETRY_AFTER_BACKOFF:
                 self._retry(reason, at_once=False)

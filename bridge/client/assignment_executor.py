@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from bridge.client import commands as cmd
 from bridge.client import events as cev
 from bridge.client.commands import Callback
+from bridge.client.kafka_text_forms import offset_text, partition_text, position_text
 from zkconsumer.errors import UsageError
 from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
@@ -212,6 +213,7 @@ class AssignmentExecutor:
                 self._wait(AssignmentWait.POSITIONS, self._limits.positions_ms)
             return True
         known = {tp: command.offsets.get(tp) for tp in sorted(asked)}
+        self._log_positions(command.offsets, known)
         self.processor.execute(
             ownership.StartFetching(
                 {tp: self._start(tp) if stored is None else stored.offset for tp, stored in known.items()},
@@ -225,6 +227,28 @@ class AssignmentExecutor:
             self._stored[tp] = UNKNOWN if stored is None else stored.offset
         self._announce()
         return True
+
+    def _log_positions(
+        self, offsets: Mapping[TopicPartition, cev.Offset | None], known: Mapping[TopicPartition, cev.Offset | None]
+    ) -> None:
+        for tp, stored in sorted(offsets.items()):
+            if stored is not None and tp in known:
+                log.info(
+                    "position-from-committed-offset: Setting offset for partition %s to the committed offset %s "
+                    "partition=%s offset=%d",
+                    partition_text(tp),
+                    position_text(stored),
+                    tp,
+                    stored.offset,
+                )
+            elif stored is not None:
+                log.info(
+                    "committed-offset-ignored: Ignoring the returned %s since its partition %s is no longer assigned "
+                    "partition=%s",
+                    offset_text(stored),
+                    partition_text(tp),
+                    tp,
+                )
 
     def _start(self, tp: TopicPartition) -> int:
         """The starting position of a partition without a committed offset."""

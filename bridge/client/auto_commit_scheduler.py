@@ -14,6 +14,7 @@ from collections import deque
 from bridge.client.commit_queue import CommitErrors, CommitReason, PendingCommit
 from bridge.client.config import GroupMemberConfig
 from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
+from bridge.client.kafka_text_forms import offsets_text
 from bridge.client.pending_commands import PendingCommands
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
@@ -71,6 +72,19 @@ class AutoCommitScheduler:
         if self._is_owed:
             self._pending_commands.log_event("auto-commit-deferred", partitions=len(commit.offsets), reason=str(error))
             return
+        if isinstance(error, RetriableCommitFailedException):
+            self._pending_commands.log_event(
+                "auto-commit-retried",
+                f"Asynchronous auto-commit of offsets {offsets_text(commit.offsets)} failed due to retriable error: "
+                f"{error}",
+                partitions=len(commit.offsets),
+            )
+            return
         for why in (error, *refused.values()):
             if why is not None:
-                self._pending_commands.log_event("auto-commit-failed", partitions=len(commit.offsets), reason=str(why))
+                self._pending_commands.log_event(
+                    "auto-commit-failed",
+                    f"Asynchronous auto-commit of offsets {offsets_text(commit.offsets)} failed: {why}",
+                    partitions=len(commit.offsets),
+                    reason=str(why),
+                )

@@ -132,10 +132,11 @@ class MemberStopped:
 
 @dataclass(frozen=True, slots=True)
 class LogMemberEvent:
-    """An event to log and count: its name and its fields."""
+    """An event to log and count: its name, its fields, and Kafka's sentence about it, "" if Kafka logs none."""
 
     name: str
     fields: tuple[tuple[str, Any], ...] = ()
+    sentence: str = ""
 
 
 Command: TypeAlias = (

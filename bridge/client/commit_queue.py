@@ -36,10 +36,12 @@ from bridge.client.errors import (
     FencedInstanceIdException,
     RebalanceInProgressException,
     RetriableCommitFailedException,
+    TopicAuthorizationException,
 )
 from bridge.client.events import Failure, Offset, RequestFailed
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from bridge.client.group_member import GroupMemberBase, JoinStep
+from bridge.client.kafka_text_forms import error_message, generation_text, optional_text, partition_text, topics_text
 from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
@@ -179,6 +181,11 @@ class CommitQueue:
             return None
         if member.commits_while_joining and commit.refused_in != member.generation:
             return None
+        member.pending_commands.log_event(
+            "commit-without-group",
+            "Failing OffsetCommit request since the consumer is not part of an active group",
+            partitions=len(commit.offsets),
+        )
         if member.state.is_rebalance_in_progress:
             return RebalanceInProgressException(
                 f"group {member.config.group_id} is rebalancing, and its coordinator accepts no commit until the next "
@@ -228,15 +235,34 @@ class CommitQueue:
                     continue
                 what = error_action(COMMIT_TABLE, code)
                 error = error_from_code(code, member.config.group_id, f"the commit of {tp}")
+                self._log_refusal(sent, what, tp, code)
                 if what is not ErrorAction.PARTITION_ERROR:
                     self._react(sent, what, code, error)
                     return
                 refused[tp] = error
+        unauthorized = {tp.topic for tp, error in refused.items() if isinstance(error, TopicAuthorizationException)}
+        if unauthorized:
+            member.pending_commands.log_event(
+                "commit-unauthorized",
+                f"Not authorized to commit to topics {topics_text(unauthorized)}",
+                topics=sorted(unauthorized),
+            )
         if missing:
             some = min(missing)
             self._done(BrokerUnreachable(f"the coordinator did not report the result of the commit of {some}"))
         else:
             self._done(None, refused)
+
+    def _log_refusal(self, sent: SentRequest, what: ErrorAction, tp: TopicPartition, code: int) -> None:
+        if what in _OF_A_GENERATION and self._is_in_next_generation(sent, what):
+            return  # not an error: the commit is made in the next generation
+        stored = self._queue[0].offsets.get(tp)
+        offset = -1 if stored is None else stored.offset
+        sentence = f"Offset commit failed on partition {partition_text(tp)} at offset {offset}: {error_message(code)}"
+        if error_code(code).is_retriable:
+            self._member.pending_commands.log_event("commit-refused", sentence, error=str(error_code(code)))
+        else:
+            self._member.pending_commands.log_event("commit-rejected", sentence, error=str(error_code(code)))
 
     def _react(self, sent: SentRequest, what: ErrorAction, code: int, error: ZkConsumerError) -> None:
         """An error of one partition that applies to the whole commit."""
@@ -245,11 +271,17 @@ class CommitQueue:
         if what in _OF_A_GENERATION and self._is_in_next_generation(sent, what):
             self._refused_in(sent.generation, error)
             return
+        if what in (ErrorAction.FENCED, ErrorAction.RESET_MEMBER, ErrorAction.RESET_GENERATION):
+            instance = optional_text(member.config.group_instance_id)
+            reason = f" due to group instance id {instance} fenced" if what is ErrorAction.FENCED else ""
+            sentence = f"OffsetCommit failed with {generation_text(sent.generation)}"
+            sentence += reason or f": {error_message(code)}"
+            member.pending_commands.log_event("commit-generation-over", sentence, error=str(error_code(code)))
         match what:
             case ErrorAction.RETRY_AFTER_BACKOFF:
                 self._retry(error)
             case ErrorAction.FIND_COORDINATOR:
-                member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
+                member.coordinator_discovery.mark_coordinator_unknown(f"error response {error_code(code).name}")
                 self._retry(error)
             case ErrorAction.REJOIN:
                 member.request_rejoin_if_necessary("offset commit failed since group is already rebalancing")

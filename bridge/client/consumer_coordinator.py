@@ -291,6 +291,13 @@ class ConsumerCoordinator(ConsumerRebalance):
         return True
 
     def _stop(self) -> None:
+        unanswered = len(self.pending_commands.in_flight)
+        if unanswered:
+            self.pending_commands.log_event(
+                "close-timed-out",
+                f"Close timed out with {unanswered} pending requests to coordinator, terminating client connections",
+                requests=unanswered,
+            )
         self.commit_queue.give_up("the member was closed before its commit was answered")
         self.offset_fetches.give_up()
         if self.coordinator_discovery.coordinator is not None:

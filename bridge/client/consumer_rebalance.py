@@ -26,6 +26,7 @@ from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_new_partitions import CoordinatorNewPartitions
 from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
 from bridge.client.group_member import JoinStep
+from bridge.client.kafka_text_forms import assignment_text, offsets_text, partitions_text
 from bridge.client.leadership import Leadership
 from bridge.client.partition_assignor import (
     NO_GENERATION,
@@ -177,7 +178,11 @@ class ConsumerRebalance(AbstractCoordinator):
         """Compute the assignment of all topics of all members; None until their partitions are known."""
         assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
         return self.leadership.divide(
-            assignor, members, self.protocol_of_assignor(assignor), skip_assignment=skip_assignment
+            assignor,
+            members,
+            self.protocol_of_assignor(assignor),
+            generation=self.generation.generation_id,
+            skip_assignment=skip_assignment,
         )
 
     def protocol_of_assignor(self, assignor: ConsumerPartitionAssignor) -> RebalanceProtocol:
@@ -191,6 +196,13 @@ class ConsumerRebalance(AbstractCoordinator):
         if self.generation.is_lost:
             self.new_partitions.forget()
         if self.revocation is None:
+            if self.generation.is_lost and self.assigned:
+                self.pending_commands.log_event(
+                    "partitions-given-away",
+                    "Giving away all assigned partitions as lost since generation has been reset,indicating that "
+                    "consumer is no longer part of the group",
+                    partitions=len(self.assigned),
+                )
             self.revocation = self.new_revocation(self._to_give_back_first())
         if not self.revocation.advance():
             return False
@@ -290,6 +302,8 @@ class ConsumerRebalance(AbstractCoordinator):
             return None
         self._shares_refused = 0
         revoked = self.assigned - frozenset(assignment.partitions)
+        if not self.is_eager:
+            self._log_change(frozenset(assignment.partitions))
         if revoked:
             self.revocation = self.new_revocation(revoked, has_moved=self.transfers_immediately(assignor))
         elif self.assigned:
@@ -298,6 +312,17 @@ class ConsumerRebalance(AbstractCoordinator):
             # The member lost the partitions of that generation, and with them the request to join once more.
             self.request_rejoin(REVOKED_REASON)
         return _PendingAssignment(assignment, assignor)
+
+    def _log_change(self, assigned: frozenset[TopicPartition]) -> None:
+        """Kafka logs this in five lines; here they are one."""
+        owned = self.assigned
+        self.pending_commands.log_event(
+            "assignment-updated",
+            f"Updating assignment with Assigned partitions: [{partitions_text(assigned)}] Current owned partitions: "
+            f"[{partitions_text(owned)}] Added partitions (assigned - owned): [{partitions_text(assigned - owned)}] "
+            f"Revoked partitions (owned - assigned): [{partitions_text(owned - assigned)}]",
+            generation=self.generation.generation_id,
+        )
 
     def _refuse_share(self, strangers: Sequence[str]) -> None:
         """No stream reads these topics, so this member cannot own them: rejoin, since the subscription may have
@@ -344,6 +369,11 @@ class ConsumerRebalance(AbstractCoordinator):
         if self.generation.is_lost or self.exit is not Exit.NONE:
             return False
         generation = self.generation.generation_id
+        self.pending_commands.log_event(
+            "assignor-notified",
+            f"Notifying assignor about the new {assignment_text(taking_up.assignment)}",
+            assignor=taking_up.assignor.name,
+        )
         try:
             taking_up.assignor.on_assignment(taking_up.assignment, generation)
         except Exception as error:  # noqa: BLE001 - the assignor is code of the program, which receives its error
@@ -359,7 +389,11 @@ class ConsumerRebalance(AbstractCoordinator):
         self.auto_commit.restart()
         taking_up.call = self.pending_commands.new_number()
         self.pending_commands.log_event(
-            "assigned", generation=generation, partitions=len(assigned), added=len(taking_up.added)
+            "assigned",
+            f"Adding newly assigned partitions: {partitions_text(taking_up.added)}",
+            generation=generation,
+            partitions=len(assigned),
+            added=len(taking_up.added),
         )
         self.pending_commands.add(Invoke(taking_up.call, Callback.ASSIGNED, taking_up.added))
         return True
@@ -383,6 +417,10 @@ class ConsumerRebalance(AbstractCoordinator):
                 self.auto_commit.committed(commit, error, refused)
             case CommitReason.REVOCATION:
                 if error is not None:
-                    self.pending_commands.log_event("revocation-commit-failed", reason=str(error))
+                    self.pending_commands.log_event(
+                        "revocation-commit-failed",
+                        f"Synchronous auto-commit of offsets {offsets_text(commit.offsets)} failed: {error}",
+                        reason=str(error),
+                    )
                 if self.revocation is not None:
                     self.revocation.committed(commit.number, is_done=error is None)

@@ -15,6 +15,7 @@ from bridge.client.error_policy import error_from_code
 from bridge.client.errors import UnsupportedVersionException
 from bridge.client.events import CoordinatorNode, Failure, RequestFailed, RequestId
 from bridge.client.generation import NO_GENERATION
+from bridge.client.kafka_text_forms import boolean_text, error_message, node_text
 from bridge.client.pending_commands import PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
 from zkconsumer.kafka.error_codes import NONE, error_code
@@ -76,22 +77,44 @@ class CoordinatorDiscovery:
         if code == NONE:
             self.incarnation += 1
             self.coordinator = CoordinatorNode(body.node_id, BrokerAddress(body.node_id, body.host, body.port))
-            self._pending_commands.log_event("coordinator-found", node=body.node_id, host=body.host, port=body.port)
+            self._pending_commands.log_event(
+                "coordinator-found",
+                f"Discovered group coordinator {node_text(self.coordinator)}",
+                node=body.node_id,
+                host=body.host,
+                port=body.port,
+            )
             self._pending_commands.add(ConnectCoordinator(self.coordinator))
             return True
+        self._pending_commands.log_event(
+            "coordinator-lookup-failed",
+            f"Group coordinator lookup failed: {body.error_message or error_message(code.code)}",
+            error=str(code),
+        )
         if code.is_retriable:
             self._pause()
         else:
-            self.fatal = error_from_code(code.code, self._group, "FindCoordinator")
+            self._reject(error_from_code(code.code, self._group, "FindCoordinator"))
         return False
 
     def failed(self, event: RequestFailed) -> None:
         """The request has no answer."""
         self._request = None
+        error = error_without_answer(event, self._group, RequestKind.FIND_COORDINATOR)
+        self._pending_commands.log_event(
+            "coordinator-lookup-failed", f"FindCoordinator request failed due to {error}", error=event.failure.value
+        )
         if event.error is not None or event.failure is Failure.UNSUPPORTED:
-            self.fatal = error_without_answer(event, self._group, RequestKind.FIND_COORDINATOR)
+            self._reject(error)
         else:
             self._pause()
+
+    def _reject(self, error: ZkConsumerError) -> None:
+        """No search before the program's next call."""
+        self.fatal = error
+        self._pending_commands.log_event(
+            "coordinator-lookup-rejected", "FindCoordinator request hit fatal exception", reason=str(error)
+        )
 
     def record_response(self) -> None:
         """The coordinator answered a request: the next search begins without a pause."""
@@ -106,7 +129,13 @@ class CoordinatorDiscovery:
         node, self.coordinator = self.coordinator, None
         if node is None:
             return
-        self._pending_commands.log_event("coordinator-unknown", node=node.id, reason=why)
+        self._pending_commands.log_event(
+            "coordinator-unknown",
+            f"Group coordinator {node_text(node)} is unavailable or invalid due to cause: {why}.isDisconnected: "
+            f"{boolean_text(is_disconnected)}. Rediscovery will be attempted.",
+            node=node.id,
+            reason=why,
+        )
         self._pause()
         if not is_disconnected:
             self._pending_commands.add(DisconnectCoordinator(node.id))

@@ -21,7 +21,7 @@ from bridge.client import events as cev
 from bridge.client.assignment_executor import AssignmentExecutor, AssignmentWait
 from bridge.client.error_policy import REBALANCE_IN_PROGRESS
 from bridge.client.events import TimerKind
-from bridge.client.generation import NO_GENERATION_ID
+from bridge.client.member_log_lines import level_of, text_of
 from zkconsumer.member import events as ev
 from zkconsumer.member import ownership
 from zkconsumer.runtime.event_loop import EventLoop
@@ -43,21 +43,6 @@ POLL_INTERVAL_MS = 1_000
 """How often the state of the program is checked: streams have no ``poll``.  A member that left because its program
 worked on one record for ``max.poll.interval.ms`` joins again within this time after the program asked for the next
 record."""
-
-INFO_EVENTS = frozenset({"assigned", "auto-commit-deferred", "generation-reset", "joined", "leaving"})
-WARNING_EVENTS = frozenset(
-    {
-        "assignment-missing",
-        "assignment-unsubscribed",
-        "auto-commit-failed",
-        "coordinator-unknown",
-        "revoked-without-commit",
-        "revocation-commit-failed",
-        "leave-response-unexpected",
-        "leave-failed",
-        "poll-timeout-expired",
-    }
-)
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -214,13 +199,12 @@ class CoordinatorEventLoop(EventLoop[Item, TimerKind | AssignmentWait]):
                 self._concerned.raised(command)
             case cmd.MemberStopped():
                 self._concerned.stopped()
-            case cmd.LogMemberEvent(what, fields):
+            case cmd.LogMemberEvent():
                 self._concerned.noted(command)
-                # A member without a generation loses none: it is closed before it joined, or closed again.
-                is_empty = what == "generation-reset" and dict(fields)["generation"] == NO_GENERATION_ID
-                is_news, is_trouble = what in INFO_EVENTS and not is_empty, what in WARNING_EVENTS
-                level = logging.WARNING if is_trouble else logging.INFO if is_news else logging.DEBUG
-                log.log(level, "%s %s", what, " ".join(f"{key}={value!r}" for key, value in fields))
+                level = logging.getLevelNamesMapping()[level_of(command)]
+                if log.isEnabledFor(level):
+                    name, _, rest = text_of(command).partition(" ")
+                    log.log(level, "%s %s", name, rest)
 
     def _extend_lease(self, answer: NetworkAnswer) -> None:
         """An answer that the coordinator gives only to members proves that we were one when the request was sent.

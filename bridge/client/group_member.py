@@ -16,11 +16,12 @@ from bridge.client import group_requests
 from bridge.client.commands import Raise
 from bridge.client.config import GroupMemberConfig
 from bridge.client.coordinator_discovery import CoordinatorDiscovery, error_without_answer
+from bridge.client.error_policy import GROUP_AUTHORIZATION_FAILED, ErrorAction, error_action, error_from_code
 from bridge.client.error_policy import HEARTBEAT as HEARTBEAT_TABLE
-from bridge.client.error_policy import ErrorAction, error_action, error_from_code
 from bridge.client.events import Failure, RequestFailed
 from bridge.client.generation import NO_GENERATION, Generation, MemberState
 from bridge.client.heartbeat_timers import Heartbeat
+from bridge.client.kafka_text_forms import error_message, generation_text, node_text, optional_text
 from bridge.client.pending_commands import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
@@ -28,6 +29,13 @@ from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff, Uniform
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 from zkconsumer.wire.schemas.leave_group import BATCHED_FROM, LeaveGroupResponse
+
+POLL_TIMEOUT_SENTENCE = (
+    "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer than the "
+    "configured max.poll.interval.ms, which typically implies that the poll loop is spending too much time processing "
+    "messages. You can address this either by increasing max.poll.interval.ms or by reducing the maximum size of "
+    "batches returned in poll() with max.poll.records."
+)
 
 
 class JoinStep(Enum):
@@ -90,6 +98,7 @@ class GroupMemberBase(ABC):
 
     def request_rejoin(self, reason: str) -> None:
         """Join again; JoinGroup contains the reason (3.2, KIP-800)."""
+        self.pending_commands.log_event("rejoin-requested", f"Request joining group due to: {reason}", reason=reason)
         self.rejoin_reason = reason
         self.rejoin_needed = True
 
@@ -151,7 +160,13 @@ class GroupMemberBase(ABC):
 
     def reset_state_and_rejoin(self, reason: str, *, keeps_member_id: bool) -> None:
         """The generation has ended, and its partitions are lost."""
-        self.pending_commands.log_event("generation-reset", generation=self.generation.generation_id, reason=reason)
+        what = "generation" if keeps_member_id else "generation and member id"  # the latter since Kafka 3.3
+        self.pending_commands.log_event(
+            "generation-reset",
+            f"Resetting {what} due to: {reason}",
+            generation=self.generation.generation_id,
+            reason=reason,
+        )
         self._reset_state(keeps_member_id=keeps_member_id)
         self.request_rejoin(reason)
         self.needs_join_prepare = True
@@ -179,7 +194,10 @@ class GroupMemberBase(ABC):
             case RequestKind.HEARTBEAT:
                 self.heartbeat.fail_heartbeat(self.pending_commands.now_ms)
                 if event.error is not None and not self._waits_for_call:
-                    self.raise_to_program(error_without_answer(event, self.config.group_id, sent.what))
+                    self._heartbeat_rejected(
+                        "An authentication error occurred in the heartbeat thread",
+                        error_without_answer(event, self.config.group_id, sent.what),
+                    )
             case RequestKind.LEAVE_GROUP if event.failure is Failure.UNSUPPORTED and self._leaving is not None:
                 self._leave_alone(self._leaving)
             case _:
@@ -212,7 +230,9 @@ class GroupMemberBase(ABC):
         elif self.heartbeat.session_timeout_expired(now_ms):
             self.coordinator_discovery.mark_coordinator_unknown(self._why_silent(now_ms))
         elif self.heartbeat.poll_timeout_expired(now_ms):
-            self.pending_commands.log_event("poll-timeout-expired", stream=self._busy_stream, reason=self._why_hung())
+            self.pending_commands.log_event(
+                "poll-timeout-expired", POLL_TIMEOUT_SENTENCE, stream=self._busy_stream, reason=self._why_hung()
+            )
             self.maybe_leave_group("consumer poll timeout has expired")
             self._waits_for_call = True
         elif self.heartbeat.should_heartbeat(now_ms):
@@ -252,23 +272,60 @@ class GroupMemberBase(ABC):
                 self.heartbeat.receive_heartbeat(now_ms)
                 if self.state is MemberState.STABLE:
                     self.request_rejoin_if_necessary("group is already rebalancing")
+                else:
+                    self.pending_commands.log_event(
+                        "heartbeat-error-ignored",
+                        f"Ignoring heartbeat response with error {error_code(code).name} during {self.state.name} "
+                        "state",
+                        error=str(error_code(code)),
+                    )
             case ErrorAction.FIND_COORDINATOR:
                 self.heartbeat.fail_heartbeat(now_ms)
-                self.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
+                self._heartbeat_failed(
+                    code,
+                    "Attempt to heartbeat failed since coordinator "
+                    f"{node_text(self.coordinator_discovery.coordinator)} is either not started or not valid",
+                )
+                self.coordinator_discovery.mark_coordinator_unknown(f"error response {error_code(code).name}")
             case ErrorAction.RESET_MEMBER | ErrorAction.RESET_GENERATION | ErrorAction.FENCED:
+                member = (
+                    f"{generation_text(sent.generation)} and group instance id "
+                    f"{optional_text(self.config.group_instance_id)} failed due to {error_code(code).name}"
+                )
                 if sent.generation != self.generation or self.state is MemberState.PREPARING_REBALANCE:
                     # JoinGroup has its own connection, so the coordinator may have read it first.  Its answer decides.
                     self.heartbeat.receive_heartbeat(now_ms)
+                    self._heartbeat_failed(code, f"Attempt to heartbeat with stale {member}, ignoring the error")
                     return
                 self.heartbeat.fail_heartbeat(now_ms)
+                self._heartbeat_failed(code, f"Attempt to heartbeat with {member}, resetting generation")
                 keeps_member_id = what is ErrorAction.RESET_GENERATION
                 self.reset_on_response_error(sent.what, code, keeps_member_id=keeps_member_id)
                 if what is ErrorAction.FENCED:
-                    self.end(error_from_code(code, self.config.group_id, sent.what.value))
+                    error = error_from_code(code, self.config.group_id, sent.what.value)
+                    self.pending_commands.log_event(
+                        "heartbeat-rejected",
+                        f"Caught fenced group.instance.id {optional_text(self.config.group_instance_id)} error in "
+                        "heartbeat thread",
+                        reason=str(error),
+                    )
+                    self.end(error)
             case _:
                 self.heartbeat.fail_heartbeat(now_ms)
                 if not self._waits_for_call:
-                    self.raise_to_program(error_from_code(code, self.config.group_id, sent.what.value))
+                    sentence = (
+                        "A group authorization error occurred in the heartbeat thread"
+                        if code == GROUP_AUTHORIZATION_FAILED
+                        else "Heartbeat thread failed due to unexpected error"
+                    )
+                    self._heartbeat_rejected(sentence, error_from_code(code, self.config.group_id, sent.what.value))
+
+    def _heartbeat_failed(self, code: int, sentence: str) -> None:
+        self.pending_commands.log_event("heartbeat-failed", sentence, error=str(error_code(code)))
+
+    def _heartbeat_rejected(self, sentence: str, error: ZkConsumerError) -> None:
+        self.pending_commands.log_event("heartbeat-rejected", sentence, reason=str(error))
+        self.raise_to_program(error)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
@@ -282,7 +339,13 @@ class GroupMemberBase(ABC):
             and self.generation.has_member_id
         )
         if is_sent:
-            self.pending_commands.log_event("leaving", member=self.generation.member_id, reason=reason)
+            self.pending_commands.log_event(
+                "leaving",
+                f"Member {self.generation.member_id} sending LeaveGroup request to coordinator "
+                f"{node_text(self.coordinator_discovery.coordinator)} due to {reason}",
+                member=self.generation.member_id,
+                reason=reason,
+            )
             self._leaving = self.generation
             body = group_requests.leave_group(self.config, self.generation, reason)
             self.send_to_coordinator(RequestKind.LEAVE_GROUP, LEAVE_GROUP.key, body, self.config.request_timeout_ms)
@@ -305,10 +368,19 @@ class GroupMemberBase(ABC):
 
     def leave_answered(self, body: LeaveGroupResponse) -> None:
         """Process the response to LeaveGroup: a failure is logged and not retried."""
-        self._leaving = None
+        left, self._leaving = self._leaving or NO_GENERATION, None
         codes = [body.error_code, *(member.error_code for member in body.members)]
-        if len(body.members) > 1:
+        is_unexpected = len(body.members) > 1
+        if is_unexpected:
             self.pending_commands.log_event("leave-response-unexpected", members=len(body.members))
         refused = next((code for code in codes if code != 0), 0)
         if refused:
-            self.pending_commands.log_event("leave-failed", error=str(error_code(refused)))
+            self.pending_commands.log_event(
+                "leave-failed",
+                f"LeaveGroup request with {generation_text(left)} failed with error: {error_message(refused)}",
+                error=str(error_code(refused)),
+            )
+        elif not is_unexpected:
+            self.pending_commands.log_event(
+                "left", f"LeaveGroup response with {generation_text(left)} returned successfully: {body}"
+            )

@@ -11,11 +11,13 @@ from typing import TypeAlias
 
 from bridge.client.assignments import perform_assignment, read_subscriptions
 from bridge.client.config import GroupMemberConfig
+from bridge.client.kafka_text_forms import assignments_text, topics_text
 from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
 from bridge.client.pending_commands import PendingCommands
 from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import BrokerUnreachable
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.consumer_protocol import decode_assignment
 from zkconsumer.wire.schemas.join_group import JoinGroupMember
 
 Snapshot: TypeAlias = tuple[Mapping[str, int], Mapping[TopicPartition, frozenset[str]]]
@@ -43,9 +45,10 @@ class Leadership:
         members: Sequence[JoinGroupMember],
         protocol: RebalanceProtocol,
         *,
+        generation: int,
         skip_assignment: bool,
     ) -> Mapping[str, bytes] | None:
-        """Compute the assignment of all subscribed topics of all members; None while their metadata is incomplete.
+        """Compute the assignment of ``generation``, of all topics of all members; None while metadata is missing.
 
         Raises ``BrokerUnreachable`` when that takes too long, and the errors of ``perform_assignment``.
         """
@@ -70,10 +73,30 @@ class Leadership:
             # rebalance, once; a coordinator may leave it unchanged again.
             self._assignment_snapshot = self._divided
         self._divided = now
-        self._pending_commands.log_event(
-            "group-assigned", members=len(members), topics=len(partitions), is_skipped=skip_assignment
-        )
+        self._log_assignment(generation, shares, skip_assignment=skip_assignment, members=len(members))
         return shares
+
+    def _log_assignment(
+        self, generation: int, shares: Mapping[str, bytes], *, skip_assignment: bool, members: int
+    ) -> None:
+        assignments = {member: decode_assignment(share) for member, share in shares.items()}
+        sentence = f"Finished assignment for group at generation {generation}: {assignments_text(assignments)}"
+        if skip_assignment:  # the sentence of Kafka 3.2
+            sentence = (
+                f"Skipped assignment for returning static leader at generation {generation}. The static leader will "
+                "continue with its existing assignment."
+            )
+        topics = self._subscriptions.snapshot().keys()
+        unassigned = topics - {tp.topic for share in assignments.values() for tp in share.partitions}
+        if unassigned and not skip_assignment:
+            self._pending_commands.log_event(
+                "topics-unassigned",
+                f"The following subscribed topics are not assigned to any members: {topics_text(unassigned)} ",
+                topics=len(unassigned),
+            )
+        self._pending_commands.log_event(
+            "group-assigned", sentence, members=members, topics=len(topics), is_skipped=skip_assignment
+        )
 
     def _knows(self, topics: set[str]) -> bool:
         if not self._subscriptions.group_subscribe(topics):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from bridge.client.commands import FetchDone
 from bridge.client.coordinator_discovery import error_without_answer
 from bridge.client.error_policy import OFFSET_FETCH as FETCH_TABLE
-from bridge.client.error_policy import ErrorAction, error_action, error_from_code
+from bridge.client.error_policy import UNSTABLE_OFFSET_COMMIT, ErrorAction, error_action, error_from_code
 from bridge.client.errors import OffsetFetchFailed
 from bridge.client.events import Failure, FetchAsked, Offset, RequestFailed
 from bridge.client.group_member import GroupMemberBase
+from bridge.client.kafka_text_forms import error_message, partition_text, partitions_text
 from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
@@ -104,6 +105,11 @@ class OffsetFetches:
         assert member.coordinator_discovery.coordinator is not None, "a request needs a known coordinator"
         fetch.is_in_flight = True
         fetch.attempts += 1
+        member.pending_commands.log_event(
+            "fetching-committed-offsets",
+            f"Fetching committed offsets for partitions: [{partitions_text(fetch.partitions)}]",
+            partitions=len(fetch.partitions),
+        )
         body = OffsetFetchRequest(
             group_id=member.config.group_id,
             topics=_by_topic(fetch.partitions),
@@ -128,10 +134,16 @@ class OffsetFetches:
         fetch.is_in_flight = False
         group = self._member.config.group_id
         if body.error_code != 0:
+            self._member.pending_commands.log_event(
+                "committed-offsets-refused",
+                f"Offset fetch failed: {error_message(body.error_code)}",
+                error=str(error_code(body.error_code)),
+            )
             self._react(fetch, body.error_code, error_from_code(body.error_code, group, "OffsetFetch"))
             return
         found: dict[TopicPartition, Offset | None] = {}
         refused: ZkConsumerError | None = None
+        self._log_errors(body)
         for topic in body.topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
@@ -142,6 +154,12 @@ class OffsetFetches:
                         return
                 elif tp in fetch.partitions:
                     is_none = row.committed_offset <= NOTHING_COMMITTED
+                    if is_none:
+                        self._member.pending_commands.log_event(
+                            "committed-offset-missing",
+                            f"Found no committed offset for partition {partition_text(tp)}",
+                            partition=str(tp),
+                        )
                     found[tp] = (
                         None if is_none
                         else Offset(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
@@ -154,10 +172,33 @@ class OffsetFetches:
         else:
             self._done(fetch, found, None)
 
+    def _log_errors(self, body: OffsetFetchResponse) -> None:
+        """Log the errors of partitions."""
+        unstable: list[TopicPartition] = []
+        for topic in body.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                if row.error_code == UNSTABLE_OFFSET_COMMIT:
+                    unstable.append(tp)
+                if row.error_code != 0:
+                    self._member.pending_commands.log_event(
+                        "committed-offsets-refused",
+                        f"Failed to fetch offset for partition {partition_text(tp)}: {error_message(row.error_code)}",
+                        error=str(error_code(row.error_code)),
+                    )
+        if unstable:
+            self._member.pending_commands.log_event(
+                "committed-offsets-unstable",
+                "The following partitions still have unstable offsets which are not cleared on the broker side: "
+                f"[{partitions_text(unstable)}], this could be either transactional offsets waiting for completion, or "
+                "normal offsets waiting for replication after appending to local log",
+                partitions=len(unstable),
+            )
+
     def _react(self, fetch: _PendingOffsetFetch, code: int, error: ZkConsumerError) -> None:
         what = error_action(FETCH_TABLE, code)
         if what is ErrorAction.FIND_COORDINATOR:
-            self._member.coordinator_discovery.mark_coordinator_unknown(str(error_code(code)))
+            self._member.coordinator_discovery.mark_coordinator_unknown(f"error response {error_code(code).name}")
         if what is not ErrorAction.RAISE or error_code(code).is_retriable:
             self._retry(fetch, error)
         else:

@@ -62,9 +62,9 @@ class PendingCommands:
         self._commands += commands
         self.command_count += len(commands)
 
-    def log_event(self, what: str, **fields: object) -> None:
-        """Emit an event to log and count."""
-        self.add(LogMemberEvent(what, tuple(fields.items())))
+    def log_event(self, what: str, sentence: str = "", /, **fields: object) -> None:
+        """Emit an event to log and count; ``sentence``: how Kafka's consumer logs it."""
+        self.add(LogMemberEvent(what, tuple(fields.items()), sentence))
 
     def send(
         self,

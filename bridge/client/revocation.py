@@ -21,6 +21,7 @@ from bridge.client.commands import Callback, Invoke
 from bridge.client.commit_queue import CommitQueue, CommitReason, PendingCommit
 from bridge.client.events import Offset
 from bridge.client.group_member import GroupMemberBase
+from bridge.client.kafka_text_forms import partitions_text
 from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
 
@@ -121,4 +122,13 @@ class PartitionRevocation:
             return
         self.step = RevocationStep.CALLING
         callback = Callback.LOST if self.is_lost else Callback.REVOKED
+        names, count = partitions_text(self.partitions), len(self.partitions)
+        if callback is Callback.LOST:
+            self._member.pending_commands.log_event(
+                "losing", f"Lost previously assigned partitions {names}", partitions=count
+            )
+        else:
+            self._member.pending_commands.log_event(
+                "revoking", f"Revoke previously assigned partitions {names}", partitions=count
+            )
         self._member.pending_commands.add(Invoke(self.number, callback, self.partitions))

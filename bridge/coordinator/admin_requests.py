@@ -110,6 +110,14 @@ class AdminRequests(GroupRebalance):
         deletions = PendingGroupDeletions(DelayedRequest(request.token, request.version), {})
         for group_id in dict.fromkeys(body.groups_names):
             deletions.errors[group_id] = self._delete_group(group_id, deletions)
+        deleted = [group_id for group_id, error in deletions.errors.items() if error == Errors.NONE]
+        if deleted:
+            self.log_event(
+                "groups-deleted",
+                f"The following groups were deleted: {', '.join(deleted)}. A total of {deletions.offsets} offsets were "
+                "removed.",
+                groups=len(deleted),
+            )
         self._maybe_reply_deletions(deletions)
 
     def _delete_group(self, group_id: str, deletions: PendingGroupDeletions) -> int:
@@ -122,6 +130,7 @@ class AdminRequests(GroupRebalance):
         if not group.is_(EMPTY):
             return Errors.NON_EMPTY_GROUP
         self.remove_timers(group)
+        deletions.offsets += len(group.stored.offsets)
         if self.manager.delete_group(group, AnswerGroupDelete(group_id, deletions)):
             deletions.waiting.add(group_id)
         return Errors.NONE
@@ -157,7 +166,16 @@ class AdminRequests(GroupRebalance):
         is_read = {at for at in wanted if not group.is_(EMPTY) and group.is_subscribed_to_topic(at.topic)}
         errors = tuple((at, int(Errors.GROUP_SUBSCRIBED_TO_TOPIC)) for at in wanted if at in is_read)
         then = AnswerOffsetDelete(parked, asked, errors)
-        if not self.manager.remove_offsets(group, [at for at in wanted if at not in is_read], then):
+        removed = [at for at in wanted if at not in is_read]
+        if removed:
+            names = ", ".join(f"{at.topic}-{at.partition}" for at in removed)
+            self.log_event(
+                "offsets-deleted",
+                f"The following offsets of the group {group.group_id} were deleted: {names}. A total of "
+                f"{sum(at in group.stored.offsets for at in removed)} offsets were removed.",
+                group=group.group_id,
+            )
+        if not self.manager.remove_offsets(group, removed, then):
             self.on_offsets_deleted(then, Errors.NONE)
 
     def on_offsets_deleted(self, deleted: AnswerOffsetDelete, error: int) -> None:

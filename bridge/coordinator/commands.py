@@ -53,10 +53,11 @@ class CancelGroupTimer:
 
 @dataclass(frozen=True, slots=True)
 class LogGroupEvent:
-    """An event to log and count: its name and its fields."""
+    """An event to log: its name, its fields, and Kafka's sentence about it, "" if Kafka logs none."""
 
     name: str
     fields: tuple[tuple[str, Any], ...] = ()
+    sentence: str = ""
 
 
 Command: TypeAlias = SendResponse | Append | LoadPartition | SetGroupTimer | CancelGroupTimer | LogGroupEvent

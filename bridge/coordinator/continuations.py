@@ -52,6 +52,12 @@ class AnswerCommit:
     delayed_request: DelayedRequest
     topics: tuple[tuple[str, tuple[int, ...]], ...]
     too_large: frozenset[TopicPartition]
+    consumer_id: str = ""
+    """The member that commits, for the log; "" for a client that is not a member."""
+
+
+EMPTIED = "all members have left"
+"""Why a group without members is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,8 @@ class PendingGroupDeletions:
     parked: DelayedRequest
     errors: dict[str, int]
     waiting: set[str] = field(default_factory=set)
+    offsets: int = 0
+    """How many offsets are deleted with the groups, for the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from bridge.coordinator.group_metadata import DEAD, EMPTY, GroupMetadata
 from bridge.coordinator.group_metadata_manager import GroupMetadataManager
 from bridge.coordinator.group_responses import JoinGroupResult, join_response, sync_response
 from bridge.coordinator.member_metadata import DelayedRequest, MemberMetadata
+from bridge.coordinator.offsets_topic_partitions import OFFSETS_TOPIC
 from bridge.coordinator.purgatory import DelayedOperationPurgatory
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
@@ -63,6 +64,8 @@ class CoordinatorBase:
         self.new_member_id = new_member_id
         self.is_active = True
         self.now_ms = 0
+        self._loading_since_ms: dict[int, int] = {}
+        """Partition → the time of its election, while it is loading."""
         self.out: list[Command] = []
         self.manager = GroupMetadataManager(config, behaviour)
         self.purgatory = DelayedOperationPurgatory()
@@ -105,10 +108,13 @@ class CoordinatorBase:
             return None
         return group
 
-    def validate_current_member(self, group: GroupMetadata, member_id: str, group_instance_id: str | None) -> Errors:
+    def validate_current_member(
+        self, group: GroupMetadata, member_id: str, group_instance_id: str | None, *, operation: str
+    ) -> Errors:
         """Whether this is a member: a static one is fenced (82) once its place belongs to another member id.
 
         A group that is being deleted (15 since 2.3: retry; before 25) has no members, nor has an empty one.
+        ``operation``: the name of the request in the log.
         """
         if group.is_(DEAD):
             return self.behaviour.dead_group_error
@@ -117,6 +123,13 @@ class CoordinatorBase:
             if current is None:
                 return Errors.UNKNOWN_MEMBER_ID
             if current != member_id:
+                self.log_event(
+                    "static-member-fenced",
+                    f"Request memberId={member_id} for static member with groupInstanceId={group_instance_id} is "
+                    f"fenced by current memberId={current} during operation {operation}",
+                    group=group.group_id,
+                    member=member_id,
+                )
                 return Errors.FENCED_INSTANCE_ID
         return Errors.NONE if group.has(member_id) else Errors.UNKNOWN_MEMBER_ID
 
@@ -132,9 +145,13 @@ class CoordinatorBase:
             result = replace(result, generation_id=self.behaviour.join_error_generation)
         self.reply(parked, join_response(parked.version, result))
 
-    def log_event(self, what: str, **fields: Any) -> None:
-        """Log an event."""
-        self.out.append(LogGroupEvent(what, tuple(fields.items())))
+    def log_event(self, what: str, sentence: str = "", /, **fields: Any) -> None:
+        """Log an event; ``sentence``: how Kafka's coordinator logs it."""
+        self.out.append(LogGroupEvent(what, tuple(fields.items()), sentence))
+
+    def log_partition_of(self, group: GroupMetadata) -> str:
+        """The partition that stores the group, as in Kafka's log."""
+        return f"{OFFSETS_TOPIC}-{self.manager.partition_for(group.group_id)}"
 
     def maybe_reply_join(self, group: GroupMetadata, member: MemberMetadata, result: JoinGroupResult) -> bool:
         """Answer the parked JoinGroup of a member, if it has one."""

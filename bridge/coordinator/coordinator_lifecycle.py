@@ -9,9 +9,11 @@ from __future__ import annotations
 from bridge.coordinator.continuations import LogAppendFailure
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import Elected, PartitionLoaded, Resigned, ShutDown, TimerKey, TopicsDeleted
+from bridge.coordinator.group_log_lines import member_text
 from bridge.coordinator.group_metadata import DEAD, GroupMetadata
 from bridge.coordinator.group_rebalance import GroupRebalance
 from bridge.coordinator.group_responses import JoinGroupResult
+from bridge.coordinator.offsets_topic_partitions import OFFSETS_TOPIC
 
 EXPIRY_KEY: TimerKey = ("expiry",)
 
@@ -21,8 +23,22 @@ class CoordinatorLifecycle(GroupRebalance):
 
     def on_election(self, event: Elected) -> None:
         """This broker leads a partition: read it; until then its groups are loading."""
+        name = f"{OFFSETS_TOPIC}-{event.partition}"
+        self.log_event(
+            "partition-elected",
+            f"Elected as the group coordinator for partition {event.partition} in epoch {event.epoch}",
+            partition=event.partition,
+            epoch=event.epoch,
+        )
+        self.log_event(
+            "partition-loading",
+            f"Scheduling loading of offsets and group metadata from {name} for epoch {event.epoch}",
+            partition=event.partition,
+            epoch=event.epoch,
+        )
+        self._loading_since_ms[event.partition] = self.now_ms
         for group in self.manager.on_election(event):
-            self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
+            self._unload(group, Errors.NOT_COORDINATOR)
         if not self.purgatory.is_watched(EXPIRY_KEY):
             self._schedule_expiry()
 
@@ -30,24 +46,76 @@ class CoordinatorLifecycle(GroupRebalance):
         """The groups of a partition are loaded: the sessions of their members begin now."""
         groups = self.manager.on_loaded(event)
         for group in groups:
+            self._log_loaded_group(group)
             self.on_group_loaded(group)
-        self.log_event("partition-loaded", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        took_ms = self.now_ms - self._loading_since_ms.pop(event.partition, self.now_ms)
+        self.log_event(
+            "partition-loaded",
+            f"Finished loading offsets and group metadata from {OFFSETS_TOPIC}-{event.partition} in {took_ms} "
+            f"milliseconds for epoch {event.epoch}, of which 0 milliseconds was spent in the scheduler.",
+            partition=event.partition,
+            epoch=event.epoch,
+            groups=len(groups),
+        )
+
+    def _log_loaded_group(self, group: GroupMetadata) -> None:
+        if group.generation_id == 0:
+            return  # only offsets
+        for member in group.members.values():
+            self.log_event(
+                "member-loaded",
+                f"Loaded member {member_text(member)} in group {group.group_id} with generation {group.generation_id}.",
+                group=group.group_id,
+                member=member.member_id,
+            )
+        self.log_event(
+            "group-loaded",
+            f"Loading group metadata for {group.group_id} with generation {group.generation_id}",
+            group=group.group_id,
+            generation=group.generation_id,
+        )
 
     def on_group_loaded(self, group: GroupMetadata) -> None:
         """The sessions of the members in the log begin now; a group with too many members rebalances."""
         for member in group.members.values():
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if self.behaviour.limits_new_members and group.size > self.config.group_max_size:
-            self.prepare_rebalance(group, "the group has more members than group.max.size")
+            reason = (
+                f"Freshly-loaded group is over capacity ({self.config.group_max_size}). Rebalacing in order to give a "
+                "chance for consumers to commit offsets"
+            )
+            self.prepare_rebalance(group, reason)
 
     def on_resignation(self, event: Resigned) -> None:
         """Another broker leads the partition: waiting members are answered (16)."""
         groups = self.manager.on_resignation(event)
+        offsets = sum(len(group.stored.offsets) for group in groups)
         for group in groups:
-            self.on_group_unloaded(group, Errors.NOT_COORDINATOR)
+            self._unload(group, Errors.NOT_COORDINATOR)
         if not self.manager.owned_partitions and not self.manager.loading_partitions:
             self.purgatory.cancel(EXPIRY_KEY)
-        self.log_event("partition-resigned", partition=event.partition, epoch=event.epoch, groups=len(groups))
+        self.log_event(
+            "partition-resigned",
+            f"Resigned as the group coordinator for partition {event.partition} in epoch {event.epoch}",
+            partition=event.partition,
+            epoch=event.epoch,
+            groups=len(groups),
+        )
+        self.log_event(
+            "partition-unloaded",
+            f"Finished unloading {OFFSETS_TOPIC}-{event.partition} for coordinator epoch {event.epoch}. Removed "
+            f"{offsets} cached offsets and {len(groups)} cached groups.",
+            partition=event.partition,
+        )
+
+    def _unload(self, group: GroupMetadata, error: int) -> None:
+        self.log_event(
+            "group-unloaded",
+            f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
+            group=group.group_id,
+            generation=group.generation_id,
+        )
+        self.on_group_unloaded(group, error)
 
     def on_group_unloaded(self, group: GroupMetadata, error: int) -> None:
         """The group is not ours any more: all parked requests are answered with this error."""
@@ -79,7 +147,8 @@ class CoordinatorLifecycle(GroupRebalance):
                 self.manager.remove_offsets(group, expired, LogAppendFailure("expired"))
                 removed += len(expired)
         if removed:
-            self.log_event("offsets-expired", offsets=removed)
+            sentence = f"Removed {removed} expired offsets in 0 milliseconds."  # the machine takes no time
+            self.log_event("offsets-expired", sentence, offsets=removed)
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:
@@ -87,10 +156,18 @@ class CoordinatorLifecycle(GroupRebalance):
 
     def handle_deleted_topics(self, event: TopicsDeleted) -> None:
         """Delete the offsets of topics that no longer exist; visits every group."""
+        removed = 0
         for group in self.manager.current_groups():
             gone = [at for at in group.stored.offsets if at.topic in event.topics]
             if gone and not group.is_(DEAD):
                 self.manager.remove_offsets(group, gone, LogAppendFailure("topic deleted"))
+                removed += len(gone)
+        if removed:
+            self.log_event(
+                "deleted-topics-offsets-removed",
+                f"Removed {removed} offsets associated with deleted partitions: {', '.join(sorted(event.topics))}.",
+                offsets=removed,
+            )
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

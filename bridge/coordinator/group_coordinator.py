@@ -18,6 +18,7 @@ from bridge.coordinator.behaviour import Behaviour
 from bridge.coordinator.commands import Command
 from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.continuations import (
+    EMPTIED,
     AnswerCommit,
     AnswerGroupDelete,
     AnswerOffsetDelete,
@@ -27,7 +28,7 @@ from bridge.coordinator.continuations import (
     LogAppendFailure,
 )
 from bridge.coordinator.coordinator_lifecycle import EXPIRY_KEY, CoordinatorLifecycle
-from bridge.coordinator.errors import group_append_error, offset_append_error
+from bridge.coordinator.errors import Errors, group_append_error, offset_append_error
 from bridge.coordinator.events import (
     AppendCompleted,
     Elected,
@@ -39,12 +40,15 @@ from bridge.coordinator.events import (
     ShutDown,
     TopicsDeleted,
 )
+from bridge.coordinator.group_log_lines import set_text
 from bridge.coordinator.group_metadata import GroupMetadata
+from bridge.coordinator.group_metadata_manager import PendingAppend
 from bridge.coordinator.heartbeat_and_leave_requests import HeartbeatAndLeaveRequests
 from bridge.coordinator.join_requests import JoinRequests
 from bridge.coordinator.offset_requests import OffsetRequests
 from bridge.coordinator.sync_requests import SyncRequests
 from zkconsumer.errors import InternalError
+from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -146,6 +150,8 @@ class GroupCoordinator(
             return
         group, then = pending.group, pending.continuation
         error = group_append_error(event.error_code)
+        if event.error_code:
+            self._log_failed_append(pending, event.error_code)
         if pending.deletes_group and event.error_code:
             self._on_deletion_failed(group)
         match then:
@@ -163,6 +169,37 @@ class GroupCoordinator(
                 self.on_offsets_deleted(then, offset_append_error(event.error_code))
             case LogAppendFailure(why):
                 if event.error_code:
-                    self.log_event("append-failed", group=group.group_id, error=event.error_code, reason=why)
+                    failed = f"Failed to write empty metadata for group {group.group_id}: "
+                    sentence = failed + error_code(event.error_code).name if why == EMPTIED else ""
+                    self.log_event("append-failed", sentence, group=group.group_id, error=event.error_code, reason=why)
             case _:
                 assert_never(then)
+
+    def _log_failed_append(self, pending: PendingAppend, error: int) -> None:
+        """Log the failure of an append as Kafka's manager of groups does, before the continuation handles it."""
+        group, name = pending.group, error_code(error).name
+        then, fields = pending.continuation, {"group": group.group_id, "error": error}
+        if isinstance(then, AnswerCommit):
+            offsets = set_text(f"{tp.topic}-{tp.partition}" for tp in pending.partitions)
+            self.log_event(
+                "offsets-append-failed",
+                f"Offset commit {offsets} from group {group.group_id}, consumer {then.consumer_id} with generation "
+                f"{group.generation_id} failed when appending to log due to {name}",
+                **fields,
+            )
+        elif not isinstance(then, AnswerGroupDelete | AnswerOffsetDelete):
+            what = f"group {group.group_id} with generation {group.generation_id}"
+            self.log_event(
+                "group-append-failed", f"Metadata from {what} failed when appending to log due to {name}", **fields
+            )
+            answer = group_append_error(error)
+            reason = None
+            if answer == Errors.UNKNOWN_SERVER_ERROR:
+                reason = f"due to {name}, returning UNKNOWN error code to the client"
+            elif answer == error:
+                reason = f"due to unexpected error: {name}"
+            if reason is not None:
+                what = f"group {group.group_id} generation {group.generation_id}"
+                self.log_event(
+                    "group-append-rejected", f"Appending metadata message for {what} failed {reason}", **fields
+                )

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bridge.coordinator.behaviour import Behaviour
-from bridge.coordinator.commands import Append
+from bridge.coordinator.commands import Append, LogGroupEvent
 from bridge.coordinator.config import GroupCoordinatorConfig
 from bridge.coordinator.continuations import Continuation
 from bridge.coordinator.events import CoordinatorRecord, Token
@@ -162,6 +162,10 @@ class GroupMetadataManager(OffsetsTopicPartitions):
     ) -> bool:
         tombstones = [offset_tombstone(group.group_id, partition) for partition in removed]
         if is_over:
+            generation = group.generation_id
+            sentence = f"Group {group.group_id} transitioned to Dead in generation {generation}"
+            fields = (("group", group.group_id), ("generation", generation))
+            self.out.append(LogGroupEvent("group-dead", fields, sentence))
             group.transition_to(DEAD, self.now_ms)
             if group.generation_id > 0 or group.stored.group is not None or self.has_pending_append(group):
                 tombstones.append(group_tombstone(group.group_id))

@@ -9,12 +9,13 @@ In each wait a timer runs: ``join`` and ``sync`` of the group, ``heartbeat`` of 
 
 from __future__ import annotations
 
-from bridge.coordinator.continuations import LogAppendFailure
+from bridge.coordinator.continuations import EMPTIED, LogAppendFailure
 from bridge.coordinator.coordinator_base import CoordinatorBase
 from bridge.coordinator.delayed_heartbeat import NEW_MEMBER_JOIN_TIMEOUT_MS
 from bridge.coordinator.delayed_join import DelayedJoin, InitialDelayedJoin, join_key
 from bridge.coordinator.delayed_sync import sync_key
 from bridge.coordinator.errors import Errors
+from bridge.coordinator.group_log_lines import member_text, option_text, set_text
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -40,7 +41,8 @@ class GroupRebalance(CoordinatorBase):
         if self.behaviour.limits_new_members:
             member.is_new = True
             self.watch_member(group, member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self.maybe_prepare_rebalance(group, "a member joins")
+        instance = option_text(member.group_instance_id)
+        self.maybe_prepare_rebalance(group, f"Adding new member {member.member_id} with group instance id {instance}")
 
     def update_member_and_rebalance(
         self,
@@ -57,7 +59,11 @@ class GroupRebalance(CoordinatorBase):
         superseded = group.set_awaiting_join(member, parked)
         if superseded is not None:
             self.reply_join(superseded, JoinGroupResult(Errors.UNKNOWN_MEMBER_ID, member.member_id))
-        self.maybe_prepare_rebalance(group, "a member joins again")
+        is_leader = group.is_(STABLE) and group.is_leader(member.member_id)
+        did = f"Leader {member.member_id} re-joining group" if is_leader else None
+        self.maybe_prepare_rebalance(
+            group, f"{did or f'Updating metadata for member {member.member_id}'} during {group.state.value}"
+        )
 
     def _may_extend(self, group: GroupMetadata) -> bool:
         if self.behaviour.extends_delay_of_emptied_group:
@@ -78,7 +84,14 @@ class GroupRebalance(CoordinatorBase):
         self.remove_sync_expiration(group)
         is_initial = group.is_(EMPTY) and self.behaviour.has_initial_delay
         group.transition_to(PREPARING_REBALANCE, self.now_ms)
-        self.log_event("group-rebalance-started", group=group.group_id, generation=group.generation_id, reason=reason)
+        self.log_event(
+            "group-rebalance-started",
+            f"Preparing to rebalance group {group.group_id} in state {group.state.value} with old generation "
+            f"{group.generation_id} ({self.log_partition_of(group)}) (reason: {reason})",
+            group=group.group_id,
+            generation=group.generation_id,
+            reason=reason,
+        )
         timeout_ms = group.rebalance_timeout_ms
         if is_initial:
             step_ms = self.config.group_initial_rebalance_delay_ms
@@ -116,9 +129,19 @@ class GroupRebalance(CoordinatorBase):
         group.delayed_join = None
         for lost in group.not_yet_rejoined_members():
             if not lost.is_static_member:
-                self._log_removed_member(group, lost.member_id, "it did not join again")
+                self._log_removed_member(
+                    group,
+                    lost.member_id,
+                    "it did not join again",
+                    f"Group {group.group_id} removed dynamic members who haven't joined: {set_text([lost.member_id])}",
+                )
                 self.forget_member(group, lost.member_id)
-        if group.members and not group.maybe_elect_new_joined_leader():
+        if group.members and not self._elect_leader(group):
+            self.log_event(
+                "rebalance-not-completed",
+                f"Group {group.group_id} could not complete rebalance because no members rejoined",
+                group=group.group_id,
+            )
             self._wait_for_joins(group, DelayedJoin(group.rebalance_timeout_ms))
             return
         group.init_next_generation(self.now_ms)
@@ -127,8 +150,34 @@ class GroupRebalance(CoordinatorBase):
         else:
             self._reply_joined(group)
 
+    def _elect_leader(self, group: GroupMetadata) -> bool:
+        """Whether a joined member leads the group."""
+        before = group.members.get(group.leader_id or "")
+        was_absent = before is not None and before.awaiting_join is None
+        is_elected = group.maybe_elect_new_joined_leader()
+        if before is not None and was_absent:
+            old = f"[member.id: {before.member_id}, group.instance.id: {option_text(before.group_instance_id)}]"
+            new = group.members.get(group.leader_id or "")
+            consequence = "and the group couldn't proceed to next generationbecause no member joined."
+            if is_elected and new is not None:
+                consequence = f"while new leader {member_text(new)} was elected."
+            self.log_event(
+                "leader-not-rejoined",
+                f"Group leader {old} failed to join before rebalance timeout, {consequence}",
+                group=group.group_id,
+                member=before.member_id,
+            )
+        return is_elected
+
     def _reply_joined(self, group: GroupMetadata) -> None:
-        self.log_event("group-join-completed", group=group.group_id, generation=group.generation_id, members=group.size)
+        self.log_event(
+            "group-join-completed",
+            f"Stabilized group {group.group_id} generation {group.generation_id} ({self.log_partition_of(group)}) with "
+            f"{group.size} members",
+            group=group.group_id,
+            generation=group.generation_id,
+            members=group.size,
+        )
         for member in group.members.values():
             self.maybe_reply_join(group, member, self.current_generation(group, member.member_id))
             self.complete_and_schedule_next_heartbeat_expiration(group, member)
@@ -139,11 +188,17 @@ class GroupRebalance(CoordinatorBase):
             self.purgatory.watch(sync_key(group.group_id), self.now_ms + group.rebalance_timeout_ms)
 
     def _on_emptied(self, group: GroupMetadata) -> None:
-        self.log_event("group-empty", group=group.group_id, generation=group.generation_id)
+        self.log_event(
+            "group-empty",
+            f"Group {group.group_id} with generation {group.generation_id} is now empty "
+            f"({self.log_partition_of(group)})",
+            group=group.group_id,
+            generation=group.generation_id,
+        )
         if self.behaviour.has_empty_state:
-            self.manager.store_group(group, {}, LogAppendFailure("all members have left"))
+            self.manager.store_group(group, {}, LogAppendFailure(EMPTIED))
         else:
-            self.manager.delete_group_record(group, LogAppendFailure("all members have left"))
+            self.manager.delete_group_record(group, LogAppendFailure(EMPTIED))
 
     def _wait_for_joins(self, group: GroupMetadata, delayed: DelayedJoin | InitialDelayedJoin) -> None:
         group.delayed_join = delayed
@@ -204,10 +259,16 @@ class GroupRebalance(CoordinatorBase):
         """Members that have not sent SyncGroup by now are removed, and the others rebalance."""
         assert group.is_(COMPLETING_REBALANCE, STABLE), "a rebalance cancels the timer"
         late = list(group.pending_sync_members)
+        self.log_event(
+            "members-not-synced",
+            f"Group {group.group_id} removed members who haven't sent their sync request: {set_text(late)}",
+            group=group.group_id,
+            members=len(late),
+        )
         for member_id in late:
             self._log_removed_member(group, member_id, "it sent no SyncGroup")
             self.forget_member(group, member_id)
-        self.prepare_rebalance(group, f"{len(late)} members sent no SyncGroup")
+        self.prepare_rebalance(group, f"Removing {set_text(late)} on pending sync request expiration")
 
     # --- members leave -----------------------------------------------------------------------------------------------
 
@@ -240,10 +301,23 @@ class GroupRebalance(CoordinatorBase):
     def on_expire_heartbeat(self, group: GroupMetadata, member_id: str) -> None:
         """A member timed out: remove it, unless it has a parked request."""
         if member_id in group.pending_members:
+            self.log_event(
+                "pending-member-expired",
+                f"Pending member {member_id} in group {group.group_id} has been removed after session timeout "
+                "expiration.",
+                group=group.group_id,
+                member=member_id,
+            )
             self.remove_pending_member_and_update_group(group, member_id)
         elif group.has(member_id) and not group.get(member_id).has_satisfied_heartbeat:
-            self._log_removed_member(group, member_id, "it sent no heartbeat")
-            self.remove_member_and_update_group(group, group.get(member_id), "a member sent no heartbeat")
+            self._log_removed_member(
+                group,
+                member_id,
+                "it sent no heartbeat",
+                f"Member {member_id} in group {group.group_id} has failed, removing it from the group",
+            )
+            reason = f"removing member {member_id} on heartbeat expiration"
+            self.remove_member_and_update_group(group, group.get(member_id), reason)
 
-    def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str) -> None:
-        self.log_event("member-removed", group=group.group_id, member=member_id, reason=why)
+    def _log_removed_member(self, group: GroupMetadata, member_id: str, why: str, sentence: str = "") -> None:
+        self.log_event("member-removed", sentence, group=group.group_id, member=member_id, reason=why)

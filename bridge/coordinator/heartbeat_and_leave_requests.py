@@ -5,6 +5,7 @@ from __future__ import annotations
 from bridge.coordinator.coordinator_base import LOADING_ERRORS
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import RequestReceived
+from bridge.coordinator.group_log_lines import member_text
 from bridge.coordinator.group_metadata import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -41,7 +42,7 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
             return self.behaviour.dead_group_error
         if self.behaviour.heartbeat_checks_state_first and not group.is_(STABLE):
             return Errors.REBALANCE_IN_PROGRESS
-        refused = self.validate_current_member(group, body.member_id, body.group_instance_id)
+        refused = self.validate_current_member(group, body.member_id, body.group_instance_id, operation="heartbeat")
         if refused is not Errors.NONE:
             return refused
         while_completing = self.behaviour.heartbeat_while_completing
@@ -72,12 +73,26 @@ class HeartbeatAndLeaveRequests(GroupRebalance):
             return Errors.UNKNOWN_MEMBER_ID
         if member_id in group.pending_members:
             self.remove_pending_member_and_update_group(group, member_id)
+            self.log_event(
+                "pending-member-left",
+                f"Pending member with memberId={member_id} has left group {group.group_id} through explicit "
+                "`LeaveGroup` request",
+                group=group.group_id,
+                member=member_id,
+            )
             return Errors.NONE
         if member_id == NO_MEMBER_ID:
             # An operator removes a static member with only its instance id.
             member_id = group.static_members.get(instance_id or "", NO_MEMBER_ID)
-        refused = self.validate_current_member(group, member_id, instance_id)
+        refused = self.validate_current_member(group, member_id, instance_id, operation="leave-group")
         if refused is Errors.NONE:
-            self.log_event("member-left", group=group.group_id, member=member_id, reason=who.reason or "")
-            self.remove_member_and_update_group(group, group.get(member_id), "a member leaves")
+            member = group.get(member_id)
+            self.log_event(
+                "member-left",
+                f"Member {member_text(member)} has left group {group.group_id} through explicit `LeaveGroup` request",
+                group=group.group_id,
+                member=member_id,
+                reason=who.reason or "",
+            )
+            self.remove_member_and_update_group(group, member, f"Removing member {member_id} on LeaveGroup")
         return refused

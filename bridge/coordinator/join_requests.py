@@ -105,17 +105,49 @@ class JoinRequests(StaticMemberRejoin):
             self.reply_join(parked, JoinGroupResult(Errors.INCONSISTENT_GROUP_PROTOCOL))
             return
         new_member_id = self.new_member_id(request.client_id if instance_id is None else instance_id)
+        self._log_new_member(group, instance_id, new_member_id, version=parked.version)
         if instance_id is not None and group.current_static_member_id(instance_id) is not None:
             self.update_static_member_and_rebalance(
                 group, instance_id, new_member_id, body=body, protocols=protocols, parked=parked
             )
-        elif instance_id is None and self.behaviour.limits_new_members and parked.version >= MEMBER_ID_REQUIRED_FROM:
+        elif instance_id is None and self._requires_member_id(parked.version):
             group.pending_members.add(new_member_id)
             self.watch_member(group, new_member_id, body.session_timeout_ms)
             self.reply_join(parked, JoinGroupResult(Errors.MEMBER_ID_REQUIRED, new_member_id))
         else:
             member = _member(new_member_id, request, body, protocols)
             self.add_member_and_rebalance(group, member, parked)
+
+    def _requires_member_id(self, version: int) -> bool:
+        return self.behaviour.limits_new_members and version >= MEMBER_ID_REQUIRED_FROM
+
+    def _log_new_member(
+        self, group: GroupMetadata, instance_id: str | None, new_member_id: str, *, version: int
+    ) -> None:
+        state, name = group.state.value, group.group_id
+        created = f"Created a new member id {new_member_id}"
+        if instance_id is not None:
+            old_member_id = group.current_static_member_id(instance_id)
+            what = f"{created} for this member and add to the group."
+            if old_member_id is not None:
+                what = f"Replacing previously mapped member {old_member_id} with this groupInstanceId."
+            self.log_event(
+                "static-member-joining",
+                f"Static member with groupInstanceId={instance_id} and unknown member id joins group {name} in {state} "
+                f"state. {what}",
+                group=name,
+                member=new_member_id,
+            )
+            return
+        who, what = "Member", f"{created} for this member and add to the group."
+        if self._requires_member_id(version):
+            who, what = "member", f"{created} and request the member to rejoin with this id."
+        self.log_event(
+            "dynamic-member-joining",
+            f"Dynamic {who} with unknown member id joins group {name} in {state} state. {what}",
+            group=name,
+            member=new_member_id,
+        )
 
     # --- known members -----------------------------------------------------------------------------------------------
 
@@ -133,7 +165,7 @@ class JoinRequests(StaticMemberRejoin):
         if member_id in group.pending_members:
             self._do_pending_member_join_group(group, request, body, parked)
             return
-        refused = self.validate_current_member(group, member_id, body.group_instance_id)
+        refused = self.validate_current_member(group, member_id, body.group_instance_id, operation="join-group")
         if refused is not Errors.NONE:
             self.reply_join(parked, JoinGroupResult(refused, member_id))
             return
@@ -161,6 +193,13 @@ class JoinRequests(StaticMemberRejoin):
             # Only dynamic members get pending ids.  Kafka: IllegalStateException.
             self.reply_join(parked, JoinGroupResult(Errors.UNKNOWN_SERVER_ERROR, body.member_id))
             return
+        self.log_event(
+            "pending-member-joining",
+            f"Pending dynamic member with id {body.member_id} joins group {group.group_id} in {group.state.value} "
+            "state. Adding to the group now.",
+            group=group.group_id,
+            member=body.member_id,
+        )
         self.add_member_and_rebalance(group, _member(body.member_id, request, body, _protocols(body)), parked)
 
 

@@ -78,7 +78,7 @@ class OffsetRequests(GroupRebalance):
             return Errors.NONE
         if self.behaviour.commit_checks_state_first and group.is_(COMPLETING_REBALANCE):
             return Errors.REBALANCE_IN_PROGRESS
-        refused = self.validate_current_member(group, body.member_id, body.group_instance_id)
+        refused = self.validate_current_member(group, body.member_id, body.group_instance_id, operation="offset-commit")
         if refused is not Errors.NONE:
             return refused
         if generation_id != group.generation_id:
@@ -103,7 +103,7 @@ class OffsetRequests(GroupRebalance):
                     offsets[at] = self._offset_and_metadata(row, body.retention_time_ms)
         partition_errors = dict.fromkeys(too_large, Errors.OFFSET_METADATA_TOO_LARGE)
         if offsets:
-            then = AnswerCommit(parked, asked, frozenset(too_large))
+            then = AnswerCommit(parked, asked, frozenset(too_large), body.member_id)
             self.manager.store_offsets(group, offsets, then)
         else:
             self.reply(parked, commit_response(asked, Errors.NONE, dict(partition_errors)))

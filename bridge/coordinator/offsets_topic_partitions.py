@@ -14,6 +14,8 @@ from bridge.coordinator.group_metadata import GroupMetadata
 from bridge.coordinator.partitioning import partition_for
 from bridge.coordinator.stored_state import StoredPartition
 
+OFFSETS_TOPIC = "__consumer_offsets"
+
 
 class OffsetsTopicPartitions:
     """``out`` collects commands, ``now_ms`` is the time of the event that is being handled."""
@@ -78,9 +80,18 @@ class OffsetsTopicPartitions:
         partition, is_newer = event.partition, event.epoch > self.epochs.get(event.partition, -1)
         is_known = partition in self.owned_partitions or partition in self.loading_partitions
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(LogGroupEvent("stale-election-ignored", (("partition", partition), ("epoch", event.epoch))))
+            name, epoch = f"{OFFSETS_TOPIC}-{partition}", self.epochs[partition]
+            sentence = (
+                f"Not loading offsets and group metadata for {name} in epoch {event.epoch} since current epoch is "
+                f"Some({epoch})"
+            )
+            fields = (("partition", partition), ("epoch", event.epoch))
+            self.out.append(LogGroupEvent("stale-election-ignored", fields, sentence))
             return []
         if is_known and not is_newer:
+            if partition in self.loading_partitions:
+                sentence = f"Already loading offsets and group metadata from {OFFSETS_TOPIC}-{partition}"
+                self.out.append(LogGroupEvent("partition-loading-already", (("partition", partition),), sentence))
             return []
         groups = self._drop(partition)
         self.loading_partitions.add(partition)
@@ -113,9 +124,12 @@ class OffsetsTopicPartitions:
         """Another broker leads the partition: returns the groups that are no longer ours, for the caller to unload."""
         partition = event.partition
         if not self._maybe_update_coordinator_epoch(partition, event.epoch):
-            self.out.append(
-                LogGroupEvent("stale-resignation-ignored", (("partition", partition), ("epoch", event.epoch)))
+            sentence = (
+                f"Not removing offsets and group metadata for {OFFSETS_TOPIC}-{partition} in epoch {event.epoch} since "
+                f"current epoch is Some({self.epochs[partition]})"
             )
+            fields = (("partition", partition), ("epoch", event.epoch))
+            self.out.append(LogGroupEvent("stale-resignation-ignored", fields, sentence))
             return []
         return self._drop(partition)
 

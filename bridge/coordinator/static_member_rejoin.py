@@ -17,6 +17,7 @@ from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, PREPARING_RE
 from bridge.coordinator.group_rebalance import GroupRebalance
 from bridge.coordinator.group_responses import JoinGroupResult
 from bridge.coordinator.member_metadata import DelayedRequest, Protocols
+from zkconsumer.kafka.error_codes import error_code
 from zkconsumer.wire.schemas.join_group import SKIP_ASSIGNMENT_FROM, JoinGroupRequest
 
 
@@ -58,10 +59,21 @@ class StaticMemberRejoin(GroupRebalance):
         group.set_awaiting_join(member, parked)
         self.complete_and_schedule_next_heartbeat_expiration(group, member)
         if group.is_(STABLE) and group.protocol_name == group.select_protocol():
+            self.log_event(
+                "static-member-kept",
+                "Static member which joins during Stable stage and doesn't affect selectProtocol will not trigger "
+                "rebalance.",
+                group=group.group_id,
+                member=new_member_id,
+            )
             assignments = {other.member_id: other.assignment for other in group.members.values()}
             self.manager.store_group(group, assignments, undo)
         else:
-            self.maybe_prepare_rebalance(group, "a static member joins again")
+            who = f"static member {new_member_id} with instance id {group_instance_id}"
+            reason = f"Updating metadata for {who}"
+            if group.is_(STABLE):
+                reason = f"Group's selectedProtocol will change because {who} joined with change of protocol"
+            self.maybe_prepare_rebalance(group, reason)
 
     def on_static_member_stored(self, group: GroupMetadata, stored: AnswerStaticMember, error: int) -> None:
         """The new id is in the log, or could not be written: answer the member, or restore its old id.
@@ -74,6 +86,12 @@ class StaticMemberRejoin(GroupRebalance):
         if member is None or not is_current:
             return
         if error != Errors.NONE:
+            self.log_event(
+                "static-member-not-written",
+                f"Failed to persist metadata for group {group.group_id}: {error_code(error).name}",
+                group=group.group_id,
+                member=stored.new_member_id,
+            )
             refused = JoinGroupResult(
                 error=error,
                 generation_id=group.generation_id,

@@ -6,6 +6,7 @@ from bridge.coordinator.continuations import DeliverAssignment
 from bridge.coordinator.coordinator_base import LOADING_ERRORS
 from bridge.coordinator.errors import Errors
 from bridge.coordinator.events import RequestReceived
+from bridge.coordinator.group_log_lines import set_text
 from bridge.coordinator.group_metadata import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, GroupMetadata
 from bridge.coordinator.group_rebalance import GroupRebalance
 from bridge.coordinator.group_responses import sync_response
@@ -43,7 +44,7 @@ class SyncRequests(GroupRebalance):
             return Errors.INCONSISTENT_GROUP_PROTOCOL
         if group is None:
             return Errors.UNKNOWN_MEMBER_ID
-        refused = self.validate_current_member(group, body.member_id, body.group_instance_id)
+        refused = self.validate_current_member(group, body.member_id, body.group_instance_id, operation="sync-group")
         if refused is not Errors.NONE:
             return refused
         if body.generation_id != group.generation_id:
@@ -65,10 +66,23 @@ class SyncRequests(GroupRebalance):
         if group.is_leader(member.member_id) and group.pending_assignment is None:
             group.pending_assignment = DeliverAssignment(group.generation_id)
             given = {row.member_id: row.assignment for row in body.assignments}
-            left_out = sum(member_id not in given for member_id in group.members)
-            if left_out:
+            self.log_event(
+                "assignment-received",
+                f"Assignment received from leader {member.member_id} for group {group.group_id} for generation "
+                f"{group.generation_id}. The group has {group.size} members, {len(group.static_members)} of which are "
+                "static.",
+                group=group.group_id,
+                generation=group.generation_id,
+            )
+            missing = [member_id for member_id in group.members if member_id not in given]
+            if missing:
                 self.log_event(
-                    "members-without-assignment", group=group.group_id, generation=group.generation_id, members=left_out
+                    "members-without-assignment",
+                    f"Setting empty assignments for members {set_text(missing)} of {group.group_id} for generation "
+                    f"{group.generation_id}",
+                    group=group.group_id,
+                    generation=group.generation_id,
+                    members=len(missing),
                 )
             self.manager.store_group(group, given, group.pending_assignment)
 
@@ -81,7 +95,8 @@ class SyncRequests(GroupRebalance):
             return
         if error != Errors.NONE:
             self.reset_and_propagate_assignment_error(group, error)
-            self.maybe_prepare_rebalance(group, "the assignment could not be written")
+            reason = f"Error when storing group assignment during SyncGroup (member: {group.leader_id})"
+            self.maybe_prepare_rebalance(group, reason)
             return
         assert group.stored.group is not None, "the record was replayed just now"
         group.pending_assignment = None
@@ -89,6 +104,14 @@ class SyncRequests(GroupRebalance):
         group.transition_to(STABLE, self.now_ms)
         self.log_event("group-stable", group=group.group_id, generation=group.generation_id, members=group.size)
         for member in group.members.values():
+            if not member.assignment:
+                self.log_event(
+                    "empty-assignment-sent",
+                    f"Sending empty assignment to member {member.member_id} of {group.group_id} for generation "
+                    f"{group.generation_id} with no errors",
+                    group=group.group_id,
+                    member=member.member_id,
+                )
             parked, member.awaiting_sync = member.awaiting_sync, None
             if parked is not None:
                 self._deliver(group, member, parked)

@@ -173,8 +173,9 @@ def show(command: do.Command) -> str:
             return f"raise{' fatal' if is_fatal else ''} {type(error).__name__}"
         case do.MemberStopped():
             return "stopped"
-        case do.LogMemberEvent(what, fields):
-            return f"log {what} {' '.join(f'{name}={value}' for name, value in fields if value != '')}".rstrip()
+        case do.LogMemberEvent(what, fields, sentence):
+            name = f"{what}: {sentence}" if sentence else what
+            return f"log {name} {' '.join(f'{key}={value}' for key, value in fields if value != '')}".rstrip()
         case _:
             return ""
 
