@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
+from bridge.client.class_loader import configure_if_possible, create_from_path, missing_methods
 from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
 from zkconsumer.errors import InvalidConfigException
 
@@ -20,21 +20,8 @@ def load_assignor(path: str, values: Mapping[str, Any]) -> ConsumerPartitionAssi
     settings of the member (as for classes with Java's ``Configurable``).  Raises ``InvalidConfigException`` for a class
     that does not exist, cannot be created, or lacks a part of the interface.
     """
-    module, _, name = path.partition(":")
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-        assignor: Any = found()
-        if callable(getattr(assignor, "configure", None)):
-            assignor.configure(values)
-    except Exception as error:
-        kind = type(error).__name__
-        raise InvalidConfigException(
-            f"{_KEY}: {path} cannot be created: {kind}: {error}; correct the class, or where Python looks for it "
-            "(PYTHONPATH)"
-        ) from error
-    missing = [method for method in _METHODS if not callable(getattr(assignor, method, None))]
+    assignor: Any = create_from_path(_KEY, path, lambda created: configure_if_possible(created, values))
+    missing = missing_methods(assignor, _METHODS)
     if not isinstance(getattr(assignor, "name", None), str) or not assignor.name:
         missing.append("name (a text)")
     protocols = getattr(assignor, "supported_protocols", None)
