@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         StickyAssignor,
     )
     from bridge.client.config import CoordinatorConsumerConfig
+    from bridge.client.consumer_interceptors import ConsumerInterceptor
     from bridge.client.coordinator_connector import CoordinatorConsumerConnector
+    from bridge.client.deserializers import Deserializer
     from bridge.client.errors import (
         AssignorFailed,
         CommitFailedException,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         RebalanceCallbackFailed,
         RebalanceInProgressException,
         RetriableCommitFailedException,
+        SerializationException,
         TopicAuthorizationException,
         UnsupportedVersionException,
     )
@@ -45,10 +48,12 @@ _MODULE_BY_NAME = {
     "Assignment": "bridge.client.partition_assignor",
     "AssignorFailed": "bridge.client.errors",
     "CommitFailedException": "bridge.client.errors",
+    "ConsumerInterceptor": "bridge.client.consumer_interceptors",
     "ConsumerPartitionAssignor": "bridge.client.partition_assignor",
     "CooperativeStickyAssignor": "bridge.client.assignors",
     "CoordinatorConsumerConfig": "bridge.client.config",
     "CoordinatorConsumerConnector": "bridge.client.coordinator_connector",
+    "Deserializer": "bridge.client.deserializers",
     "FencedInstanceIdException": "bridge.client.errors",
     "GroupAuthorizationException": "bridge.client.errors",
     "GroupMaxSizeReachedException": "bridge.client.errors",
@@ -63,6 +68,7 @@ _MODULE_BY_NAME = {
     "RebalanceProtocol": "bridge.client.partition_assignor",
     "RetriableCommitFailedException": "bridge.client.errors",
     "RoundRobinAssignor": "bridge.client.assignors",
+    "SerializationException": "bridge.client.errors",
     "StickyAssignor": "bridge.client.assignors",
     "Subscription": "bridge.client.partition_assignor",
     "TopicAuthorizationException": "bridge.client.errors",
@@ -73,10 +79,12 @@ __all__ = [
     "Assignment",
     "AssignorFailed",
     "CommitFailedException",
+    "ConsumerInterceptor",
     "ConsumerPartitionAssignor",
     "CooperativeStickyAssignor",
     "CoordinatorConsumerConfig",
     "CoordinatorConsumerConnector",
+    "Deserializer",
     "FencedInstanceIdException",
     "GroupAuthorizationException",
     "GroupMaxSizeReachedException",
@@ -91,6 +99,7 @@ __all__ = [
     "RebalanceProtocol",
     "RetriableCommitFailedException",
     "RoundRobinAssignor",
+    "SerializationException",
     "StickyAssignor",
     "Subscription",
     "TopicAuthorizationException",

@@ -23,6 +23,7 @@ __all__ = [
     "RebalanceCallbackFailed",
     "RebalanceInProgressException",
     "RetriableCommitFailedException",
+    "SerializationException",
     "TopicAuthorizationException",
     "UnsupportedVersionException",
 ]
@@ -64,6 +65,11 @@ class AssignorFailed(UsageError):
 
 class FencedInstanceIdException(PeerError):
     """Another process joined the group with this ``group.instance.id``; stop one of them, or give it another id."""
+
+
+class SerializationException(PeerError):
+    """The bytes of a key or value are not of the type of the deserializer; correct the producer, or name another
+    deserializer."""
 
 
 # --- UnavailableError ------------------------------------------------------------------------------------------------

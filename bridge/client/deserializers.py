@@ -1,0 +1,227 @@
+"""Deserializers of keys and values, as ``org.apache.kafka.common.serialization`` has them (Kafka 3.0).
+
+A setting ``key.deserializer`` or ``value.deserializer`` is one of
+
+    an object with ``deserialize(topic, data)``       used as it is, as Java uses an object of its constructor
+    package.module:ClassName                          created and configured
+    org.apache.kafka.common.serialization.LongDeserializer, or LongDeserializer      one of ``STANDARD_DESERIALIZERS``
+
+Differences from Java: an unknown encoding is an error when the consumer is created, and not at the first record;
+``ListDeserializer`` does not exist, because it needs classes of Java's lists.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from bridge.client.class_loader import create_from_path, missing_methods
+from bridge.client.errors import SerializationException
+from zkconsumer.errors import InvalidConfigException
+
+JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+ENCODING_KEY = "deserializer.encoding"
+ENCODING_DEFAULT = "UTF-8"
+UUID_CHARS_MAX = 36
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Deserializer(Protocol[T_co]):
+    """Turns the bytes of a key or a value into an object.
+
+    Two methods are optional: ``configure(values, is_key)`` receives the settings of the consumer, and ``close()`` is
+    called when the consumer is closed.
+    """
+
+    def deserialize(self, topic: str, data: bytes) -> T_co:
+        """The object of ``data``, bytes of a record of ``topic``; a missing key or value is None without a call.
+
+        ``SerializationException``, or any other error: ``data`` cannot be read.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StandardDeserializer(Generic[T]):
+    """One of Kafka's own deserializers; ``name`` is its class in Java."""
+
+    name: str
+    function: Callable[[bytes], T]
+
+    def deserialize(self, topic: str, data: bytes) -> T:
+        """The object of ``data``; ``SerializationException``: it is not of this type."""
+        return self.function(data)
+
+
+# --- the functions ----------------------------------------------------------------------------------------------
+
+
+def deserialize_byte_array(data: bytes) -> bytes:
+    """The bytes themselves."""
+    return data
+
+
+def deserialize_byte_buffer(data: bytes) -> memoryview:
+    """A view of the bytes."""
+    return memoryview(data)
+
+
+def deserialize_short(data: bytes) -> int:
+    """A signed number of 16 bits, big-endian."""
+    number: int = _unpack(">h", data, "ShortDeserializer")
+    return number
+
+
+def deserialize_integer(data: bytes) -> int:
+    """A signed number of 32 bits, big-endian."""
+    number: int = _unpack(">i", data, "IntegerDeserializer")
+    return number
+
+
+def deserialize_long(data: bytes) -> int:
+    """A signed number of 64 bits, big-endian."""
+    number: int = _unpack(">q", data, "LongDeserializer")
+    return number
+
+
+def deserialize_float(data: bytes) -> float:
+    """An IEEE 754 number of 32 bits, big-endian."""
+    number: float = _unpack(">f", data, "Deserializer")
+    return number
+
+
+def deserialize_double(data: bytes) -> float:
+    """An IEEE 754 number of 64 bits, big-endian."""
+    number: float = _unpack(">d", data, "Deserializer")
+    return number
+
+
+def deserialize_void(data: bytes) -> None:
+    """Raise: a record that is read with this deserializer has no bytes."""
+    raise SerializationException(f"Data should be null for a VoidDeserializer, and has {len(data)} bytes")
+
+
+def string_function(encoding: str) -> Callable[[bytes], str]:
+    """Decodes text as ``new String(data, encoding)``: malformed bytes become U+FFFD.
+
+    UTF-16 and UTF-32 without a byte order mark are big-endian, as in Java.  ``LookupError``: Python has no such
+    encoding.
+    """
+    codec = codecs.lookup(encoding).name
+    b"0".decode(codec, "replace")  # LookupError: the codec is not one of text, as hex
+    marks = {
+        "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+        "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    }.get(codec)
+    if marks is None:
+        return lambda data: data.decode(codec, "replace")
+    return lambda data: data.decode(codec if data.startswith(marks) else f"{codec}-be", "replace")
+
+
+def uuid_function(encoding: str) -> Callable[[bytes], UUID]:
+    """Reads the text of a UUID as ``UUID.fromString``: five hexadecimal numbers, of which the lowest bits count."""
+    decode = string_function(encoding)
+
+    def deserialize_uuid(data: bytes) -> UUID:
+        text = decode(data)
+        parts = text.split("-")
+        if len(text) > UUID_CHARS_MAX or len(parts) != 5 or not all(map(_is_hexadecimal, parts)):
+            raise SerializationException(f"Error parsing data into UUID: {text[:UUID_CHARS_MAX]!r} is not one")
+        bits = (32, 16, 16, 16, 48)
+        number = 0
+        for part, width in zip(parts, bits, strict=True):
+            number = (number << width) | (int(part, 16) & ((1 << width) - 1))
+        return UUID(int=number)
+
+    return deserialize_uuid
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return 0 < len(text) <= 16 and all(char in "0123456789abcdefABCDEF" for char in text)
+
+
+def _unpack(form: str, data: bytes, name: str) -> Any:
+    size = struct.calcsize(form)
+    if len(data) != size:
+        raise SerializationException(f"Size of data received by {name} is not {size}: it is {len(data)}")
+    return struct.unpack(form, data)[0]
+
+
+STANDARD_DESERIALIZERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
+    {
+        "ByteArrayDeserializer": deserialize_byte_array,
+        "ByteBufferDeserializer": deserialize_byte_buffer,
+        "BytesDeserializer": deserialize_byte_array,
+        "DoubleDeserializer": deserialize_double,
+        "FloatDeserializer": deserialize_float,
+        "IntegerDeserializer": deserialize_integer,
+        "LongDeserializer": deserialize_long,
+        "ShortDeserializer": deserialize_short,
+        "VoidDeserializer": deserialize_void,
+    }
+)
+"""Java's class → our function, for the deserializers without settings."""
+
+ENCODED_DESERIALIZERS: Mapping[str, Callable[[str], Callable[[bytes], Any]]] = MappingProxyType(
+    {"StringDeserializer": string_function, "UUIDDeserializer": uuid_function}
+)
+"""Java's class → our function of the encoding."""
+
+
+# --- the settings -----------------------------------------------------------------------------------------------
+
+
+def load_deserializer(setting: object, values: Mapping[str, Any], *, is_key: bool) -> Deserializer[Any]:
+    """The deserializer of ``key.deserializer`` (``is_key``) or ``value.deserializer``: an object, or a name.
+
+    ``values``: the settings of the consumer, for the encoding (``key.deserializer.encoding``, else
+    ``deserializer.encoding``, else UTF-8) and for ``configure`` of a class of the user.  Raises
+    ``InvalidConfigException`` for a class or an encoding that does not exist or cannot be used.
+    """
+    key = "key.deserializer" if is_key else "value.deserializer"
+    if not isinstance(setting, str):
+        return _checked(setting, key, type(setting).__qualname__)
+    name = setting.strip().removeprefix(JAVA_PACKAGE)
+    if name in STANDARD_DESERIALIZERS:
+        return StandardDeserializer(name, STANDARD_DESERIALIZERS[name])
+    if name in ENCODED_DESERIALIZERS:
+        encoding_key, encoding = _encoding_of(values, key)
+        try:
+            return StandardDeserializer(name, ENCODED_DESERIALIZERS[name](encoding))
+        except LookupError as error:
+            raise InvalidConfigException(
+                f"{encoding_key} is {encoding!r}, which Python does not have; set it to the name of an encoding"
+            ) from error
+    if ":" not in name:
+        known = ", ".join(sorted({*STANDARD_DESERIALIZERS, *ENCODED_DESERIALIZERS}))
+        raise InvalidConfigException(
+            f"{key}: {setting} is not known; name one of Kafka's ({known}), or a class of your own as "
+            "package.module:ClassName"
+        )
+
+    def configure(created: Any) -> None:
+        if callable(getattr(created, "configure", None)):
+            created.configure(values, is_key)
+
+    return _checked(create_from_path(key, name, configure), key, name)
+
+
+def _checked(deserializer: Any, key: str, name: str) -> Deserializer[Any]:
+    if missing_methods(deserializer, ("deserialize",)):
+        raise InvalidConfigException(f"{key}: {name} is not a bridge.Deserializer; it lacks deserialize(topic, data)")
+    checked: Deserializer[Any] = deserializer
+    return checked
+
+
+def _encoding_of(values: Mapping[str, Any], key: str) -> tuple[str, str]:
+    """The key that has the encoding, and the encoding; as in Java, a value that is not a text counts as not set."""
+    own = f"{key}.encoding"
+    chosen = own if values.get(own) is not None else ENCODING_KEY
+    encoding = values.get(chosen)
+    return chosen, encoding if isinstance(encoding, str) else ENCODING_DEFAULT
