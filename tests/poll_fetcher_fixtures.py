@@ -19,7 +19,6 @@ from zkconsumer.kafka.fetch.fetch_config import FetchConfig
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.fetched_records import FetchedRecords
 from zkconsumer.kafka.fetch.fetcher import Fetcher
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
@@ -56,6 +55,7 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
     OffsetForLeaderPartitionResponse,
     OffsetForLeaderTopicResponse,
 )
+from zkconsumer.wire.transactions import IsolationLevel
 
 TOPIC = "test"
 TP0, TP1, TP2, TP3 = (TopicPartition(TOPIC, number) for number in range(4))

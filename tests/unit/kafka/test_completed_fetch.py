@@ -15,13 +15,12 @@ from tests.poll_fetcher_fixtures import (
 )
 from tests.transactional_records import ABORT, COMMIT, TRANSACTIONAL, batch, marker, signed
 from zkconsumer.errors import KafkaException
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, excluded_batches, new_row_buffer, outline_of
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas.fetch import AbortedTransaction
-from zkconsumer.wire.transactions import write_aborted_transactions
+from zkconsumer.wire.transactions import IsolationLevel, write_aborted_transactions
 
 PID_1, PID_2, PID_3 = 1, 2, 3
 DECODERS = ["compiled", "python"]

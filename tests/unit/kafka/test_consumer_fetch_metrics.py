@@ -15,8 +15,8 @@ from tests.poll_fetcher_fixtures import (
     record_set,
 )
 from zkconsumer.kafka.error_codes import OFFSET_OUT_OF_RANGE
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.transactions import IsolationLevel
 
 FOO, BAR = TopicPartition("foo", 0), TopicPartition("bar", 0)
 RECORD_BYTES = len(b"keyvalue-0")

@@ -57,7 +57,6 @@ from zkconsumer.kafka.error_codes import (
 )
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.fetch_requests import select_read_replica
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.metadata.node import NO_NODE
 from zkconsumer.kafka.supported_versions import VersionRange
@@ -66,6 +65,7 @@ from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import FetchPartition, FetchPartitionResponse
+from zkconsumer.wire.transactions import IsolationLevel
 
 ID_1, ID_2 = bytes([1]) * 16, bytes([2]) * 16
 

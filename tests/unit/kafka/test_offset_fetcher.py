@@ -52,7 +52,6 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
@@ -67,6 +66,7 @@ from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from zkconsumer.wire.schemas.offset_for_leader_epoch import NO_EPOCH, OffsetForLeaderEpochRequest
+from zkconsumer.wire.transactions import IsolationLevel
 
 BROKER_NOT_AVAILABLE = error_code(8)
 UNDEFINED_OFFSET = -1

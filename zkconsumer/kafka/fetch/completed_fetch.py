@@ -36,12 +36,12 @@ from zkconsumer.kafka.fetch.fetched_records import (
     bytes_of,
     headers_of,
 )
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, excluded_batches, outline_of
 from zkconsumer.kafka.record_columns import BatchColumns
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.fetch_codec import UNKNOWN_VALUE, FetchedPartition
 from zkconsumer.wire.record_tables import DECODE_ERRORS
+from zkconsumer.wire.transactions import IsolationLevel
 
 
 class RecordReading(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
+from zkconsumer.wire.transactions import IsolationLevel
 
 
 @dataclass(frozen=True, slots=True)

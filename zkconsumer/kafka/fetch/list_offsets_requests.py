@@ -25,7 +25,6 @@ from zkconsumer.kafka.error_codes import (
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
     error_code,
 )
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.net.client_request import RequestBuilder
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
@@ -36,6 +35,7 @@ from zkconsumer.wire.schemas.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from zkconsumer.wire.transactions import IsolationLevel
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1

@@ -42,7 +42,6 @@ from zkconsumer.kafka.client_log_event import ClientLogEvent, LogLevel
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
 from zkconsumer.kafka.fetch.fetch_config import FetchConfig
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition, LogTruncation, PositionLookup
-from zkconsumer.kafka.fetch.isolation_level import IsolationLevel
 from zkconsumer.kafka.fetch.list_offsets_requests import (
     ListOffsetsFound,
     ListOffsetsResult,
@@ -68,6 +67,7 @@ from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.topic_errors import topic_exception_of
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, TopicPartition
 from zkconsumer.wire.schemas import OFFSET_FOR_LEADER_EPOCH
+from zkconsumer.wire.transactions import IsolationLevel
 
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
