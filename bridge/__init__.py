@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from bridge.client.config import CoordinatorConsumerConfig
     from bridge.client.consumer_interceptors import ConsumerInterceptor
     from bridge.client.coordinator_connector import CoordinatorConsumerConnector
-    from bridge.client.deserializers import Deserializer
     from bridge.client.errors import (
         AssignorFailed,
         CommitFailedException,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     )
     from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
     from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
+    from zkconsumer.kafka.fetch.fetched_records import Deserializer
 
 _MODULE_BY_NAME = {
     "Assignment": "bridge.client.partition_assignor",
@@ -53,7 +53,7 @@ _MODULE_BY_NAME = {
     "CooperativeStickyAssignor": "bridge.client.assignors",
     "CoordinatorConsumerConfig": "bridge.client.config",
     "CoordinatorConsumerConnector": "bridge.client.coordinator_connector",
-    "Deserializer": "bridge.client.deserializers",
+    "Deserializer": "zkconsumer.kafka.fetch.fetched_records",
     "FencedInstanceIdException": "bridge.client.errors",
     "GroupAuthorizationException": "bridge.client.errors",
     "GroupMaxSizeReachedException": "bridge.client.errors",

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from bridge.client.class_loader import configure_if_possible, create_from_path, missing_methods
-from bridge.client.events import Offset
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 
 log = logging.getLogger("zkconsumer.member")
@@ -39,7 +39,7 @@ class ConsumerInterceptor(Protocol[R]):
     def on_consume(self, records: R) -> R:
         """The records for the program: ``records``, or other ones of the same type."""
 
-    def on_commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator has accepted these offsets."""
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class ConsumerInterceptors(Generic[R]):
                 records = returned
         return records
 
-    def on_commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator has accepted these offsets."""
         for interceptor in self._interceptors:
             try:

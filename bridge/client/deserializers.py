@@ -2,7 +2,7 @@
 
 A setting ``key.deserializer`` or ``value.deserializer`` is one of
 
-    an object with ``deserialize(topic, data)``       used as it is, as Java uses an object of its constructor
+    an object with ``deserialize(topic, headers, data)``       used as it is, as Java uses an object of its constructor
     package.module:ClassName                          created and configured
     org.apache.kafka.common.serialization.LongDeserializer, or LongDeserializer      one of ``STANDARD_DESERIALIZERS``
 
@@ -17,12 +17,13 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from bridge.client.class_loader import create_from_path, missing_methods
 from bridge.client.errors import SerializationException
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.fetch.fetched_records import Deserializer, RecordHeaders
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 ENCODING_KEY = "deserializer.encoding"
@@ -30,21 +31,6 @@ ENCODING_DEFAULT = "UTF-8"
 UUID_CHARS_MAX = 36
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Deserializer(Protocol[T_co]):
-    """Turns the bytes of a key or a value into an object.
-
-    Two methods are optional: ``configure(values, is_key)`` receives the settings of the consumer, and ``close()`` is
-    called when the consumer is closed.
-    """
-
-    def deserialize(self, topic: str, data: bytes) -> T_co:
-        """The object of ``data``, bytes of a record of ``topic``; a missing key or value is None without a call.
-
-        ``SerializationException``, or any other error: ``data`` cannot be read.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +40,7 @@ class StandardDeserializer(Generic[T]):
     name: str
     function: Callable[[bytes], T]
 
-    def deserialize(self, topic: str, data: bytes) -> T:
+    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes) -> T:
         """The object of ``data``; ``SerializationException``: it is not of this type."""
         return self.function(data)
 
@@ -214,7 +200,9 @@ def load_deserializer(setting: object, values: Mapping[str, Any], *, is_key: boo
 
 def _checked(deserializer: Any, key: str, name: str) -> Deserializer[Any]:
     if missing_methods(deserializer, ("deserialize",)):
-        raise InvalidConfigException(f"{key}: {name} is not a bridge.Deserializer; it lacks deserialize(topic, data)")
+        raise InvalidConfigException(
+            f"{key}: {name} is not a bridge.Deserializer; it lacks deserialize(topic, headers, data)"
+        )
     checked: Deserializer[Any] = deserializer
     return checked
 

@@ -10,13 +10,13 @@ import pytest
 
 from bridge import ConsumerInterceptor
 from bridge.client.consumer_interceptors import ConsumerInterceptors, load_interceptors
-from bridge.client.events import Offset
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 
 HERE = "tests.unit.kafka.test_consumer_interceptors"
 RECORDS = (1, 5, 6)
-OFFSETS = {TopicPartition("t", 1): Offset(7)}
+OFFSETS = {TopicPartition("t", 1): OffsetAndMetadata(7)}
 
 
 class Filter:
@@ -26,7 +26,7 @@ class Filter:
         self.number = number
         self.raises = False
         self.consumed: list[tuple[int, ...]] = []
-        self.commits: list[Mapping[TopicPartition, Offset]] = []
+        self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         self.is_closed = False
 
     def on_consume(self, records: tuple[int, ...]) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ class Filter:
         self._maybe_raise()
         return tuple(record for record in records if record != self.number)
 
-    def on_commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self.commits.append(offsets)
         self._maybe_raise()
 

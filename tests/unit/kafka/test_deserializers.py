@@ -12,6 +12,7 @@ import pytest
 from bridge import Deserializer, SerializationException
 from bridge.client.deserializers import JAVA_PACKAGE, load_deserializer
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.fetch.fetched_records import RecordHeaders
 
 HERE = "tests.unit.kafka.test_deserializers"
 UUID_TEXT = "123e4567-e89b-12d3-a456-426614174000"
@@ -26,7 +27,7 @@ class Upper:
     def configure(self, values: Mapping[str, Any], is_key: bool) -> None:
         self.configured = values, is_key
 
-    def deserialize(self, topic: str, data: bytes) -> str:
+    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes) -> str:
         return f"{topic} {data.decode().upper()}"
 
 
@@ -36,7 +37,7 @@ class NoDeserializer:
 
 def read(name: str, data: bytes, **values: str) -> Any:
     settings = {key.replace("_", "."): value for key, value in values.items()}
-    return load_deserializer(name, settings, is_key=False).deserialize("t", data)
+    return load_deserializer(name, settings, is_key=False).deserialize("t", (), data)
 
 
 @pytest.mark.parametrize("package", ["", JAVA_PACKAGE])
@@ -102,12 +103,12 @@ def test_the_encoding_is_that_of_the_value_or_of_both(data: bytes, settings: dic
 
 def test_the_encoding_of_a_key_has_its_own_setting() -> None:
     values = {"key.deserializer.encoding": "ISO-8859-1", "value.deserializer.encoding": "UTF-8"}
-    assert load_deserializer("StringDeserializer", values, is_key=True).deserialize("t", b"\xe9") == "é"
+    assert load_deserializer("StringDeserializer", values, is_key=True).deserialize("t", (), b"\xe9") == "é"
 
 
 def test_an_encoding_that_is_no_text_counts_as_not_set() -> None:
     values = {"deserializer.encoding": 8}
-    assert load_deserializer("StringDeserializer", values, is_key=False).deserialize("t", b"\xc3\xa9") == "é"
+    assert load_deserializer("StringDeserializer", values, is_key=False).deserialize("t", (), b"\xc3\xa9") == "é"
 
 
 def test_a_class_of_the_user_is_created_and_configured() -> None:
@@ -115,7 +116,7 @@ def test_a_class_of_the_user_is_created_and_configured() -> None:
     deserializer: Deserializer[str] = load_deserializer(f"{HERE}:Upper", values, is_key=True)
     assert isinstance(deserializer, Upper)
     assert deserializer.configured == (values, True)
-    assert deserializer.deserialize("t", b"a") == "t A"
+    assert deserializer.deserialize("t", (), b"a") == "t A"
 
 
 def test_an_object_of_the_program_is_used_as_it_is() -> None:
@@ -133,7 +134,7 @@ def test_an_object_of_the_program_is_used_as_it_is() -> None:
         ),
         ("ListDeserializer", "value.deserializer: ListDeserializer is not known"),
         (f"{HERE}:Missing", "value.deserializer: .* cannot be created: AttributeError"),
-        (f"{HERE}:NoDeserializer", r"is not a bridge.Deserializer; it lacks deserialize\(topic, data\)"),
+        (f"{HERE}:NoDeserializer", r"is not a bridge.Deserializer; it lacks deserialize\(topic, headers, data\)"),
         (7, "value.deserializer: int is not a bridge.Deserializer"),
     ],
 )

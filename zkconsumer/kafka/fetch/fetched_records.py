@@ -34,10 +34,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Deserializer(Protocol[T_co]):
-    """Makes a key or a value from its bytes, as ``org.apache.kafka.common.serialization.Deserializer``."""
+    """Makes a key or a value from its bytes, as ``org.apache.kafka.common.serialization.Deserializer``.
 
-    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes) -> T_co:
-        """The object; not called for null.  Any exception becomes a ``RecordDeserializationException``."""
+    Two methods are optional: ``configure(values, is_key)`` receives the settings of the consumer, and ``close()`` is
+    called when the consumer is closed.
+    """
+
+    def deserialize(self, topic: str, headers: tuple[tuple[str, bytes | None], ...], data: bytes) -> T_co:
+        """The object; not called for null.  ``headers``: name and value of each.
+
+        Any exception becomes a ``RecordDeserializationException``.
+        """
 
 
 class ConsumerRecord(NamedTuple):
