@@ -19,8 +19,6 @@ pytestmark = [pytest.mark.real]
 
 PROGRAM = Path(__file__).with_name("old_program.py")
 TIMEOUT_MS = 60_000
-IDLE_MS = 10_000
-"""The program ends when no message has come for so long."""
 
 
 class OldProgram:
@@ -31,7 +29,7 @@ class OldProgram:
         file = moving.folder / f"{name}.properties"
         old = [
             f"group.id={moving.group}", f"zookeeper.connect={sandbox.zookeeper_connect}", "auto.offset.reset=smallest",
-            f"consumer.timeout.ms={IDLE_MS}", "auto.commit.interval.ms=1000",
+            "auto.commit.interval.ms=1000",
         ]  # fmt: skip
         file.write_text("\n".join([*old, *lines]), "utf-8")
         self._output = moving.folder / f"{name}.out"
@@ -48,8 +46,9 @@ class OldProgram:
         """Until it has read so many messages."""
         wait_until(lambda: len(self.messages) >= count, f"{count} messages, not {len(self.messages)}", TIMEOUT_MS)
 
-    def wait_ended(self) -> list[tuple[int, int]]:
-        """Until it has ended by itself; its messages."""
+    def stop(self) -> list[tuple[int, int]]:
+        """As an operator does, with SIGTERM; its messages."""
+        self.process.terminate()
         assert self.process.wait(TIMEOUT_MS / 1000) == 0
         return self.messages
 
@@ -70,17 +69,19 @@ def test_a_program_moves_by_configuration(clusters: Clusters, names: tuple[str, 
     brokers = f"bootstrap.servers={moving.sandbox.bootstrap}"
     moving.produce(40)
     with run(moving, "zookeeper") as program:
-        before = program.wait_ended()
+        program.wait_messages(40)
+        before = program.stop()
     moving.produce(40)
     with run(moving, "migrating", "consumer.connector=migrating", brokers) as program:
         program.wait_messages(40)
         moving.migrate("apply", moving.plan("--strategy", "dual", "--offset-convention", "next"), "--execute")
         moving.produce(40)
         program.wait_messages(80)
-        meanwhile = program.wait_ended()
+        meanwhile = program.stop()
     moving.produce(40)
     with run(moving, "coordinator", "consumer.connector=coordinator", brokers, "session.timeout.ms=10000") as program:
-        after = program.wait_ended()
+        program.wait_messages(40)
+        after = program.stop()
     everything = {(partition, offset) for partition, end in moving.ends().items() for offset in range(end)}
     assert Counter([*before, *meanwhile, *after]) == Counter(everything)
     assert (len(before), len(meanwhile), len(after)) == (40, 80, 40)
