@@ -19,14 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode
-from zkconsumer.kafka.metadata_client import (
-    ISOLATION_LEVEL_FROM,
-    NO_OFFSET,
-    list_offsets_request,
-    parse_list_offsets,
-)
+from zkconsumer.kafka.metadata_client import NO_OFFSET, list_offsets_request, parse_list_offsets
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
+from zkconsumer.wire.schemas.list_offsets import ISOLATION_LEVEL_FROM
 from zkconsumer.wire.transactions import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
@@ -98,47 +94,60 @@ def log_ranges(
     broker answers at all.
     """
     asker = _OffsetLister(brokers, pause or StopSignal().wait)
-    times = (EARLIEST_TIME, LATEST_TIME) if time_ms is None else (EARLIEST_TIME, LATEST_TIME, time_ms)
-    found = asker.ask(partitions, _Question(times))
-    stable: dict[TopicPartition, _PartitionOffsets] = {}
-    if isolation_level == READ_COMMITTED:
-        stable = asker.ask(partitions, _Question((LATEST_TIME,), isolation_level=READ_COMMITTED))
+    at_time = None if time_ms is None else _Query(time_ms)
+    is_committed = isolation_level == READ_COMMITTED
+    queries = [_EARLIEST, _LATEST, *([at_time] if at_time else []), *([_LAST_STABLE] if is_committed else [])]
+    found = asker.ask(partitions, queries)
     by_segment: dict[TopicPartition, _PartitionOffsets] = {}
-    if time_ms is not None:
-        without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(time_ms) == _NO_TIMESTAMPS]
-        by_segment = asker.ask(without_timestamps, _Question((time_ms,), BY_SEGMENT_VERSION))
-    ranges = {tp: _log_range(answers, time_ms, by_segment.get(tp)) for tp, answers in found.items()}
-    return ranges | {tp: _up_to_stable(ranges[tp], answers) for tp, answers in stable.items()}
+    if at_time is not None:
+        without_timestamps = [tp for tp, answers in found.items() if answers.offsets.get(at_time) == _NO_TIMESTAMPS]
+        by_segment = asker.ask(without_timestamps, [at_time], version_max=BY_SEGMENT_VERSION)
+    ranges = {tp: _log_range(answers, at_time, by_segment.get(tp)) for tp, answers in found.items()}
+    if is_committed:
+        return {tp: _up_to_stable(log, found[tp]) for tp, log in ranges.items()}
+    return ranges
 
+
+class _Query(NamedTuple):
+    """What is asked of each partition: the offset at a time, for a reader of this kind."""
+
+    time: int
+    isolation_level: int = READ_UNCOMMITTED
+
+
+_EARLIEST, _LATEST = _Query(EARLIEST_TIME), _Query(LATEST_TIME)
+_LAST_STABLE = _Query(LATEST_TIME, READ_COMMITTED)
 
 _NO_TIMESTAMPS = UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 @dataclass(slots=True)
 class _PartitionOffsets:
-    """What is known of one partition: time → offset, or the error; ``problem`` if it could not be requested."""
+    """What is known of one partition: query → offset, or the error; ``problem`` if it could not be requested."""
 
-    offsets: dict[int, int | ErrorCode] = field(default_factory=dict)
+    offsets: dict[_Query, int | ErrorCode] = field(default_factory=dict)
     is_by_segment: bool = False
     problem: str = ""
     is_retriable: bool = False
 
 
-def _log_range(answers: _PartitionOffsets, time_ms: int | None, by_segment: _PartitionOffsets | None) -> LogRange | str:
-    problem = answers.problem or _first_error(answers, (EARLIEST_TIME, LATEST_TIME))
+def _log_range(
+    answers: _PartitionOffsets, at_time: _Query | None, by_segment: _PartitionOffsets | None
+) -> LogRange | str:
+    problem = answers.problem or _first_error(answers, (_EARLIEST, _LATEST))
     if problem:
         return problem
-    earliest, latest = answers.offsets[EARLIEST_TIME], answers.offsets[LATEST_TIME]
+    earliest, latest = answers.offsets[_EARLIEST], answers.offsets[_LATEST]
     assert isinstance(earliest, int), "an error is a problem"
     assert isinstance(latest, int), "an error is a problem"
-    if time_ms is None:
+    if at_time is None:
         return LogRange(earliest, latest)
     if by_segment is not None:
         answers = by_segment
-    problem = answers.problem or _first_error(answers, (time_ms,))
+    problem = answers.problem or _first_error(answers, (at_time,))
     if problem:
         return problem
-    offset = answers.offsets[time_ms]
+    offset = answers.offsets[at_time]
     assert isinstance(offset, int), "an error is a problem"
     if answers.is_by_segment:
         at = (
@@ -149,12 +158,12 @@ def _log_range(answers: _PartitionOffsets, time_ms: int | None, by_segment: _Par
     return LogRange(earliest, latest, at)
 
 
-def _up_to_stable(log: LogRange | str, stable: _PartitionOffsets) -> LogRange | str:
+def _up_to_stable(log: LogRange | str, answers: _PartitionOffsets) -> LogRange | str:
     """The same range for a reader of committed records.  The log may have grown between the two requests."""
-    problem = stable.problem or _first_error(stable, (LATEST_TIME,))
+    problem = _first_error(answers, (_LAST_STABLE,))
     if isinstance(log, str) or problem:
         return log if isinstance(log, str) else problem
-    end = stable.offsets[LATEST_TIME]
+    end = answers.offsets[_LAST_STABLE]
     assert isinstance(end, int), "an error is a problem"
     end = min(end, log.latest)
     at = log.for_time
@@ -163,10 +172,10 @@ def _up_to_stable(log: LogRange | str, stable: _PartitionOffsets) -> LogRange | 
     return replace(log, for_time=at, last_stable=end)
 
 
-def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
-    """A leader answers all times in one response, so the first error is the reason."""
-    for time in times:
-        answer = answers.offsets.get(time)
+def _first_error(answers: _PartitionOffsets, queries: Sequence[_Query]) -> str:
+    """A leader answers all queries in a row, so the first error is the reason."""
+    for query in queries:
+        answer = answers.offsets.get(query)
         if isinstance(answer, ErrorCode):
             return f"its leader answers {answer}"
         if answer is None:
@@ -177,14 +186,6 @@ def _first_error(answers: _PartitionOffsets, times: Sequence[int]) -> str:
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
-class _Question(NamedTuple):
-    """What leaders are asked about each of their partitions.  ``version_max`` None: in the newest version."""
-
-    times: tuple[int, ...]
-    version_max: int | None = None
-    isolation_level: int = READ_UNCOMMITTED
-
-
 class _OffsetLister:
     """Asks leaders, and repeats the request if the leader has moved."""
 
@@ -193,7 +194,7 @@ class _OffsetLister:
         self._pause = pause
 
     def ask(
-        self, partitions: Collection[TopicPartition], question: _Question
+        self, partitions: Collection[TopicPartition], queries: Sequence[_Query], *, version_max: int | None = None
     ) -> dict[TopicPartition, _PartitionOffsets]:
         found: dict[TopicPartition, _PartitionOffsets] = {}
         left = sorted(set(partitions))
@@ -202,12 +203,12 @@ class _OffsetLister:
                 break
             if attempt:
                 self._pause(RETRY_PAUSE_MS)
-            found |= self._try(left, question)
+            found |= self._try(left, queries, version_max)
             left = [tp for tp in left if found[tp].is_retriable]
         return found
 
     def _try(
-        self, partitions: Sequence[TopicPartition], question: _Question
+        self, partitions: Sequence[TopicPartition], queries: Sequence[_Query], version_max: int | None
     ) -> dict[TopicPartition, _PartitionOffsets]:
         leaders = self._brokers.leaders({tp.topic for tp in partitions})
         found: dict[TopicPartition, _PartitionOffsets] = {}
@@ -226,7 +227,8 @@ class _OffsetLister:
                 found[tp] = _PartitionOffsets(problem=NO_SUCH_PARTITION)
         lines = self._brokers.execute_on_each(list(led), lambda connection, ranges, _: (connection, ranges))
         talks = [
-            self._talk(lines[leader], leader, theirs, question=question, found=found) for leader, theirs in led.items()
+            self._talk(lines[leader], leader, theirs, queries=queries, version_max=version_max, found=found)
+            for leader, theirs in led.items()
         ]
         open_talks = [talk for talk in talks if talk is not None]
         while open_talks:
@@ -243,7 +245,8 @@ class _OffsetLister:
         leader: BrokerAddress,
         partitions: Sequence[TopicPartition],
         *,
-        question: _Question,
+        queries: Sequence[_Query],
+        version_max: int | None,
         found: dict[TopicPartition, _PartitionOffsets],
     ) -> _LeaderRequests | None:
         for tp in partitions:
@@ -252,12 +255,12 @@ class _OffsetLister:
             if isinstance(line, BROKER_REQUEST_ERRORS):
                 raise line
             connection, ranges = line
-            version = ranges.pick(LIST_OFFSETS, question.version_max)
+            version = ranges.pick(LIST_OFFSETS, version_max)
             return _LeaderRequests(
                 connection,
                 version,
                 partitions,
-                question=question,
+                queries=queries,
                 found=found,
                 forget=lambda: self._brokers.disconnect(*leader[1:]),
             )
@@ -276,21 +279,20 @@ class _LeaderRequests:
         version: int,
         partitions: Sequence[TopicPartition],
         *,
-        question: _Question,
+        queries: Sequence[_Query],
         found: dict[TopicPartition, _PartitionOffsets],
         forget: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._forget = forget
         self._version = version
-        self._isolation_level = question.isolation_level if version >= ISOLATION_LEVEL_FROM else READ_UNCOMMITTED
         self._found = found
-        self._questions: deque[tuple[int, Sequence[TopicPartition]]] = deque(
-            (time, partitions[start : start + LIST_OFFSETS_PARTITIONS_MAX])
+        self._questions: deque[tuple[_Query, Sequence[TopicPartition]]] = deque(
+            (query, partitions[start : start + LIST_OFFSETS_PARTITIONS_MAX])
             for start in range(0, len(partitions), LIST_OFFSETS_PARTITIONS_MAX)
-            for time in question.times
+            for query in queries
         )
-        self._sent: deque[tuple[PendingRequest[Any], int, Sequence[TopicPartition]]] = deque()
+        self._sent: deque[tuple[PendingRequest[Any], _Query, Sequence[TopicPartition]]] = deque()
 
     @property
     def is_over(self) -> bool:
@@ -299,9 +301,10 @@ class _LeaderRequests:
     def send_some(self) -> None:
         try:
             while self._questions and len(self._sent) < IN_FLIGHT_MAX:
-                time, partitions = self._questions[0]
-                body = list_offsets_request(dict.fromkeys(partitions, time))
-                body.isolation_level = self._isolation_level
+                query, partitions = self._questions[0]
+                body = list_offsets_request(dict.fromkeys(partitions, query.time))
+                if self._version >= ISOLATION_LEVEL_FROM:
+                    body.isolation_level = query.isolation_level
                 pending = self._connection.send(LIST_OFFSETS, self._version, body, REQUEST_TIMEOUT_MS)
                 self._sent.append((pending, *self._questions.popleft()))
         except BROKER_REQUEST_ERRORS as error:
@@ -310,17 +313,17 @@ class _LeaderRequests:
     def receive_one(self) -> None:
         if not self._sent:
             return
-        pending, time, partitions = self._sent[0]
+        pending, query, partitions = self._sent[0]
         try:
             response = self._connection.receive(pending, REQUEST_TIMEOUT_MS)
-            answered = parse_list_offsets(response, self._version, dict.fromkeys(partitions, time))
+            answered = parse_list_offsets(response, self._version, dict.fromkeys(partitions, query.time))
         except BROKER_REQUEST_ERRORS as error:
             self._break(error)
             return
         self._sent.popleft()
         for tp, offset in answered.items():
             answers = self._found[tp]
-            answers.offsets[time] = offset
+            answers.offsets[query] = offset
             answers.problem = ""
             answers.is_by_segment = self._version == BY_SEGMENT_VERSION
             answers.is_retriable = any(

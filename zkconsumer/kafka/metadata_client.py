@@ -25,6 +25,7 @@ from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS, METADATA
 from zkconsumer.wire.schemas.list_offsets import (
+    ISOLATION_LEVEL_FROM,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -47,9 +48,6 @@ ALL_TOPICS_IS_NULL_FROM = 1
 
 CLUSTER_ID_FROM = 2
 """The Metadata version from which a broker returns its cluster id (0.10.1)."""
-
-ISOLATION_LEVEL_FROM = 2
-"""The ListOffsets version from which a request has an isolation level (0.11, KIP-98)."""
 
 NO_OFFSET = -1
 

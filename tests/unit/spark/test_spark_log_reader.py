@@ -72,6 +72,18 @@ def test_leaders_are_remembered_until_they_move(make_world: MakeWorld) -> None:
     logs.close()
 
 
+def test_a_committed_query_asks_for_the_leaders_as_seldom_as_another(make_world: MakeWorld) -> None:
+    world = filled(make_world)
+    config = CONFIG.with_overrides({"isolation.level": "read_committed"})
+    logs = BrokerLogReader(config, lambda: world.cluster.addresses, SYSTEM_CLOCK, world.cluster.connect)
+    bounds = {T0: LogBounds(0, 10, last_stable=10), T1: LogBounds(0, 0, last_stable=0)}
+    assert logs.read_bounds([T0, T1], {}) == bounds
+    asked = metadata_requests(world)
+    assert logs.read_bounds([T0, T1], {}) == bounds
+    assert metadata_requests(world) == asked
+    logs.close()
+
+
 def test_leaders_are_not_believed_for_ever(make_world: MakeWorld) -> None:
     world = filled(make_world)
     clock = ManualClock()

@@ -29,6 +29,7 @@ from zkconsumer.kafka.net.client_request import RequestBuilder
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
 from zkconsumer.wire.schemas.list_offsets import (
+    ISOLATION_LEVEL_FROM,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -42,9 +43,6 @@ UNKNOWN_EPOCH = -1
 
 TIMESTAMPS_FROM = 1
 """The version (0.10.1, KIP-79) that searches exact timestamps."""
-
-ISOLATION_FROM = 2
-"""The version (0.11, KIP-98) whose end of a partition may be the last stable offset."""
 
 _EXPECTED_ERRORS = frozenset(
     {
@@ -117,7 +115,7 @@ def list_offsets_request(
     )
     version_min = TIMESTAMPS_FROM if requires_timestamps else 0
     if isolation_level is IsolationLevel.READ_COMMITTED:
-        version_min = ISOLATION_FROM
+        version_min = ISOLATION_LEVEL_FROM
     return RequestBuilder(LIST_OFFSETS, body, version_min=version_min)
 
 

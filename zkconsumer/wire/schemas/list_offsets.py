@@ -9,6 +9,9 @@ from __future__ import annotations
 from zkconsumer.wire.field_types import int8, int16, int32, int64, text
 from zkconsumer.wire.schemas.message_schema import Api, array, f, message
 
+ISOLATION_LEVEL_FROM = 2
+"""The version from which a request has an isolation level (0.11, KIP-98)."""
+
 
 @message
 class ListOffsetsPartition:
