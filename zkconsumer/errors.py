@@ -134,7 +134,7 @@ class RecordTooLargeException(UsageError):
 
 
 class RecordDeserializationException(UsageError):
-    """A deserializer raised an error, which is the cause; correct it, or seek behind ``offset`` of ``partition``."""
+    """A deserializer raised an error, which is the cause; correct it, or seek past ``offset`` of ``partition``."""
 
     def __init__(self, text: str, partition: TopicPartition, offset: int) -> None:
         super().__init__(text)

@@ -8,11 +8,9 @@ An event with a sentence has the level of the statement in Kafka's ``AbstractCoo
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 from bridge.client.commands import LogMemberEvent
-
-Level: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+from bridge.log_line import log_line
+from zkconsumer.kafka.client_log_event import LogLevel
 
 INFO_EVENTS = frozenset(
     {
@@ -61,7 +59,7 @@ ERROR_EVENTS = frozenset(
 """All other events have level DEBUG."""
 
 
-def level_of(event: LogMemberEvent) -> Level:
+def level_of(event: LogMemberEvent) -> LogLevel:
     """The level of the event's line."""
     if event.name in ERROR_EVENTS:
         return "ERROR"
@@ -71,7 +69,5 @@ def level_of(event: LogMemberEvent) -> Level:
 
 
 def text_of(event: LogMemberEvent) -> str:
-    """The line, without control characters: a coordinator may send any text."""
-    name = f"{event.name}:" if event.sentence else event.name
-    text = " ".join((name, *filter(None, [event.sentence]), *(f"{key}={value!r}" for key, value in event.fields)))
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    """The line; a coordinator may send any text as a value."""
+    return log_line(event.name, event.sentence, (f"{key}={value!r}" for key, value in event.fields))

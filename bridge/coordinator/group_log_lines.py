@@ -10,12 +10,11 @@ each would hide the lines about groups.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
 
 from bridge.coordinator.commands import LogGroupEvent
 from bridge.coordinator.member_metadata import MemberMetadata
-
-Level: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+from bridge.log_line import log_line
+from zkconsumer.kafka.client_log_event import LogLevel
 
 DEBUG_EVENTS = frozenset(
     {
@@ -34,7 +33,7 @@ ERROR_EVENTS = frozenset({"group-append-rejected", "rebalance-not-completed"})
 """All other events have level INFO."""
 
 
-def level_of(event: LogGroupEvent) -> Level:
+def level_of(event: LogGroupEvent) -> LogLevel:
     """The level of the event's line."""
     if event.name in ERROR_EVENTS:
         return "ERROR"
@@ -45,10 +44,8 @@ def level_of(event: LogGroupEvent) -> Level:
 
 
 def text_of(event: LogGroupEvent) -> str:
-    """The line, without control characters: a client chooses its client id, and so a part of its member id."""
-    name = f"{event.name}:" if event.sentence else event.name
-    text = " ".join((name, *filter(None, [event.sentence]), *(f"{key}={value}" for key, value in event.fields)))
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    """The line; a client chooses its client id, and so a part of its member id."""
+    return log_line(event.name, event.sentence, (f"{key}={value}" for key, value in event.fields))
 
 
 def option_text(value: object) -> str:

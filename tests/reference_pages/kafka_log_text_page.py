@@ -15,7 +15,7 @@ Kafka's words and at Kafka's level, then our `key=value`:
     joining: (Re-)joining group reason='group is already rebalancing' member='c-7f0d'
 
 The tables have each log statement of the classes of Kafka 3.0 that run a consumer group; a statement of a later
-release has this release behind its method. `…` is a value. A value has the form that Java or Scala gives it;
+release has this release after its method. `…` is a value. A value has the form that Java or Scala gives it;
 partitions are in sorted order, and Kafka's sentence of several lines is one line. Errors have Kafka's messages. Search
 for a part of the sentence without values.
 

@@ -16,6 +16,6 @@ class TransactionSettings(SettingsTable):
         "isolation.level",
         ("read_uncommitted", "read_committed"),
         "Which records of transactions a stream delivers. `read_uncommitted`: all, as the Scala consumer does. "
-        "`read_committed`: none of aborted transactions, and nothing behind the first record of an open transaction "
+        "`read_committed`: none of aborted transactions, and only those before the first record of an open transaction "
         "(brokers from 0.11 on). Give all members of a group the same value.",
     )

@@ -14,7 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from zkconsumer import extensions
-from zkconsumer.kafka.record_columns import BatchColumns, ByteColumn, ByteColumnBuffers, byte_column_buffers
+from zkconsumer.kafka.record_columns import (
+    BatchColumns,
+    ByteColumn,
+    ByteColumnBuffers,
+    FixedColumnViews,
+    byte_column_buffers,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
 
@@ -30,7 +36,7 @@ RECORD_BATCH_BYTES_MAX = 1024 * 1024
 """Default for the maximum bytes of the keys and values in a batch; a single record may be larger."""
 
 
-class RecordBatch(Sequence[Any]):
+class RecordBatch(FixedColumnViews, Sequence[Any]):
     """Records of one partition, in order of offset; at least one.  ``batch[i]`` is a ``MessageAndMetadata``.
 
     A batch is delivered as a whole.  It counts as consumed when the program asks the stream for more.  Before that,
@@ -98,18 +104,6 @@ class RecordBatch(Sequence[Any]):
     @cached_property
     def _numbers(self) -> tuple[bytes, bytes, bytes]:
         return self._fields.fixed_columns()
-
-    @property
-    def offsets(self) -> memoryview[int]:
-        return memoryview(self._numbers[0]).cast("q")
-
-    @property
-    def timestamps(self) -> memoryview[int]:
-        return memoryview(self._numbers[1]).cast("q")
-
-    @property
-    def timestamp_types(self) -> memoryview[int]:
-        return memoryview(self._numbers[2]).cast("i")
 
     @cached_property
     def _keys(self) -> ByteColumnBuffers:

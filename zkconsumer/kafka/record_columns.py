@@ -44,6 +44,26 @@ class BatchColumns(Protocol):
         """Some of the records as objects."""
 
 
+class FixedColumnViews:
+    """The columns of fixed size of a batch, as views of ``_numbers``: what ``BatchColumns.fixed_columns`` returns."""
+
+    @property
+    def _numbers(self) -> tuple[bytes, bytes, bytes]:
+        raise NotImplementedError
+
+    @property
+    def offsets(self) -> memoryview[int]:
+        return memoryview(self._numbers[0]).cast("q")
+
+    @property
+    def timestamps(self) -> memoryview[int]:
+        return memoryview(self._numbers[1]).cast("q")
+
+    @property
+    def timestamp_types(self) -> memoryview[int]:
+        return memoryview(self._numbers[2]).cast("i")
+
+
 class TableColumns:
     """The rows of a table (``wire.record_tables``)."""
 

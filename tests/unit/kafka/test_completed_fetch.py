@@ -159,7 +159,7 @@ def test_aborted_records_before_damaged_bytes_are_skipped() -> None:
 
 
 def test_transactions_before_the_position_are_counted_too() -> None:
-    """The abort marker stands before the position, in the same response."""
+    """The abort marker is before the position, in the same response."""
     log = batch(0, 2, PID_1) + marker(2, PID_1, ABORT) + batch(3, 2, PID_1) + marker(5, PID_1, COMMIT)
     assert read(log, [(PID_1, 0)], offset=3) == ([3, 4], 6)
 

@@ -93,7 +93,7 @@ class FakeKafkaClient:
         self.polls.append(timeout_ms)
         if self.blocks and timeout_ms > 0 and not self.completed:
             self.blocked.release()
-            assert self.woken.acquire(timeout=JOIN_S), "nobody wakes this poll up"
+            assert self.woken.acquire(timeout=JOIN_S), "nothing has ended this poll"
         done = list(self.completed)
         self.completed.clear()
         for response in done:

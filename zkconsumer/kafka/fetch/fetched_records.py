@@ -21,7 +21,7 @@ from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
-from zkconsumer.kafka.record_columns import BatchColumns, ByteColumn, ByteColumnBuffers
+from zkconsumer.kafka.record_columns import BatchColumns, ByteColumn, ByteColumnBuffers, FixedColumnViews
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
 
@@ -134,7 +134,7 @@ _new_record: Callable[[tuple[Any, ...]], ConsumerRecord] = partial(tuple.__new__
 """``ConsumerRecord._make`` without a call of Python code, which costs as much as the rest of a record."""
 
 
-class FetchedRecords(Sequence[ConsumerRecord]):
+class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
     """Records of one partition in order of offset, perhaps none.  ``records[i]`` makes one object.
 
     ``offsets``, ``timestamps`` (ms since 1970, -1 in message format 0): int64 buffers.  ``timestamp_types``: int32.
@@ -215,18 +215,6 @@ class FetchedRecords(Sequence[ConsumerRecord]):
             return parts[0]
         offsets, timestamps, types = (b"".join(part[number] for part in parts) for number in range(3))
         return offsets, timestamps, types
-
-    @property
-    def offsets(self) -> memoryview[int]:
-        return memoryview(self._numbers[0]).cast("q")
-
-    @property
-    def timestamps(self) -> memoryview[int]:
-        return memoryview(self._numbers[1]).cast("q")
-
-    @property
-    def timestamp_types(self) -> memoryview[int]:
-        return memoryview(self._numbers[2]).cast("i")
 
     @cached_property
     def keys(self) -> Sequence[Any]:
