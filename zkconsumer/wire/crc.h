@@ -128,6 +128,11 @@ typedef struct {
 static const zk_folds ZK_CRC32_FOLDS = {0x154442BD4, 0x1C6E41596, 0x1751997D0, 0x0CCAA009E};
 static const zk_folds ZK_CRC32C_FOLDS = {0x0740EEF02, 0x09E4ADDF8, 0x0F20C0DFE, 0x14CD00BD6};
 
+/* For the last step of CRC-32, reflected too: x^64 mod P; x^64 div P; P. */
+#define ZK_CRC32_X64 0x163CD6124
+#define ZK_CRC32_QUOTIENT 0x1F7011641
+#define ZK_CRC32_P 0x1DB710641
+
 #define ZK_FOLDED_BYTES_MIN 32
 #define ZK_PCLMUL_CRC32C_BYTES_MIN 256
 
@@ -148,8 +153,7 @@ static const uint8_t ZK_MOVED[48] = {NONE, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
 
 /* Returns sixteen bytes with the same remainder as all `bytes` bytes at `at`, with the initial value (all ones).  `bytes`
  * is at least ZK_FOLDED_BYTES_MIN. */
-ZK_WITH_PCLMUL static inline void zk_folded(
-    const zk_folds *folds, const uint8_t *at, size_t bytes, uint8_t folded[16]) {
+ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint8_t *at, size_t bytes) {
     const __m128i by_16 = _mm_set_epi64x((int64_t)folds->by_16_high, (int64_t)folds->by_16_low);
     __m128i sum = _mm_loadu_si128((const __m128i *)at);
     sum = _mm_xor_si128(sum, _mm_cvtsi32_si128(-1));
@@ -178,23 +182,35 @@ ZK_WITH_PCLMUL static inline void zk_folded(
         last = _mm_or_si128(last, _mm_shuffle_epi8(sum, to_front));
         sum = zk_fold(_mm_shuffle_epi8(sum, to_end), by_16, last);
     }
-    _mm_storeu_si128((__m128i *)folded, sum);
+    return sum;
+}
+
+/* The CRC-32 of sixteen bytes, without a table (Barrett reduction, the last step of Gopal et al.). */
+ZK_WITH_PCLMUL static inline uint32_t zk_crc32_of_16(__m128i sum) {
+    const __m128i low_32 = _mm_set_epi32(0, -1, 0, -1);
+    /* 128 bits to 64: x^96 mod P, then x^64 mod P. */
+    sum = _mm_xor_si128(
+        _mm_clmulepi64_si128(sum, _mm_cvtsi64_si128((int64_t)ZK_CRC32_FOLDS.by_16_high), 0x00), _mm_srli_si128(sum, 8));
+    sum = _mm_xor_si128(
+        _mm_clmulepi64_si128(_mm_and_si128(sum, low_32), _mm_cvtsi64_si128(ZK_CRC32_X64), 0x00), _mm_srli_si128(sum, 4));
+    /* 64 bits to 32. */
+    __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(sum, low_32), _mm_cvtsi64_si128(ZK_CRC32_QUOTIENT), 0x00);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_32), _mm_cvtsi64_si128(ZK_CRC32_P), 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, quotient), 1);
 }
 
 ZK_WITH_PCLMUL static uint32_t zk_crc32_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
     if (bytes < ZK_FOLDED_BYTES_MIN) return zk_crc32_tables(crc, at, bytes);
-    uint8_t folded[16];
-    zk_folded(&ZK_CRC32_FOLDS, at, bytes, folded);
-    return ~zk_crc_sliced(crc->crc32_tables, 0, folded, sizeof folded);
+    return ~zk_crc32_of_16(zk_folded(&ZK_CRC32_FOLDS, at, bytes));
 }
 
 /* Each SSE4.2 instruction waits for the result of the one before: from some hundred bytes on, folding is twice as fast. */
 ZK_WITH_PCLMUL static uint32_t zk_crc32c_pclmul(const zk_crc *crc, const uint8_t *at, size_t bytes) {
     (void)crc;
     if (bytes < ZK_PCLMUL_CRC32C_BYTES_MIN) return ~zk_crc32c_of(0xFFFFFFFFu, at, bytes);
-    uint8_t folded[16];
-    zk_folded(&ZK_CRC32C_FOLDS, at, bytes, folded);
-    return ~zk_crc32c_of(0, folded, sizeof folded);
+    __m128i sum = zk_folded(&ZK_CRC32C_FOLDS, at, bytes);
+    uint64_t found = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum));
+    return ~(uint32_t)_mm_crc32_u64(found, (uint64_t)_mm_extract_epi64(sum, 1));
 }
 
 #endif

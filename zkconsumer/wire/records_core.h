@@ -133,6 +133,13 @@ static inline const uint8_t *zk_past(const uint8_t *at, const uint8_t *end, int6
     return length <= end - at ? at + length : NULL;
 }
 
+#define ZK_PREFETCHED 512
+#if defined(__GNUC__) || defined(__clang__)
+#define zk_prefetch(at) __builtin_prefetch(at)
+#else
+#define zk_prefetch(at) (void)(at)
+#endif
+
 /* --- iterating over entries --------------------------------------------------------------------------------------- */
 
 /* Reads the header of the entry at `position`.  ZK_FULL: it is complete and valid, and its fields are set. */
@@ -154,6 +161,7 @@ static zk_stop zk_next_entry(zk_cursor *c) {
         last_offset += delta;
     }
     c->end = position + ZK_PREFIX_BYTES + size;
+    zk_prefetch(c->set + (total - c->end > ZK_PREFETCHED ? c->end + ZK_PREFETCHED : c->end));
     c->magic = magic;
     c->offset = offset;
     c->last_offset = last_offset;
