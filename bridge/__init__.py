@@ -40,28 +40,49 @@ if TYPE_CHECKING:
         TopicAuthorizationException,
         UnsupportedVersionException,
     )
+    from bridge.client.kafka_consumer.consumer_metrics import MetricName
+    from bridge.client.kafka_consumer.consumer_records import ConsumerRecords
+    from bridge.client.kafka_consumer.kafka_consumer import ConsumerGroupMetadata, KafkaConsumer
+    from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+    from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
     from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
     from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
-    from zkconsumer.kafka.fetch.fetched_records import Deserializer
+    from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, Deserializer, FetchedRecords
+    from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
+    from zkconsumer.kafka.metadata.cluster import ClusterResource, ClusterResourceListener, PartitionInfo
+    from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 
 _MODULE_BY_NAME = {
     "Assignment": "bridge.client.partition_assignor",
     "AssignorFailed": "bridge.client.errors",
+    "ClusterResource": "zkconsumer.kafka.metadata.cluster",
+    "ClusterResourceListener": "zkconsumer.kafka.metadata.cluster",
     "CommitFailedException": "bridge.client.errors",
+    "ConsumerGroupMetadata": "bridge.client.kafka_consumer.kafka_consumer",
     "ConsumerInterceptor": "bridge.client.consumer_interceptors",
     "ConsumerPartitionAssignor": "bridge.client.partition_assignor",
+    "ConsumerRebalanceListener": "bridge.client.kafka_consumer.rebalance_listener",
+    "ConsumerRecord": "zkconsumer.kafka.fetch.fetched_records",
+    "ConsumerRecords": "bridge.client.kafka_consumer.consumer_records",
     "CooperativeStickyAssignor": "bridge.client.assignors",
     "CoordinatorConsumerConfig": "bridge.client.config",
     "CoordinatorConsumerConnector": "bridge.client.coordinator_connector",
     "Deserializer": "zkconsumer.kafka.fetch.fetched_records",
     "FencedInstanceIdException": "bridge.client.errors",
+    "FetchedRecords": "zkconsumer.kafka.fetch.fetched_records",
     "GroupAuthorizationException": "bridge.client.errors",
     "GroupMaxSizeReachedException": "bridge.client.errors",
     "InconsistentGroupProtocolException": "bridge.client.errors",
     "InvalidGroupIdException": "bridge.client.errors",
     "InvalidSessionTimeoutException": "bridge.client.errors",
+    "KafkaConsumer": "bridge.client.kafka_consumer.kafka_consumer",
+    "KafkaConsumerConfig": "bridge.client.kafka_consumer.kafka_consumer_config",
+    "MetricName": "bridge.client.kafka_consumer.consumer_metrics",
     "MigratingConsumerConnector": "bridge.migration.dual.connector.migrating_connector",
+    "OffsetAndMetadata": "zkconsumer.kafka.offset_and_metadata",
+    "OffsetAndTimestamp": "zkconsumer.kafka.fetch.list_offsets_requests",
     "OffsetFetchFailed": "bridge.client.errors",
+    "PartitionInfo": "zkconsumer.kafka.metadata.cluster",
     "RangeAssignor": "bridge.client.assignors",
     "RebalanceCallbackFailed": "bridge.client.errors",
     "RebalanceInProgressException": "bridge.client.errors",
@@ -78,21 +99,34 @@ _MODULE_BY_NAME = {
 __all__ = [
     "Assignment",
     "AssignorFailed",
+    "ClusterResource",
+    "ClusterResourceListener",
     "CommitFailedException",
+    "ConsumerGroupMetadata",
     "ConsumerInterceptor",
     "ConsumerPartitionAssignor",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerRecords",
     "CooperativeStickyAssignor",
     "CoordinatorConsumerConfig",
     "CoordinatorConsumerConnector",
     "Deserializer",
     "FencedInstanceIdException",
+    "FetchedRecords",
     "GroupAuthorizationException",
     "GroupMaxSizeReachedException",
     "InconsistentGroupProtocolException",
     "InvalidGroupIdException",
     "InvalidSessionTimeoutException",
+    "KafkaConsumer",
+    "KafkaConsumerConfig",
+    "MetricName",
     "MigratingConsumerConnector",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OffsetFetchFailed",
+    "PartitionInfo",
     "RangeAssignor",
     "RebalanceCallbackFailed",
     "RebalanceInProgressException",

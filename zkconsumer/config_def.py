@@ -1,6 +1,6 @@
 """``Setting``: the definition of a setting, with type, allowed values and parser.  Pure.
 
-The tables of settings are in ``zkconsumer.config_tables``; ``zkconsumer.config`` reads them.
+The tables of settings are in ``zkconsumer.config_tables``; ``zkconsumer.configuration`` reads them.
 """
 
 from __future__ import annotations

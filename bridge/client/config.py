@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bridge.client import kafka_consumer_keys
-from zkconsumer.config import ConsumerConfig, settings_of
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_def import (
     JAVA_BLANKS,
     Origin,
@@ -29,6 +29,7 @@ from zkconsumer.config_def import (
     problems_text,
     text,
 )
+from zkconsumer.configuration import settings_of
 from zkconsumer.errors import InvalidConfigException
 
 JOIN_GROUP_TIMEOUT_LAPSE_MS = 5000

@@ -94,11 +94,15 @@ class ConsumerCoordinator(ConsumerRebalance):
                     self.coordinator_discovery.mark_coordinator_unknown("disconnected", is_disconnected=True)
             case ev.MemberTimerFired():
                 pass
-            case ev.CommitAsked(number, offsets, retried):
+            case ev.CommitAsked(number, offsets, retried, timeout_ms):
                 self.coordinator_discovery.clear_fatal_error()
+                if timeout_ms is not None:
+                    until_ms = self.pending_commands.now_ms + timeout_ms
                 self.commit_queue.ask(PendingCommit(number, offsets, CommitReason.REQUESTED, retried, until_ms))
             case PositionsCollected(positions):
                 self._collected({tp: ev.Offset(at) for tp, at in positions.items() if at >= 0})
+            case ev.OffsetsCollected(offsets):
+                self._collected(offsets)
             case ev.FetchAsked():
                 self.coordinator_discovery.clear_fatal_error()
                 self.offset_fetches.ask(event)

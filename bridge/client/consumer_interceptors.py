@@ -47,18 +47,18 @@ class ConsumerInterceptor(Protocol[R]):
 
 
 class ConsumerInterceptors(Generic[R]):
-    """The interceptors of one consumer, in order.  No method raises an exception of an interceptor."""
+    """The interceptors of one consumer, ``all`` in order.  No method raises an exception of an interceptor."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor[R]]) -> None:
-        self._interceptors = tuple(interceptors)
+        self.all = tuple(interceptors)
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._interceptors)
+        return bool(self.all)
 
     def on_consume(self, records: R) -> R:
         """The records for the program, after all interceptors."""
-        for interceptor in self._interceptors:
+        for interceptor in self.all:
             try:
                 returned = interceptor.on_consume(records)
                 if returned is None:
@@ -75,7 +75,7 @@ class ConsumerInterceptors(Generic[R]):
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator has accepted these offsets."""
-        for interceptor in self._interceptors:
+        for interceptor in self.all:
             try:
                 interceptor.on_commit(offsets)
             except Exception:
@@ -87,7 +87,7 @@ class ConsumerInterceptors(Generic[R]):
 
     def close(self) -> None:
         """Close each of them."""
-        for interceptor in self._interceptors:
+        for interceptor in self.all:
             try:
                 interceptor.close()
             except Exception:

@@ -20,7 +20,11 @@ def load_assignor(path: str, values: Mapping[str, Any]) -> ConsumerPartitionAssi
     settings of the member (as for classes with Java's ``Configurable``).  Raises ``InvalidConfigException`` for a class
     that does not exist, cannot be created, or lacks a part of the interface.
     """
-    assignor: Any = create_from_path(_KEY, path, lambda created: configure_if_possible(created, values))
+    return check_assignor(create_from_path(_KEY, path, lambda created: configure_if_possible(created, values)), path)
+
+
+def check_assignor(assignor: Any, name: str) -> ConsumerPartitionAssignor:
+    """The object itself; ``InvalidConfigException`` if it lacks a part of the interface.  ``name``: for the error."""
     missing = missing_methods(assignor, _METHODS)
     if not isinstance(getattr(assignor, "name", None), str) or not assignor.name:
         missing.append("name (a text)")
@@ -33,7 +37,7 @@ def load_assignor(path: str, values: Mapping[str, Any]) -> ConsumerPartitionAssi
         missing.append("supported_protocols (a frozenset of RebalanceProtocol that is not empty)")
     if missing:
         raise InvalidConfigException(
-            f"{_KEY}: {path} is not a bridge.ConsumerPartitionAssignor; it lacks {', '.join(missing)}"
+            f"{_KEY}: {name} is not a bridge.ConsumerPartitionAssignor; it lacks {', '.join(missing)}"
         )
     checked: ConsumerPartitionAssignor = assignor
     return checked

@@ -138,11 +138,19 @@ class Offset:
 @dataclass(frozen=True, slots=True)
 class CommitAsked:
     """Commit these; ``CommitDone`` with the same number follows.  ``retried``: until the time-out, as
-    ``commitSync``."""
+    ``commitSync``; ``timeout_ms`` None: ``default.api.timeout.ms``."""
 
     number: int
     offsets: Mapping[TopicPartition, Offset]
     retried: bool
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCollected:
+    """The answer to ``CollectPositions`` with complete offsets, instead of ``PositionsCollected``."""
+
+    offsets: Mapping[TopicPartition, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,6 @@ class Closed:
 
 Event: TypeAlias = (
     Polled | Subscribed | Unsubscribed | MetadataUpdated | Responded | RequestFailed | Disconnected | MemberTimerFired
-    | CommitAsked | PositionsCollected | FetchAsked | CallbackDone | RejoinAsked
+    | CommitAsked | PositionsCollected | OffsetsCollected | FetchAsked | CallbackDone | RejoinAsked
     | AssignorsOffered | Closed
 )  # fmt: skip

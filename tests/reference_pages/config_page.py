@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from zkconsumer import other_client_keys
-from zkconsumer.config import ConsumerConfig, SettingRow
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_def import Origin, SettingOutcome
+from zkconsumer.configuration import SettingRow
 from zkconsumer.other_client_keys import java_client_keys
 
 _HEADINGS = {

@@ -10,8 +10,8 @@ from bridge.client.kafka_consumer_keys import assignor_names
 from bridge.client.supported_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING
 from tests.reference_pages.config_page import outcome_table, settings_table
 from zkconsumer.config import SETTINGS as OLD
-from zkconsumer.config import setting_row
 from zkconsumer.config_def import default_text
+from zkconsumer.configuration import setting_row
 from zkconsumer.other_client_keys import java_client_keys
 
 _PAGE = """\

@@ -18,8 +18,9 @@ from bridge.spark.option_table import (
     outcome_of,
 )
 from tests.reference_pages.config_page import outcome_table
-from zkconsumer.config import ConsumerConfig, SettingRow
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_def import Setting
+from zkconsumer.configuration import SettingRow
 
 _PAGE = """\
 # Options of format("zkconsumer")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from zkconsumer.config import ConsumerConfig
+    from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
     from zkconsumer.types import BrokerAddress
 
 DIAGNOSIS_TIMEOUT_MS = 2_000
@@ -82,7 +83,9 @@ class BrokerSecurity:
         return self if asks == self.negotiates_versions else replace(self, negotiates_versions=asks)
 
 
-def broker_security_from_config(config: ConsumerConfig, oauth_token: Callable[[], str] | None = None) -> BrokerSecurity:
+def broker_security_from_config(
+    config: BrokerConnectionSettings, oauth_token: Callable[[], str] | None = None
+) -> BrokerSecurity:
     """The security settings of a configuration."""
     tls = TlsSettings(
         ca_file=config.ssl_truststore_location or config.ssl_ca_location,

@@ -277,11 +277,13 @@ class ConsumerNetworkClient:
             node.id, builder, self._clock.now_ms(), request_timeout_ms=timeout_ms, callback=completion.on_complete
         )
         self._unsent.put(node, UnsentRequest(request, completion))
-        self._wake_up_poller()
+        self.wake_up_poller()
         return completion.future
 
     def pending_request_count(self, node: Node | None = None) -> int:
         """How many requests to a node, or to all, are unsent or in flight."""
+        self.wake_up_poller()
+        self.wake_up_poller()
         with self._lock:
             return self._unsent.count(node) + self._client.in_flight_request_count(None if node is None else node.id)
 
@@ -374,6 +376,12 @@ class ConsumerNetworkClient:
         self._is_wakeup_set = True
         self._client.wakeup()
 
+    def wake_up_poller(self) -> None:
+        """Let the poll of another thread return early, if there is one: it has something to do, or this thread must use
+        the client."""
+        if self._poller_waits:
+            self._client.wakeup()
+
     def disable_wakeups(self) -> None:
         """Never raise ``WakeupException`` again: the consumer closes."""
         self._are_wakeups_disabled = True
@@ -402,6 +410,7 @@ class ConsumerNetworkClient:
 
     def is_unavailable(self, node: Node) -> bool:
         """Whether the node is disconnected, and its back-off is not over."""
+        self.wake_up_poller()
         with self._lock:
             return (
                 self._client.connection_failed(node)
@@ -410,6 +419,7 @@ class ConsumerNetworkClient:
 
     def maybe_throw_auth_failure(self, node: Node) -> None:
         """Raise the ``AuthenticationException`` of the node, if its last login failed."""
+        self.wake_up_poller()
         with self._lock:
             error = self._client.authentication_error(node)
         if error is not None:
@@ -417,13 +427,14 @@ class ConsumerNetworkClient:
 
     def try_connect(self, node: Node) -> None:
         """Connect to the node if that is possible now; this ends its failed state.  For a request use ``send``."""
+        self.wake_up_poller()
         with self._lock:
             self._client.ready(node, self._clock.now_ms())
 
     def disconnect_async(self, node: Node) -> None:
         """Let the next poll close the connection to the node; its requests fail with ``DisconnectException``."""
         self._pending_disconnects.append(node)
-        self._wake_up_poller()
+        self.wake_up_poller()
 
     def close(self) -> None:
         """Close all connections; futures that are not done stay so."""
@@ -444,10 +455,6 @@ class ConsumerNetworkClient:
         self._client.poll(timeout_ms, timer.now_ms)
         timer.update()
 
-    def _wake_up_poller(self) -> None:
-        if self._poller_waits:
-            self._client.wakeup()
-
     def _fire_pending_completions(self) -> None:
         has_fired = False
         while True:
@@ -459,7 +466,7 @@ class ConsumerNetworkClient:
             has_fired = True
         if has_fired:
             # Another thread may wait for one of these futures.
-            self._wake_up_poller()
+            self.wake_up_poller()
 
     def _handle_pending_disconnects(self) -> None:
         while self._pending_disconnects:

@@ -1,0 +1,267 @@
+"""Makes the parts of a ``KafkaConsumer`` from its configuration (Java: the constructor of ``KafkaConsumer``).
+
+``create_components`` either returns all of them, or closes what it has opened and raises one error with the cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from bridge.client.assignors import ASSIGNORS
+from bridge.client.config import GROUP_SETTINGS, GroupMemberConfig
+from bridge.client.consumer_coordinator import ConsumerCoordinator
+from bridge.client.consumer_interceptors import ConsumerInterceptors, load_interceptors
+from bridge.client.custom_assignor import check_assignor, load_assignor
+from bridge.client.deserializers import load_deserializer
+from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
+from bridge.client.partition_assignor import ConsumerPartitionAssignor
+from zkconsumer.base.clock import Clock
+from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
+from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
+from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
+from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
+from zkconsumer.kafka.fetch.fetch_config import FetchConfig
+from zkconsumer.kafka.fetch.fetched_records import Deserializer
+from zkconsumer.kafka.fetch.fetcher import Fetcher
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+from zkconsumer.kafka.metadata.cluster import ClusterResourceListener
+from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
+from zkconsumer.kafka.metadata.default_metadata_updater import DefaultMetadataUpdater
+from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
+from zkconsumer.kafka.net.network_client import NetworkClient
+from zkconsumer.kafka.net.network_machine import DenyList, NetworkMachine, NetworkSettings
+from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.wire.transactions import IsolationLevel
+
+log = logging.getLogger("zkconsumer.member")
+
+CANONICAL_LOOKUP = "resolve_canonical_bootstrap_servers_only"
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerComponents:
+    """The parts of one consumer.  ``coordinator`` None: it has no ``group.id``."""
+
+    client_id: str
+    client: ConsumerNetworkClient
+    metadata: ConsumerMetadata
+    subscriptions: SubscriptionState
+    fetcher: Fetcher
+    coordinator: PolledCoordinator | None
+    interceptors: ConsumerInterceptors[Any]
+    deserializers: tuple[Deserializer[Any] | None, Deserializer[Any] | None]
+
+
+def create_components(
+    config: KafkaConsumerConfig, callbacks: ProgramCallbacks, clock: Clock, oauth_token: Callable[[], str] | None
+) -> ConsumerComponents:
+    """All parts.  ``InvalidConfigException``: the configuration, or a class that it names, cannot be used;
+    ``KafkaException``: something else has failed, which is its cause."""
+    with contextlib.ExitStack() as opened:
+        try:
+            made = _create(config, callbacks, clock, oauth_token, opened)
+        except InvalidConfigException:
+            raise
+        except (ZkConsumerError, OSError) as error:
+            raise KafkaException(f"the consumer could not be created: {error}") from error
+        opened.pop_all()
+    return made
+
+
+def _create(
+    config: KafkaConsumerConfig,
+    callbacks: ProgramCallbacks,
+    clock: Clock,
+    oauth_token: Callable[[], str] | None,
+    opened: contextlib.ExitStack,
+) -> ConsumerComponents:
+    client_id = config.client_id or _new_client_id(config)
+    values = {**config.originals, "client.id": client_id}
+    for key, why in config.ignored.items():
+        log.warning(
+            "setting-ignored: The configuration '%s' was supplied but isn't a known config. reason=%r", key, why
+        )
+    interceptors = load_interceptors(config.interceptor_classes, values)
+    opened.callback(interceptors.close)
+    deserializers = _deserializers(config, values)
+    opened.callback(close_deserializers, deserializers)
+    listeners: list[Any] = [
+        one for one in (*interceptors.all, *deserializers) if callable(getattr(one, "on_update", None))
+    ]
+    subscriptions = SubscriptionState(OffsetResetStrategy(config.auto_offset_reset))
+    metadata = _metadata(config, subscriptions, listeners)
+    client = _network_client(config, client_id, metadata, clock, oauth_token, opened)
+    fetcher = Fetcher(client, metadata, subscriptions, _fetch_config(config), clock, *deserializers)
+    coordinator = None
+    if config.group_id is not None:
+        machine = ConsumerCoordinator(
+            group_config(config), load_assignors(config, values), random.random, clock.now_ms()
+        )
+        coordinator = PolledCoordinator(
+            machine, client, metadata, subscriptions, callbacks, interceptors, clock, client_id
+        )
+    return ConsumerComponents(
+        client_id, client, metadata, subscriptions, fetcher, coordinator, interceptors, deserializers
+    )
+
+
+def _new_client_id(config: KafkaConsumerConfig) -> str:
+    """As in Java: the group and the static member, or a number that is new in this process."""
+    if config.group_id is None:
+        return f"consumer-{next(_numbers)}"
+    return f"consumer-{config.group_id}-{config.group_instance_id or next(_numbers)}"
+
+
+def _deserializers(
+    config: KafkaConsumerConfig, values: Mapping[str, Any]
+) -> tuple[Deserializer[Any] | None, Deserializer[Any] | None]:
+    key, value = (
+        None if setting is None else load_deserializer(setting, values, is_key=is_key)
+        for setting, is_key in ((config.key_deserializer, True), (config.value_deserializer, False))
+    )
+    return key, value
+
+
+def close_deserializers(deserializers: Sequence[Deserializer[Any] | None]) -> None:
+    """Call ``close`` of those that have it; an exception is logged."""
+    for one in deserializers:
+        close = getattr(one, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception:
+                log.exception("deserializer-not-closed class=%s", type(one).__qualname__)
+
+
+def load_assignors(config: KafkaConsumerConfig, values: Mapping[str, Any]) -> list[ConsumerPartitionAssignor]:
+    """The assignors of ``partition.assignment.strategy``; ``InvalidConfigException``: one cannot be used."""
+    made = [_assignor(one, values) for one in config.partition_assignment_strategy]
+    names = [one.name for one in made]
+    if len(set(names)) < len(names):
+        raise InvalidConfigException(
+            f"partition.assignment.strategy: two assignors have the same name ({', '.join(names)}); remove one"
+        )
+    return made
+
+
+def _assignor(named: Any, values: Mapping[str, Any]) -> ConsumerPartitionAssignor:
+    if not isinstance(named, str):
+        return check_assignor(named, type(named).__qualname__)
+    return ASSIGNORS[named]() if named in ASSIGNORS else load_assignor(named, values)
+
+
+def group_config(config: KafkaConsumerConfig) -> GroupMemberConfig:
+    """The settings of the group's machine."""
+    values = {key: config.values[key] for key in GROUP_SETTINGS}
+    return GroupMemberConfig({key: value for key, value in values.items() if value is not None})
+
+
+def _metadata(
+    config: KafkaConsumerConfig, subscriptions: SubscriptionState, listeners: Sequence[ClusterResourceListener]
+) -> ConsumerMetadata:
+    metadata = ConsumerMetadata(
+        config.retry_backoff_ms,
+        config.metadata_max_age_ms,
+        subscriptions,
+        include_internal_topics=not config.exclude_internal_topics,
+        allow_auto_topic_creation=config.allow_auto_create_topics,
+        listeners=listeners,
+    )
+    assert config.bootstrap_servers is not None, "it is required"
+    bootstrap = BootstrapBrokers(config.bootstrap_servers)
+    bootstrap.check()
+    addresses = [(broker.host, broker.port) for broker in bootstrap.brokers()]
+    if config.client_dns_lookup == CANONICAL_LOOKUP:
+        addresses = canonical_addresses(addresses)
+    metadata.bootstrap(addresses)
+    return metadata
+
+
+def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each IP address of each host under its canonical name, once; a host without an address stays as it is."""
+    found: dict[tuple[str, int], None] = {}
+    for host, port in addresses:
+        try:
+            resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            resolved = []
+            found[host, port] = None
+        for *_, address in resolved:
+            name, _ = socket.getnameinfo(address, 0)
+            found[name, port] = None
+    return list(found)
+
+
+class _EveryBroker:
+    """The ``DenyList`` of ``api.version.request=false``."""
+
+    def contains(self, host: str, port: int) -> bool:
+        return True
+
+    def add(self, host: str, port: int) -> None:
+        pass
+
+
+def _network_client(
+    config: KafkaConsumerConfig,
+    client_id: str,
+    metadata: ConsumerMetadata,
+    clock: Clock,
+    oauth_token: Callable[[], str] | None,
+    opened: contextlib.ExitStack,
+) -> ConsumerNetworkClient:
+    security = SecureConnectionFactory(broker_security_from_config(config, oauth_token), clock)
+    settings = NetworkSettings(
+        client_id=client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+        connections_max_idle_ms=config.connections_max_idle_limit_ms,
+    )
+    updater = DefaultMetadataUpdater(metadata, config.request_timeout_ms)
+    deny_list: DenyList = API_VERSIONS_DENY_LIST if config.api_version_request else _EveryBroker()
+    machine = NetworkMachine(settings, updater, uniform=random.random, deny_list=deny_list)
+    selector = Selector(
+        security.new_channel,
+        clock,
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+    network = NetworkClient(machine, selector, clock)
+    opened.callback(network.close)
+    return ConsumerNetworkClient(
+        network,
+        metadata,
+        clock,
+        retry_backoff_ms=config.retry_backoff_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        max_poll_timeout_ms=config.heartbeat_interval_ms,
+    )
+
+
+def _fetch_config(config: KafkaConsumerConfig) -> FetchConfig:
+    return FetchConfig(
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        max_wait_ms=config.fetch_max_wait_ms,
+        fetch_size=config.max_partition_fetch_bytes,
+        max_poll_records=config.max_poll_records,
+        check_crcs=config.check_crcs,
+        client_rack_id=config.client_rack or "",
+        isolation_level=IsolationLevel.of_setting(config.isolation_level),
+        retry_backoff_ms=config.retry_backoff_ms,
+        request_timeout_ms=config.request_timeout_ms,
+    )

@@ -1,0 +1,64 @@
+"""``ConsumerRecords``: the records that one ``poll`` returns, as in ``org.apache.kafka.clients.consumer``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, FetchedRecords
+from zkconsumer.types import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerRecords(Generic[K, V]):
+    """Iterating gives ``ConsumerRecord`` objects, one partition after the other, each in the order of its offsets.
+
+    Nothing is made before it is read: ``records(partition)`` has the offsets, keys and values as columns.
+    """
+
+    __slots__ = ("_by_partition",)
+
+    def __init__(self, by_partition: Mapping[TopicPartition, FetchedRecords]) -> None:
+        self._by_partition = MappingProxyType(dict(by_partition))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for records in self._by_partition.values():
+            yield from records
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_partition.values()))
+
+    def __repr__(self) -> str:
+        return f"ConsumerRecords({', '.join(map(repr, self._by_partition.values()))})"
+
+    def records(self, partition: TopicPartition) -> FetchedRecords:
+        """The records of one partition; none if it has none."""
+        return self._by_partition.get(partition) or FetchedRecords(partition)
+
+    def records_of_topic(self, topic: str) -> Iterable[ConsumerRecord]:
+        """The records of one topic (Java: ``records(topic)``)."""
+        return (
+            record
+            for partition, records in self._by_partition.items()
+            if partition.topic == topic
+            for record in records
+        )
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that have records."""
+        return frozenset(self._by_partition)
+
+    def count(self) -> int:
+        """The number of records, as ``len()``."""
+        return len(self)
+
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._by_partition
+
+
+EMPTY: ConsumerRecords[bytes | None, bytes | None] = ConsumerRecords({})
+"""The result of a ``poll`` without records."""

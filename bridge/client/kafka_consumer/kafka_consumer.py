@@ -1,0 +1,598 @@
+"""``KafkaConsumer``: the methods of ``org.apache.kafka.clients.consumer.KafkaConsumer`` (3.0) with Python's spelling.
+
+    consumer = KafkaConsumer({"bootstrap.servers": "host:9092", "group.id": "g"})
+    consumer.subscribe(["clicks"])
+    while True:
+        for record in consumer.poll(1000):
+            ...
+
+One ``poll``: the group (``PolledCoordinator.poll``) --> positions of new partitions --> buffered records --> fetch
+requests --> wait for the network.  The next fetches are sent before records are returned.
+
+Only one thread may be inside of a method; ``wakeup`` may be called by any thread and by a signal handler.  All times
+are integers in ms.
+
+Differences from Java: ``reference/kafka-consumer.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+
+from bridge.client.commands import Callback
+from bridge.client.errors import InvalidGroupIdException
+from bridge.client.kafka_consumer.committed_offset_load import CommittedOffsetLoad
+from bridge.client.kafka_consumer.consumer_components import close_deserializers, create_components
+from bridge.client.kafka_consumer.consumer_metrics import ConsumerMetrics, MetricName
+from bridge.client.kafka_consumer.consumer_records import EMPTY, ConsumerRecords
+from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+from bridge.client.kafka_consumer.offset_calls import OffsetCommitCallback, to_offset_and_metadata
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.timer import Timer
+from zkconsumer.errors import (
+    ConnectorClosed,
+    InvalidTopicException,
+    TimeoutException,
+    UsageError,
+    ZkConsumerError,
+)
+from zkconsumer.kafka.client_log import log_client_events
+from zkconsumer.kafka.fetch.fetch_position import FetchPosition
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
+from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.transactions import IsolationLevel
+
+if TYPE_CHECKING:
+    from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator
+    from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
+    from zkconsumer.kafka.fetch.fetched_records import FetchedRecords
+    from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
+    from zkconsumer.kafka.metadata.cluster import PartitionInfo
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+CLOSE_TIMEOUT_MS = 30_000
+"""How long ``close`` waits for the group without another value."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """The member in its group, as ``org.apache.kafka.clients.consumer.ConsumerGroupMetadata``; −1 and "" in none."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class _ListenerCalls:
+    """``ProgramCallbacks``: calls the listener of the subscription."""
+
+    def __init__(self) -> None:
+        self.listener: Callable[[], Any] = lambda: None
+
+    def invoke(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
+        listener = self.listener()
+        if listener is None:
+            return
+        method = getattr(listener, callback.value, None)
+        if method is None:
+            assert callback is Callback.LOST, "the other methods are part of the Protocol"
+            method = listener.on_partitions_revoked
+        method(sorted(partitions))
+
+
+class KafkaConsumer(Generic[K, V]):
+    """A consumer of Kafka's own protocol.  ``config``: keys of Kafka's consumer, or a ``KafkaConsumerConfig``.
+
+    ``key_deserializer``, ``value_deserializer``: instead of the settings.  ``oauth_token``: returns a token, for
+    ``sasl.mechanism=OAUTHBEARER``.  Raises ``InvalidConfigException``, or ``KafkaException`` with the cause; nothing is
+    left open then.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | KafkaConsumerConfig,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
+        *,
+        oauth_token: Callable[[], str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        given = {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer}
+        given = {key: one for key, one in given.items() if one is not None}
+        if not isinstance(config, KafkaConsumerConfig):
+            config = KafkaConsumerConfig({**config, **given})
+        elif given:
+            config = config.with_overrides(given)
+        self.config = config
+        self._clock = clock
+        calls = _ListenerCalls()
+        parts = create_components(config, calls, clock, oauth_token)
+        calls.listener = lambda: parts.subscriptions.rebalance_listener
+        self._parts = parts
+        self._client = parts.client
+        self._metadata = parts.metadata
+        self._subscriptions = parts.subscriptions
+        self._fetcher = parts.fetcher
+        self._coordinator = parts.coordinator
+        self._load = (
+            None
+            if parts.coordinator is None
+            else CommittedOffsetLoad(parts.coordinator, parts.metadata, parts.subscriptions)
+        )
+        self._isolation_level = IsolationLevel.of_setting(config.isolation_level)
+        self._metrics = ConsumerMetrics(
+            parts.client_id,
+            parts.fetcher.metrics,
+            None if parts.coordinator is None else parts.coordinator.metrics,
+            clock.now_ms(),
+        )
+        self._has_all_positions = False
+        self._is_closed = False
+        self._pid = os.getpid()
+        self._guard = threading.Lock()
+        self._owner: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- access -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _access(self) -> Iterator[None]:
+        """One thread at a time; the same thread may call methods inside of its callbacks."""
+        me = threading.get_ident()
+        with self._guard:
+            if self._owner not in (None, me):
+                raise UsageError(
+                    "KafkaConsumer is not safe for multi-threaded access: another thread is inside of a method; use "
+                    "one consumer for each thread, and only wakeup() from others"
+                )
+            self._owner = me
+            self._depth += 1
+        try:
+            if self._is_closed:
+                raise ConnectorClosed("this consumer has already been closed")
+            yield
+        finally:
+            self._log_events()
+            with self._guard:
+                self._depth -= 1
+                if not self._depth:
+                    self._owner = None
+
+    def _log_events(self) -> None:
+        log_client_events(self._fetcher.take_log_events())
+        log_client_events(self._subscriptions.take_log_events())
+
+    def _group(self) -> PolledCoordinator:
+        """The coordinator; ``InvalidGroupIdException``: this consumer has no group."""
+        if self._coordinator is None:
+            raise InvalidGroupIdException(
+                "To use the group management or offset commit APIs, you must provide a valid group.id in the consumer "
+                "configuration."
+            )
+        return self._coordinator
+
+    def _timer(self, timeout_ms: int | None) -> Timer:
+        return Timer(self._clock, self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+
+    # --- subscription and assignment ----------------------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Collection[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """Subscribe to these topics, or to all topics whose names match a compiled pattern, instead of the former ones.
+
+        The group assigns the partitions; ``poll`` joins it.  An empty list unsubscribes.  ``UsageError``: partitions
+        are assigned by ``assign``, or a topic has no name; ``InvalidGroupIdException``: no ``group.id``.
+        """
+        with self._access():
+            group = self._group()
+            if isinstance(topics, re.Pattern):
+                if not topics.pattern:
+                    raise UsageError("Topic pattern to subscribe to cannot be empty")
+                log.info("subscribed: Subscribed to pattern: '%s' group=%s", topics.pattern, self.config.group_id)
+                self._subscriptions.subscribe_pattern(topics, listener)
+                self._metadata.request_update_for_new_topics()
+                group.subscribe()
+                return
+            if isinstance(topics, str):
+                raise UsageError(f"subscribe takes a list of topics: subscribe([{topics!r}])")
+            names = list(topics)
+            if not names:
+                self.unsubscribe()
+                return
+            if not all(isinstance(name, str) and name.strip() for name in names):
+                raise UsageError("Topic collection to subscribe to cannot contain null or empty topic")
+            self._fetcher.clear_buffered_data_for_unassigned_topics(names)
+            log.info("subscribed: Subscribed to topic(s): %s group=%s", ", ".join(names), self.config.group_id)
+            if self._subscriptions.subscribe(names, listener):
+                self._metadata.request_update_for_new_topics()
+            group.subscribe()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions instead of the former ones, without the group; an empty list unsubscribes.
+
+        ``UsageError``: the consumer is subscribed, or a topic has no name.
+        """
+        with self._access():
+            assigned = list(partitions)
+            if not assigned:
+                self.unsubscribe()
+                return
+            if not all(isinstance(tp, TopicPartition) and tp.topic.strip() for tp in assigned):
+                raise UsageError("Topic partitions to assign to cannot have null or empty topic")
+            if self._coordinator is not None:
+                # What is due now; no rebalance follows that would commit it.
+                self._coordinator.commit_if_due()
+            is_other = self._subscriptions.assign_from_user(assigned)
+            self._fetcher.clear_buffered_data_for_unassigned_partitions(assigned)
+            log.info("subscribed: Subscribed to partition(s): %s", ", ".join(map(str, assigned)))
+            if is_other:
+                self._metadata.request_update_for_new_topics()
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing.  Automatic commits are made, and the listener is called, before."""
+        with self._access():
+            self._fetcher.clear_buffered_data_for_unassigned_partitions(())
+            if self._coordinator is not None and self._subscriptions.has_auto_assigned_partitions:
+                self._coordinator.unsubscribe(self._timer(None))
+            self._subscriptions.unsubscribe()
+            log.info("unsubscribed: Unsubscribed all topics or patterns and assigned partitions")
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now, assigned by the group or by ``assign``."""
+        with self._access():
+            return frozenset(self._subscriptions.assigned_partitions())
+
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics; of a pattern those that match."""
+        with self._access():
+            return self._subscriptions.subscription()
+
+    # --- poll ---------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int) -> ConsumerRecords[K, V]:
+        """Records of the assigned partitions, at most ``max.poll.records``; waits up to ``timeout_ms`` for the first.
+
+        Everything that a call returns counts as consumed in the next call.  Raises ``WakeupException`` after
+        ``wakeup``; errors of the group, of authentication and of records; no error between taking records and returning
+        them.
+        """
+        if timeout_ms < 0:
+            raise UsageError("Timeout must not be negative")
+        with self._access():
+            self._metrics.poll.record_start(self._clock.now_ms())
+            try:
+                if self._subscriptions.has_no_subscription_or_user_assignment:
+                    raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
+                return self._poll(Timer(self._clock, timeout_ms))
+            finally:
+                self._metrics.poll.record_end(self._clock.now_ms())
+
+    def _poll(self, timer: Timer) -> ConsumerRecords[K, V]:
+        while True:
+            self._client.maybe_trigger_wakeup()
+            if self._coordinator is not None:
+                self._coordinator.poll()
+            self._update_fetch_positions(timer)
+            records = self._poll_for_fetches(timer)
+            if records:
+                # Their positions have moved: no error and no wake-up may be raised before they are returned.
+                with contextlib.suppress(ZkConsumerError):  # the next call meets the same error
+                    self._fetcher.send_fetches()
+                if self._client.has_pending_requests():
+                    self._client.transmit_sends()
+                found: ConsumerRecords[K, V] = ConsumerRecords(records)
+                return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
+            timer.update()
+            if timer.is_expired:
+                return EMPTY  # type: ignore[return-value]
+
+    def _update_fetch_positions(self, timer: Timer) -> None:
+        """Give each partition a valid position, as far as possible now."""
+        self._fetcher.validate_offsets_if_needed()
+        self._has_all_positions = self._subscriptions.has_all_fetch_positions()
+        if self._has_all_positions:
+            return
+        if self._load is None:
+            self._subscriptions.reset_initializing_positions()
+        elif not self._load.refresh(timer):
+            return
+        self._fetcher.reset_offsets_if_needed()
+
+    def _poll_for_fetches(self, timer: Timer) -> dict[TopicPartition, FetchedRecords]:
+        group = self._coordinator
+        if group is not None and group.has_commands:
+            return {}
+        records = self._fetcher.fetched_records()
+        if records:
+            return records
+        self._fetcher.send_fetches()
+        wait_ms = timer.remaining_ms
+        if group is not None:
+            wait_ms = min(wait_ms, group.time_to_next_poll_ms())
+        if not self._has_all_positions:
+            # A look-up may be waiting for its back-off.
+            wait_ms = min(wait_ms, self.config.retry_backoff_ms)
+        self._client.poll(Timer(self._clock, wait_ms), _UntilRecords(self._fetcher))
+        self._fetcher.handle_responses()
+        if group is not None and group.has_commands:
+            # The group may have lost partitions: the next round handles that before it returns records.
+            return {}
+        return self._fetcher.fetched_records()
+
+    def wakeup(self) -> None:
+        """Let the blocked call of another thread, or else the next one, raise ``WakeupException``."""
+        self._client.wakeup()
+
+    # --- positions ----------------------------------------------------------------------------------------------------
+
+    def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """The offset of the next record of an assigned partition.  ``TimeoutException``: it was not found in time."""
+        with self._access():
+            if not self._subscriptions.is_assigned(partition):
+                raise UsageError("You can only check the position for partitions assigned to this consumer.")
+            timer = self._timer(timeout_ms)
+            while True:
+                found = self._subscriptions.valid_position(partition)
+                if found is not None:
+                    return found.offset
+                self._update_fetch_positions(timer)
+                step = Timer(self._clock, min(timer.remaining_ms, self.config.retry_backoff_ms))
+                self._client.poll(step)
+                self._fetcher.handle_responses()
+                timer.update()
+                if timer.is_expired and self._subscriptions.valid_position(partition) is None:
+                    raise TimeoutException(
+                        f"Timeout of {timer.timeout_ms}ms expired before the position for partition {partition} could "
+                        "be determined"
+                    )
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Read an assigned partition from this offset.  ``UsageError``: it is not assigned, or the offset negative."""
+        with self._access():
+            wanted = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+            if wanted.offset < 0:
+                raise UsageError("seek offset must not be a negative number")
+            log.info("seeking: Seeking to offset %d for partition %s", wanted.offset, partition)
+            self._note_epoch(partition, wanted)
+            epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else None
+            position = FetchPosition(wanted.offset, epoch, self._metadata.current_leader(partition))
+            self._subscriptions.seek_unvalidated(partition, position)
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Read these, or all assigned partitions, from their first record; it is looked up by ``poll``."""
+        self._seek_to(partitions, OffsetResetStrategy.EARLIEST)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Read these, or all assigned partitions, from their end; it is looked up by ``poll``."""
+        self._seek_to(partitions, OffsetResetStrategy.LATEST)
+
+    def _seek_to(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
+        with self._access():
+            wanted = list(partitions) or self._subscriptions.assigned_partitions_list()
+            self._subscriptions.request_offset_resets(wanted, strategy)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Return no records of these until ``resume``; what is buffered is kept.  No rebalance happens."""
+        with self._access():
+            for tp in partitions:
+                self._subscriptions.pause(tp)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Return records of these again."""
+        with self._access():
+            for tp in partitions:
+                self._subscriptions.resume(tp)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        with self._access():
+            return frozenset(self._subscriptions.paused_partitions())
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_sync(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_ms: int | None = None
+    ) -> None:
+        """Commit these offsets, or those of all records that were returned, and wait for the coordinator.
+
+        ``CommitFailedException``: the group went on without this member; ``RebalanceInProgressException``: call
+        ``poll``, and commit what is still assigned; ``TimeoutException``: whether they were committed is unknown.
+        """
+        with self._access():
+            group = self._group()
+            wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+            for tp, offset in wanted.items():
+                self._note_epoch(tp, offset)
+            timer = self._timer(timeout_ms)
+            if not group.commit_offsets_sync(wanted, timer):
+                raise TimeoutException(
+                    f"Timeout of {timer.timeout_ms}ms expired before successfully committing offsets {wanted}"
+                )
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: OffsetCommitCallback | None = None,
+    ) -> None:
+        """Commit without waiting and without retries; a later call of this consumer calls ``callback(offsets, error)``.
+
+        Commits are sent in their order, one after the other, so a later one never loses against an earlier one.
+        """
+        with self._access():
+            group = self._group()
+            wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+            for tp, offset in wanted.items():
+                self._note_epoch(tp, offset)
+            group.commit_offsets_async(wanted, callback)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offsets of the group; None for a partition without one.  ``TimeoutException``."""
+        with self._access():
+            group = self._group()
+            timer = self._timer(timeout_ms)
+            call = group.ask_committed_offsets(partitions)
+            if not group.wait_for_committed_offsets(call, timer, until_commands=False):
+                raise TimeoutException(
+                    f"Timeout of {timer.timeout_ms}ms expired before the last committed offset for partitions "
+                    f"{sorted(map(str, partitions))} could be determined. Try tuning default.api.timeout.ms larger to "
+                    "relax the threshold."
+                )
+            if call.error is not None:
+                raise call.error
+            found = {tp: None if one is None else to_offset_and_metadata(one) for tp, one in call.offsets.items()}
+            for tp, offset in found.items():
+                if offset is not None:
+                    self._note_epoch(tp, offset)
+            return found
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record whose timestamp (ms since 1970) is at or after the given one; None: there is none."""
+        with self._access():
+            for tp, timestamp in timestamps.items():
+                if timestamp < 0:
+                    raise UsageError(
+                        f"The target time for partition {tp} is {timestamp}. The target time cannot be negative."
+                    )
+            return self._fetcher.offsets_for_times(timestamps, self._timer(timeout_ms))
+
+    def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, assigned or not."""
+        with self._access():
+            return self._fetcher.beginning_offsets(partitions, self._timer(timeout_ms))
+
+    def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The high watermark of each, or with ``isolation.level=read_committed`` its last stable offset."""
+        with self._access():
+            return self._fetcher.end_offsets(partitions, self._timer(timeout_ms))
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets there are between the position and the end, as the last fetch showed it; None: not known
+        yet.  Never waits (3.0, KIP-695)."""
+        with self._access():
+            lag = self._subscriptions.partition_lag(partition, self._isolation_level)
+            is_unknown = self._subscriptions.partition_end_offset(partition, self._isolation_level) is None
+            if lag is None and is_unknown and not self._subscriptions.partition_end_offset_requested(partition):
+                log.info(
+                    "end-offset-requested: Requesting the log end offset for %s in order to compute lag", partition
+                )
+                self._subscriptions.request_partition_end_offset(partition)
+                with contextlib.suppress(TimeoutException):
+                    self._fetcher.end_offsets([partition], Timer(self._clock, 0))
+            return lag
+
+    def _note_epoch(self, tp: TopicPartition, offset: OffsetAndMetadata) -> None:
+        if offset.leader_epoch >= 0:
+            self._metadata.update_last_seen_epoch_if_newer(tp, offset.leader_epoch)
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def partitions_for(self, topic: str, timeout_ms: int | None = None) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, subscribed or not; none if it does not exist."""
+        with self._access():
+            found = self._metadata.fetch().partitions_for_topic(topic)
+            if found:
+                return found
+            if not topic:
+                raise InvalidTopicException("a topic has a name")
+            request = MetadataRequestBuilder((topic,), self._metadata.allow_auto_topic_creation)
+            return self._fetcher.get_topic_metadata(request, self._timer(timeout_ms)).get(topic, ())
+
+    def list_topics(self, timeout_ms: int | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
+        """All topics that this user may see."""
+        with self._access():
+            return self._fetcher.get_all_topic_metadata(self._timer(timeout_ms))
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The identity of this member, for a producer's transaction (2.5, KIP-447)."""
+        with self._access():
+            generation = self._group().generation
+            assert self.config.group_id is not None, "a group has an id"
+            return ConsumerGroupMetadata(
+                self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
+            )
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Rebalance the group in the next ``poll`` (2.6, KIP-568).  ``UsageError``: the group assigns nothing here."""
+        with self._access():
+            if not self._subscriptions.has_auto_assigned_partitions:
+                raise UsageError("Tried to force a rebalance but consumer does not have a group.")
+            self._group().enforce_rebalance(reason or "rebalance enforced by user")
+
+    def metrics(self) -> dict[MetricName, float]:
+        """All metrics under Java's names; empty after ``close``.  From any thread."""
+        if self._is_closed:
+            return {}
+        return self._metrics.values(self._clock.now_ms(), self._subscriptions.num_assigned_partitions())
+
+    # --- close --------------------------------------------------------------------------------------------------------
+
+    def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
+        """Commit if that is automatic, call the listener, leave the group, and close everything; a second call does
+        nothing.  Waits for the group at most ``timeout_ms``.  Raises the first error, after everything is closed."""
+        if self._is_closed:
+            return
+        if timeout_ms < 0:
+            raise UsageError("The timeout cannot be negative.")
+        with self._access():
+            first: Exception | None = None
+            if self._depth > 1:
+                raise UsageError("close() cannot be called inside of a callback of this consumer")
+            self._client.disable_wakeups()
+            try:
+                if self._coordinator is not None and self._pid == os.getpid():  # a child does not leave the group
+                    self._coordinator.close(Timer(self._clock, min(timeout_ms, self.config.request_timeout_ms)))
+            except ZkConsumerError as error:
+                log.error("close-failed: Failed to close coordinator reason=%r", str(error))
+                first = error
+            finally:
+                self._is_closed = True
+                self._close_parts()
+            if first is not None:
+                raise first
+
+    def _close_parts(self) -> None:
+        self._fetcher.close()
+        self._parts.interceptors.close()
+        self._metadata.close()
+        self._client.close()
+        close_deserializers(self._parts.deserializers)
+        log.debug("consumer-closed: Kafka consumer has been closed client=%s", self._parts.client_id)
+
+
+class _UntilRecords:
+    """``PollCondition``: a poll of the network waits until records are there."""
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+
+    def should_block(self) -> bool:
+        return not self._fetcher.has_available_fetches

@@ -1,0 +1,604 @@
+r"""``PolledCoordinator``: runs the group's machine in ``poll`` and in the heartbeat thread.
+
+Java: ``ConsumerCoordinator``.
+
+                    .--> network requests: ``ConsumerNetworkClient``, by any thread
+    events --> machine (under ``_lock``) --> commands --+--> results of commits and look-ups: ``offset_calls``
+      ^                                                 '--> commands for the program's thread: ``_program_commands``
+      |                                                                                              |
+      '------- positions, callbacks that returned <------- ``poll``, ``close``, ``unsubscribe`` <----'
+
+The machine (``consumer_coordinator``) decides everything about the group.  It is pure, and any thread may feed it: the
+program's thread in ``poll``, and the thread that receives a response.  What concerns positions and the program happens
+only in the program's thread: stopping partitions, collecting positions, callbacks, errors.  So an automatic commit has
+exactly the positions of the records that earlier calls of ``poll`` returned.
+
+Nothing here waits for the group except ``close``, ``unsubscribe`` and the calls about offsets, each with a timer.
+
+JoinGroup has a connection of its own (another node id for the same address), because a broker answers it only when all
+members have joined, and reads no other request of the connection before.
+
+A lost answer: the network client ends each request by its time-out, and the machine receives ``RequestFailed``.
+
+Invariants: ``_lock`` is never held while the network is polled, or while code of the program runs.  ``_deadlines`` has
+the timers of the machine.  ``_calls`` has the calls whose result is still to come.  ``_commands`` is executed by the
+thread that set ``_is_executing``, in the order in which the machine returned them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridge.client import commands as cmd
+from bridge.client import events as ev
+from bridge.client.commands import Callback
+from bridge.client.consumer_coordinator import ConsumerCoordinator
+from bridge.client.consumer_rebalance import Exit
+from bridge.client.events import Failure, TimerKind
+from bridge.client.generation import Generation
+from bridge.client.kafka_consumer.consumer_metrics import ConsumerCoordinatorMetrics
+from bridge.client.kafka_consumer.heartbeat_thread import HeartbeatThread
+from bridge.client.kafka_consumer.offset_calls import (
+    CommitOffsetsCall,
+    CommittedOffsetsCall,
+    OffsetCommitCallback,
+    Offsets,
+    to_offset,
+    to_offset_and_metadata,
+)
+from bridge.client.member_log_lines import level_of, text_of
+from bridge.client.pending_commands import VERSION_ANY
+from zkconsumer.base.timer import FOREVER_MS, Timer
+from zkconsumer.errors import (
+    AuthenticationException,
+    InternalError,
+    TimeoutException,
+    UnsupportedVersionException,
+    WakeupException,
+    ZkConsumerError,
+)
+from zkconsumer.kafka.metadata.node import Node
+from zkconsumer.kafka.net.client_request import ClientResponse, RequestBuilder
+from zkconsumer.member.ownership import CollectPositions, Drain
+from zkconsumer.types import TopicPartition
+from zkconsumer.wire.schemas import APIS, JOIN_GROUP, OFFSET_COMMIT
+
+if TYPE_CHECKING:
+    from bridge.client.consumer_interceptors import ConsumerInterceptors
+    from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+    from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
+    from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
+
+COORDINATOR_NODE_ID = 0x7FFFFFFF
+"""Minus the broker's id: the node id of the connection to the coordinator, which fetches do not use (as in Java)."""
+
+JOIN_NODE_ID = 0x80000000
+"""Plus the broker's id: the node id of the connection for JoinGroup."""
+
+WAIT_STEP_MS = 100
+"""The longest wait of one poll in a call that waits for the group."""
+
+THREAD_END_MS = 5_000
+"""How long the heartbeat thread may take to end."""
+
+log = logging.getLogger("zkconsumer.member")
+
+
+class ProgramCallbacks(Protocol):
+    """How callbacks of the program are called."""
+
+    def invoke(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
+        """Call the rebalance listener, if there is one; its exception is raised."""
+
+
+class PolledCoordinator:
+    """``poll_in_background`` is for the heartbeat thread; all other public methods are for the program's thread."""
+
+    def __init__(
+        self,
+        machine: ConsumerCoordinator,
+        client: ConsumerNetworkClient,
+        metadata: ConsumerMetadata,
+        subscriptions: SubscriptionState,
+        callbacks: ProgramCallbacks,
+        interceptors: ConsumerInterceptors[Any],
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self.metrics = ConsumerCoordinatorMetrics()
+        self._machine = machine
+        self._config = machine.config
+        self._client = client
+        self._metadata = metadata
+        self._subscriptions = subscriptions
+        self._callbacks = callbacks
+        self._interceptors = interceptors
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._events: deque[ev.Event] = deque()
+        self._commands: deque[cmd.Command] = deque()
+        self._is_executing = False
+        self._deadlines: dict[TimerKind, int] = {}
+        self._coordinators: dict[int, Node] = {}
+        """Broker id -> its address, of the coordinators that were found."""
+        self._calls: dict[int, CommitOffsetsCall | CommittedOffsetsCall] = {}
+        self._call_count = 0
+        self._metadata_version = -1
+        """The update of the metadata that the machine has."""
+        self._pattern_version: int | None = None
+        """The update whose topics were compared with the pattern; None: none since ``subscribe``."""
+        self._program_commands: deque[cmd.Command] = deque()
+        self._is_running_commands = False
+        self._completed_commits: deque[CommitOffsetsCall] = deque()
+        self._accepted_offsets: deque[Offsets] = deque()
+        """What the coordinator has accepted, until the interceptors are called."""
+        self._errors: deque[ZkConsumerError] = deque()
+        """Errors for the next call of the program."""
+        self._fatal: ZkConsumerError | None = None
+        self._is_stopped = False
+        self._heartbeat_thread = HeartbeatThread(f"{name}-heartbeat", self, clock, self._on_thread_error)
+
+    # --- the machine --------------------------------------------------------------------------------------------------
+
+    def _feed(self, event: ev.Event) -> None:
+        """Let the machine handle an event, after those that are being handled."""
+        with self._lock:
+            self._events.append(event)
+            if self._is_executing:
+                return
+            self._is_executing = True
+            try:
+                while self._events or self._commands:
+                    if self._commands:
+                        self._execute(self._commands.popleft())
+                    else:
+                        now_ms = self._clock.now_ms()
+                        self._commands.extend(self._machine.handle(self._events.popleft(), now_ms))
+            finally:
+                self._is_executing = False
+        self._heartbeat_thread.notify()
+        if self._program_commands:
+            self._client.wake_up_poller()
+
+    def _execute(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Send():
+                self._send(command)
+            case cmd.ConnectCoordinator(node):
+                host, port = node.address.host, node.address.port
+                self._coordinators[node.id] = Node(COORDINATOR_NODE_ID - node.id, host, port)
+            case cmd.DisconnectCoordinator(node_id):
+                for each in self._nodes(node_id):
+                    self._client.disconnect_async(each)
+            case cmd.SetMemberTimer(kind, deadline_ms):
+                self._deadlines[kind] = deadline_ms
+            case cmd.CancelMemberTimer(kind):
+                self._deadlines.pop(kind, None)
+            case cmd.CommitDone(number, error, refused):
+                self._end_commit(number, error or next(iter(refused.values()), None))
+            case cmd.FetchDone(number, offsets, error):
+                call = self._calls.pop(number, None)
+                if isinstance(call, CommittedOffsetsCall):
+                    call.end(offsets, error)
+            case cmd.NeedMetadata(topics):
+                self._need_metadata(topics)
+            case cmd.Raise(error, is_fatal):
+                if is_fatal:
+                    self._fatal = error
+                else:
+                    self._errors.append(error)
+            case cmd.MemberStopped():
+                self._is_stopped = True
+            case cmd.LogMemberEvent():
+                self.metrics.count_event(command, self._clock.now_ms())
+                level = logging.getLevelNamesMapping()[level_of(command)]
+                if log.isEnabledFor(level):
+                    line, _, rest = text_of(command).partition(" ")
+                    log.log(level, "%s %s", line, rest)
+            case Drain() | CollectPositions() | cmd.Invoke() | cmd.StartPartitions():
+                self._program_commands.append(command)
+
+    def _end_commit(self, number: int, error: ZkConsumerError | None) -> None:
+        call = self._calls.pop(number, None)
+        if isinstance(call, CommitOffsetsCall):
+            call.end(error)
+            if call.callback is not None or error is not None:
+                self._completed_commits.append(call)
+
+    def _new_number(self, call: CommitOffsetsCall | CommittedOffsetsCall) -> int:
+        """Below zero: the numbers of the machine's own commits are above."""
+        with self._lock:
+            self._call_count += 1
+            self._calls[-self._call_count] = call
+            return -self._call_count
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _nodes(self, broker_id: int) -> list[Node]:
+        node = self._coordinators.get(broker_id)
+        return [] if node is None else [node, node._replace(id=JOIN_NODE_ID + broker_id)]
+
+    def _send(self, command: cmd.Send) -> None:
+        if command.node is None:
+            node = self._client.least_loaded_node()
+        else:
+            nodes = self._nodes(command.node)
+            node = nodes[command.api_key == JOIN_GROUP.key] if nodes else None
+        if node is None:
+            self._events.append(ev.RequestFailed(command.request, Failure.NO_BROKER))
+            return
+        version_max = None if command.version_most == VERSION_ANY else command.version_most
+        builder = RequestBuilder(APIS[command.api_key], command.body, version_max=version_max)
+        future = self._client.send(node, builder, command.timeout_ms)
+        future.add_listener(partial(self._on_response, command), partial(self._on_failure, command))
+
+    def _on_response(self, command: cmd.Send, response: ClientResponse) -> None:
+        assert response.version is not None, "it was sent"
+        self.metrics.record_response(command.api_key, response)
+        if command.api_key == OFFSET_COMMIT.key:
+            self._note_accepted_offsets(command, response)
+        self._feed(ev.Responded(command.request, response.body, response.version))
+
+    def _on_failure(self, command: cmd.Send, error: Exception) -> None:
+        match error:
+            case AuthenticationException():
+                failure = ev.RequestFailed(command.request, Failure.DISCONNECTED, error)
+            case UnsupportedVersionException():
+                failure = ev.RequestFailed(command.request, Failure.UNSUPPORTED, error)
+            case TimeoutException():
+                failure = ev.RequestFailed(command.request, Failure.TIMED_OUT)
+            case _:
+                failure = ev.RequestFailed(command.request, Failure.DISCONNECTED)
+        self._feed(failure)
+
+    def _note_accepted_offsets(self, command: cmd.Send, response: ClientResponse) -> None:
+        if not self._interceptors:
+            return
+        rejected = {
+            TopicPartition(topic.name, row.partition_index)
+            for topic in response.body.topics
+            for row in topic.partitions
+            if row.error_code
+        }
+        accepted = {
+            tp: to_offset_and_metadata(
+                ev.Offset(row.committed_offset, row.committed_leader_epoch, row.committed_metadata)
+            )
+            for topic in command.body.topics
+            for row in topic.partitions
+            if (tp := TopicPartition(topic.name, row.partition_index)) not in rejected
+        }
+        if accepted:
+            self._accepted_offsets.append(accepted)
+
+    # --- metadata -----------------------------------------------------------------------------------------------------
+
+    def _need_metadata(self, topics: frozenset[str] | None) -> None:
+        """The machine needs the partitions of these: this member's topics, and of all members while it leads."""
+        if topics is None or not self._subscriptions.has_auto_assigned_partitions:
+            return
+        self._subscriptions.group_subscribe(topics)
+        known = self._metadata.fetch().topics
+        if not topics <= known:
+            self._metadata.request_update_for_new_topics()
+        self._metadata_version = -1  # report what is known
+
+    def _report_metadata(self) -> None:
+        """Pass a new state of the metadata to the machine."""
+        with self._lock:
+            version = self._metadata.update_version
+            if version == self._metadata_version or not self._subscriptions.has_auto_assigned_partitions:
+                return
+            self._metadata_version = version
+            cluster = self._metadata.fetch()
+            wanted = self._subscriptions.metadata_topics()
+            # A topic that is missing counts as one that does not exist only if no request for it is on its way.
+            asked = wanted & cluster.topics if self._metadata.update_requested else wanted
+            counts = {topic: cluster.partition_count_for_topic(topic) or 0 for topic in asked & cluster.topics}
+            racks: dict[TopicPartition, frozenset[str]] = {}
+            if self._config.client_rack is not None:
+                racks = {
+                    TopicPartition(topic, one.partition): frozenset(node.rack for node in one.replicas if node.rack)
+                    for topic in counts
+                    for one in cluster.partitions_for_topic(topic)
+                }
+            event = ev.MetadataUpdated(counts, asked, racks)
+        self._feed(event)
+
+    def _update_pattern_subscription(self) -> None:
+        """The topics that match the pattern, from new metadata; a pattern without a match joins the group, too."""
+        if not self._subscriptions.has_pattern_subscription or self._metadata.last_successful_update_ms is None:
+            return
+        version = self._metadata.update_version
+        if version == self._pattern_version:
+            return
+        is_first, self._pattern_version = self._pattern_version is None, version
+        matches = self._subscriptions.matches_subscribed_pattern
+        topics = frozenset(filter(matches, self._metadata.fetch().topics))
+        if self._subscriptions.subscribe_from_pattern(topics) or is_first:
+            self._feed(ev.Subscribed(topics, matches))
+
+    # --- the subscription ---------------------------------------------------------------------------------------------
+
+    def subscribe(self) -> None:
+        """The subscription has changed (``SubscriptionState``); a pattern has its topics after the next metadata."""
+        if self._subscriptions.has_pattern_subscription:
+            self._pattern_version = None
+            self._update_pattern_subscription()
+        else:
+            self._feed(ev.Subscribed(self._subscriptions.subscription()))
+        self._heartbeat_thread.start()
+
+    def unsubscribe(self, timer: Timer) -> None:
+        """Leave the group: commit if that is automatic, call the listener, send LeaveGroup."""
+        self._feed(ev.Unsubscribed())
+        while self._machine.exit is Exit.UNSUBSCRIBING and not timer.is_expired:
+            self.run_commands()
+            self._wait(timer, is_wakeup_disabled=True)
+        self.run_commands()
+        self._client.poll_no_wakeup()
+        if self._machine.exit is Exit.UNSUBSCRIBING:
+            log.warning(
+                "unsubscribe-timed-out group=%s timeout_ms=%d: the coordinator removes this member after "
+                "session.timeout.ms", self._config.group_id, timer.timeout_ms,
+            )  # fmt: skip
+
+    def commit_if_due(self) -> None:
+        """Begin an automatic commit, if one is due."""
+        self._run_timers()
+        self.run_commands()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Join again (2.6, KIP-568); the next ``poll`` calls the listener."""
+        self._feed(ev.RejoinAsked(reason))
+
+    @property
+    def generation(self) -> Generation:
+        """The present generation of this member."""
+        return self._machine.generation
+
+    # --- polls --------------------------------------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """What a call of ``poll`` does for the group; never waits.
+
+        Raises errors of the group, of the listener and of the coordinator.
+        """
+        self.invoke_completed_offset_commit_callbacks()
+        self._update_pattern_subscription()
+        self._report_metadata()
+        if self._subscriptions.has_auto_assigned_partitions:
+            self._check_connection()
+        self._feed(ev.Polled())
+        self._run_timers()
+        self.run_commands()
+        self.raise_error()
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether ``run_commands`` has work; no record may be returned before."""
+        return bool(self._program_commands or self._errors or self._fatal)
+
+    def time_to_next_poll_ms(self) -> int:
+        """How long ``poll`` may wait for the network before it must be called again."""
+        return 0 if self.has_commands else self._time_to_deadline_ms()
+
+    def _time_to_deadline_ms(self) -> int:
+        with self._lock:
+            deadline_ms = min(self._deadlines.values(), default=FOREVER_MS)
+        return max(0, deadline_ms - self._clock.now_ms())
+
+    def raise_error(self) -> None:
+        """Raise the error that ended this member, or the oldest that was not raised yet."""
+        if self._fatal is not None:
+            raise self._fatal
+        if self._errors:
+            raise self._errors.popleft()
+
+    def poll_in_background(self) -> None:
+        """See ``BackgroundWork``."""
+        try:
+            self._check_connection()
+            self._client.poll_no_wakeup()
+            self._report_metadata()
+            self._run_timers()
+        except ZkConsumerError as error:
+            # The program's thread raises it, as if its own poll had found it.
+            with self._lock:
+                self._errors.append(error)
+
+    def background_deadline_ms(self) -> int | None:
+        """See ``BackgroundWork``."""
+        with self._lock:
+            deadlines = [self._deadlines[kind] for kind in _IN_BACKGROUND if kind in self._deadlines]
+            if self._machine.pending_commands.in_flight:
+                deadlines.append(self._clock.now_ms() + self._config.retry_backoff_ms)
+        return min(deadlines, default=None)
+
+    def _check_connection(self) -> None:
+        """Tell the machine that the connection to the coordinator broke while no request was in flight."""
+        found = self._machine.coordinator_discovery.coordinator
+        if (
+            found is not None
+            and found.id in self._coordinators
+            and self._client.is_unavailable(self._nodes(found.id)[0])
+        ):
+            self._feed(ev.Disconnected(found.id))
+
+    def _run_timers(self) -> None:
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            due = [(kind, at) for kind, at in self._deadlines.items() if at <= now_ms]
+            for kind, _ in due:
+                del self._deadlines[kind]
+        for kind, at in due:
+            self._feed(ev.MemberTimerFired(kind, at))
+
+    def _wait(self, timer: Timer, condition: Any = None, *, is_wakeup_disabled: bool = False) -> None:
+        """Poll the network until something happens, a timer of the machine is due, or ``timer`` expires."""
+        step = Timer(self._clock, min(self._time_to_deadline_ms(), timer.remaining_ms, WAIT_STEP_MS))
+        self._client.poll(step, condition, is_wakeup_disabled=is_wakeup_disabled)
+        self._report_metadata()
+        self._run_timers()
+        timer.update()
+
+    # --- commands for the program's thread ----------------------------------------------------------------------------
+
+    def run_commands(self) -> None:
+        """Execute the commands about positions and callbacks; not inside a callback, which is one of them."""
+        if self._is_running_commands:
+            return
+        self._is_running_commands = True
+        try:
+            while self._program_commands:
+                self._run_command(self._program_commands.popleft())
+        finally:
+            self._is_running_commands = False
+
+    def _run_command(self, command: cmd.Command) -> None:
+        match command:
+            case Drain(partitions):
+                self._subscriptions.mark_pending_revocation(
+                    [tp for tp in partitions if self._subscriptions.is_assigned(tp)]
+                )
+            case CollectPositions():
+                consumed = self._subscriptions.all_consumed()
+                self._feed(ev.OffsetsCollected({tp: to_offset(one) for tp, one in consumed.items()}))
+            case cmd.Invoke():
+                self._invoke(command)
+            case cmd.StartPartitions():
+                pass  # the assignment is there already, so that the callback could seek
+
+    def _invoke(self, command: cmd.Invoke) -> None:
+        if command.callback is Callback.ASSIGNED:
+            # Before the callback, which may seek.
+            self._assign(self._subscriptions.assigned_partitions() | command.partitions)
+        error: Exception | None = None
+        try:
+            started_ms = self._clock.now_ms()
+            self._callbacks.invoke(command.callback, command.partitions)
+            self.metrics.record_callback(command.callback, self._clock.now_ms() - started_ms)
+        except WakeupException:
+            raise
+        except Exception as raised:
+            name = _LISTENER_METHODS[command.callback]
+            log.error(
+                "listener-raised: User provided listener failed on invocation of %s for partitions %s",
+                name, sorted(map(str, command.partitions)), exc_info=True,
+            )  # fmt: skip
+            error = raised
+        finally:
+            # Also after an exception of a signal handler: the machine waits for this answer.
+            if command.callback is not Callback.ASSIGNED:
+                self._assign(self._subscriptions.assigned_partitions() - command.partitions)
+            self._feed(ev.CallbackDone(command.number, error=error))
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._subscriptions.has_auto_assigned_partitions:
+            self._subscriptions.assign_from_subscribed(sorted(partitions))
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_offsets_sync(self, offsets: Offsets, timer: Timer) -> bool:
+        """Commit, with retries; False: the timer expired first, and the offsets may be committed later."""
+        self.invoke_completed_offset_commit_callbacks()
+        if not offsets:
+            return True
+        call = self._commit(offsets, None, is_retried=True, timeout_ms=timer.remaining_ms)
+        while not call.is_done and not timer.is_expired:
+            self._wait(timer, call)
+        self.invoke_completed_offset_commit_callbacks()
+        if call.error is not None:
+            raise call.error
+        return call.is_done
+
+    def commit_offsets_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> None:
+        """Commit without waiting and without retries; ``callback`` is called by a later call of the program."""
+        self.invoke_completed_offset_commit_callbacks()
+        call = self._commit(offsets, callback, is_retried=False, timeout_ms=self._config.default_api_timeout_ms)
+        if not call.is_done:
+            self._client.poll_no_wakeup()
+
+    def _commit(
+        self, offsets: Offsets, callback: OffsetCommitCallback | None, *, is_retried: bool, timeout_ms: int
+    ) -> CommitOffsetsCall:
+        call = CommitOffsetsCall(dict(offsets), callback)
+        number = self._new_number(call)
+        self._feed(ev.CommitAsked(number, {tp: to_offset(one) for tp, one in offsets.items()}, is_retried, timeout_ms))
+        return call
+
+    def invoke_completed_offset_commit_callbacks(self) -> None:
+        """Call the interceptors and the callbacks of the commits that have ended."""
+        while self._accepted_offsets:
+            self._interceptors.on_commit(self._accepted_offsets.popleft())
+        while self._completed_commits:
+            call = self._completed_commits.popleft()
+            if call.callback is not None:
+                call.callback(call.offsets, call.error)
+
+    def ask_committed_offsets(self, partitions: Collection[TopicPartition]) -> CommittedOffsetsCall:
+        """Begin to look up committed offsets."""
+        call = CommittedOffsetsCall(frozenset(partitions))
+        self._feed(ev.FetchAsked(self._new_number(call), call.partitions))
+        return call
+
+    def wait_for_committed_offsets(self, call: CommittedOffsetsCall, timer: Timer, *, until_commands: bool) -> bool:
+        """Wait for the look-up; returns whether it has ended.  ``until_commands``: or until ``has_commands``."""
+        while not call.is_done and not timer.is_expired and not (until_commands and self.has_commands):
+            self._wait(timer, call)
+        return call.is_done
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self, timer: Timer) -> None:
+        """Commit if that is automatic, call the listener, leave the group, and end the heartbeat thread."""
+        first: BaseException | None = None
+        if self._config.enable_auto_commit and not self._subscriptions.has_auto_assigned_partitions:
+            first = self._try(partial(self._commit_at_close, timer))
+        self._feed(ev.Closed(leave=True, timeout_ms=timer.remaining_ms))
+        while not self._is_stopped:
+            first = self._try(self.run_commands) or first
+            first = self._try(partial(self._wait, timer, is_wakeup_disabled=True)) or first
+            if timer.is_expired and not self._is_stopped:
+                self._feed(ev.MemberTimerFired(TimerKind.CLOSE, self._clock.now_ms()))
+                break
+        first = self._try(self.run_commands) or first
+        first = self._try(self.invoke_completed_offset_commit_callbacks) or first
+        self._heartbeat_thread.close(THREAD_END_MS)
+        if first is not None:
+            raise first
+
+    def _commit_at_close(self, timer: Timer) -> None:
+        self.commit_offsets_sync(self._subscriptions.all_consumed(), timer)
+
+    @staticmethod
+    def _try(step: Callable[[], None]) -> Exception | None:
+        """Run one step of the end; its error does not keep the others from running."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - raised by ``close``
+            return error
+        return None
+
+    def _on_thread_error(self, name: str, error: BaseException) -> None:
+        failure = InternalError(f"the thread {name} ended with {error!r}")
+        failure.__cause__ = error
+        with self._lock:
+            self._fatal = self._fatal or failure
+        self._client.wake_up_poller()
+
+
+_IN_BACKGROUND = (TimerKind.HEARTBEAT, TimerKind.SESSION, TimerKind.POLL, TimerKind.BACKOFF, TimerKind.REBALANCE)
+"""The deadlines that the heartbeat thread keeps; automatic commits need the program's positions."""
+
+_LISTENER_METHODS: Mapping[Callback, str] = {
+    Callback.REVOKED: "onPartitionsRevoked",
+    Callback.ASSIGNED: "onPartitionsAssigned",
+    Callback.LOST: "onPartitionsLost",
+}
