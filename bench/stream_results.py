@@ -314,3 +314,36 @@ def load(path: Path) -> Results:
         return Results.from_json(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise SystemExit(f"{path}: {error}") from None
+
+
+SAME_IN_ALL_PARTS = ("machine", "rounds", "scale", "is_quick", "broker", "commit", "before")
+
+
+def joined(parts: Sequence[Results]) -> Results:
+    """The parts of one run, each with other cells, as one; ``load_at_start`` is the largest.
+
+    Cells that were interrupted have no readings, and are omitted.  Raises ``SystemExit`` if the parts were not measured
+    under the same conditions, or if two of them have the same cell.
+    """
+    whole = parts[0]
+    whole.cells = [cell for cell in whole.cells if cell.runs]
+    for part in parts[1:]:
+        other = [name for name in SAME_IN_ALL_PARTS if getattr(part, name) != getattr(whole, name)]
+        other += [f"the settings of {name}" for name in whole.peers if _settings(part, name) != _settings(whole, name)]
+        if other:
+            raise SystemExit(f"the files differ in {', '.join(other)}: they are not parts of one run")
+        twice = [cell.name for cell in part.cells if cell.runs and whole.cell(cell.name) is not None]
+        if twice:
+            raise SystemExit(f"two files have the cell {twice[0]}: measure each cell once")
+        for name, peer in part.peers.items():
+            whole.peers[name]["versions"].update(peer["versions"])
+        whole.cells += [cell for cell in part.cells if cell.runs]
+        whole.spark = whole.spark or part.spark
+        whole.command += f" && {part.command}"
+        whole.load_at_start = max(whole.load_at_start, part.load_at_start)
+        whole.seconds += part.seconds
+    return whole
+
+
+def _settings(results: Results, peer: str) -> object:
+    return results.peers.get(peer, {}).get("settings")

@@ -1,7 +1,7 @@
 """Measures the CPU that zkconsumer and other consumers need per message, with one real broker.
 
     python bench/streams.py [--quick] [--cells 100B-v2 ...] [--before PATH] [--json FILE] [--write]
-    python bench/streams.py --page FILE [--write]
+    python bench/streams.py --page FILE [FILE ...] [--write]
 
 CPU time per message: user and system time of the consumer's process with all its threads, from before it joins its
 group until it has left it, minus the time of a reading of some hundred messages (joining and leaving), divided by the
@@ -23,9 +23,10 @@ of ``bench/spark.py --before PATH --json FILE``.
 
 ``--quick`` is for a rough result: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, only
 best settings, at most ten minutes.  A whole run takes up to two hours on two idle cores.  ``--json`` saves all
-readings; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.  ``--write`` writes
-page and plots to migration_docs/reference/.  Requires Java, Maven and, for franz-go, Go; Python packages: the extra
-``[bench]``.
+readings, also after Ctrl-C; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.
+A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if commit, machine, peers,
+rounds and scale are the same.  ``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven
+and, for franz-go, Go; Python packages: the extra ``[bench]``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ import stream_page
 from stream_cells import CELLS, Cell, Columns, columns_of
 from stream_peers import PEER_TABLE, ROOT, Checkout, Cluster, NotRun, Start, checkout_of, commit_of
 from stream_process import PeerFailed, PeerProcess
-from stream_results import CellResult, Results, Run, load, percentile
+from stream_results import CellResult, Results, Run, joined, load, percentile
 from topics import Filled, delete, fill, on_disk
 
 from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity
@@ -425,7 +426,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--spark", type=spark_gates, default=[], metavar="FILE", help="from bench/spark.py --json")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save all readings")
     parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="make the page from saved readings, without measuring"
+        "--page", type=Path, nargs="+", metavar="FILE", help="make the page from saved readings, without measuring"
     )
     parser.add_argument("--write", action="store_true", help="write page and plots to migration_docs/reference/")
     arguments = parser.parse_args(words)
@@ -439,7 +440,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     arguments = parsed()
     if arguments.page is not None:
-        results, wanted = load(arguments.page), None
+        results, wanted = joined([load(path) for path in arguments.page]), None
     else:
         results = new_results(arguments)
         wanted = tuple(arguments.cells)
