@@ -23,7 +23,7 @@ of ``bench/spark.py --before PATH --json FILE``.
 
 ``--quick`` is for a rough result: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, only
 best settings, at most ten minutes.  A whole run takes up to two hours on two idle cores.  ``--json`` saves all
-readings, also after Ctrl-C; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.
+readings after each cell; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.
 A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if commit, machine, peers,
 rounds and scale are the same.  ``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven
 and, for franz-go, Go; Python packages: the extra ``[bench]``.
@@ -66,6 +66,8 @@ from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity
 BROKER = "3.9.1"
 HEAP_MB = 768
 BROKER_SETTINGS = {
+    # Each reading uses a new group: the wait for its other members would be most of the time of a run.
+    "group.initial.rebalance.delay.ms": "0",
     # The timestamps of the records are in 2023.
     "log.retention.ms": "-1",
     "log.message.timestamp.before.max.ms": str(2**63 - 1),
@@ -278,6 +280,9 @@ class Bench:
                 print(f"{cell.name}: {cell.shape}", flush=True)
                 self._cell(self._sandbox, cell)
                 print(f"  {time.monotonic() - start:.0f} s", flush=True)
+                self._results.seconds = round(self._results.seconds + time.monotonic() - start, 1)
+                if self._arguments.json is not None:
+                    save(self._results, self._arguments.json)
 
     def _cell(self, sandbox: Sandbox, cell: Cell) -> None:
         columns = columns_of(cell, is_quick=self._arguments.quick)
@@ -437,6 +442,12 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
+def save(results: Results, path: Path) -> None:
+    """Write the readings so far and their gates to a file."""
+    made = stream_gates.gates(results)
+    path.write_text(results.to_json([stream_gates.as_dict(gate) for gate in made]), "utf-8")
+
+
 def main() -> None:
     arguments = parsed()
     if arguments.page is not None:
@@ -444,16 +455,8 @@ def main() -> None:
     else:
         results = new_results(arguments)
         wanted = tuple(arguments.cells)
-        start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-streams-") as scratch:
-            try:
-                Bench(arguments, results, Path(scratch)).run([CELLS[name] for name in arguments.cells])
-            finally:
-                results.seconds = round(time.monotonic() - start, 1)
-                # Also after an error, so that an hour of readings is not lost.
-                if arguments.json is not None:
-                    made = stream_gates.gates(results)
-                    arguments.json.write_text(results.to_json([stream_gates.as_dict(gate) for gate in made]), "utf-8")
+            Bench(arguments, results, Path(scratch)).run([CELLS[name] for name in arguments.cells])
     gates = stream_gates.gates(results, wanted)
     print("\n".join(stream_page.gate_table(gates)))
     missed = [gate.what for gate in gates if gate.verdict == "MISSED"]
