@@ -23,6 +23,8 @@ SLOW = ("ours-python", "before-python", "kafka-python", "kafka-python-crc32c")
 """Slow peers: they read a topic with a tenth of the messages."""
 USUAL = _both(*FAST)
 PRIMARY = _both(*FAST, "before", *SLOW)
+POLLS = _both("ours-poll", "java", "confluent-crc")
+"""KafkaConsumer and the clients that it is compared with."""
 WITH_FAST_CODECS = _both(*FAST, "ours-fast")
 PLOTTED = tuple((peer, BEST) for peer in FAST)
 AT_TAIL: Columns = tuple((peer, AS_OURS) for peer in ("ours", "before", "scala", "java", "confluent-crc", "franz-go"))
@@ -67,6 +69,7 @@ CELLS = {
     for cell in (
         _read("100B-v1", "100 B, v1", Shape(100, False, magic=1), 6_000_000, PRIMARY, is_quick=True),
         _read("100B-v2", "100 B, v2", V2, 6_000_000, PRIMARY, is_quick=True),
+        _read("poll", "100 B, v2, poll", V2, 6_000_000, POLLS, is_quick=True),
         _read("1KB-v2", "1 KB, v2", Shape(1024, False), 1_500_000, PRIMARY, is_quick=True),
         _read("20B-v2", "20 B, v2", Shape(20, False), 2_000_000, PLOTTED),
         _read("300B-v2", "300 B, v2", Shape(300, False), 1_500_000, PLOTTED),

@@ -97,6 +97,13 @@ def _reach_ours(cluster: Cluster) -> dict[str, str]:
     return settings
 
 
+def _reach_poll(cluster: Cluster) -> dict[str, str]:
+    settings = {"bootstrap.servers": cluster.bootstrap}
+    if cluster.certificates is not None:
+        settings |= {"security.protocol": "SSL", "ssl.truststore.location": str(cluster.certificates.ca)}
+    return settings
+
+
 def _here(_: Start) -> Checkout:
     return Checkout(ROOT, sys.executable)
 
@@ -259,6 +266,12 @@ JAVA_AS_OURS = {
     "receive.buffer.bytes": "65536",
     "auto.commit.interval.ms": "60000",
 }
+POLL_BEST = {
+    "max.partition.fetch.bytes": str(2 << 20),
+    "receive.buffer.bytes": "-1",
+    "max.poll.records": "5000",
+    "auto.commit.interval.ms": "60000",
+}
 CONFLUENT_AS_OURS = {
     "fetch.message.max.bytes": MB,
     "fetch.wait.max.ms": "100",
@@ -318,6 +331,14 @@ PEER_TABLE: Mapping[str, Peer] = {
         "the same as the first with `ZKCONSUMER_NO_EXTENSIONS=1`; reads a topic of a tenth of the messages",
         _ours("messages", _here, has_extensions=False, blocked=FAST_CODECS),
         is_slow=True,
+    ),
+    "ours-poll": Peer(
+        "zkconsumer KafkaConsumer",
+        "`poll()` in a group of the coordinator with automatic commits; key, value and offset of each record",
+        {BEST: POLL_BEST, AS_OURS: JAVA_AS_OURS},
+        _reach_poll,
+        _ours("poll", _here, blocked=FAST_CODECS),
+        checkout=_here,
     ),
     "before": _peer_of_ours(
         "zkconsumer before",

@@ -1,6 +1,6 @@
 """The consumer of this project as a peer of ``bench/streams.py``: a complete member, with group, commits and lease.
 
-    python ours.py SETTINGS messages|batches [BLOCKED_PACKAGE ...]
+    python ours.py SETTINGS messages|batches|poll [BLOCKED_PACKAGE ...]
 
 The packages named behind it cannot be imported: what is measured is the product without them.  The environment says
 which checkout is imported (``PYTHONPATH``) and whether its extensions are used (``ZKCONSUMER_NO_EXTENSIONS``).
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -90,12 +91,64 @@ class Batches(Ours):
                 return
 
 
+class Poll:
+    """``bridge.KafkaConsumer``."""
+
+    POLL_MS = 1_000
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+
+    def _consumer(self, topic: str, group: str, reset: str) -> Any:
+        from bridge import KafkaConsumer
+
+        consumer = KafkaConsumer({**self._settings, "group.id": group, "auto.offset.reset": reset})
+        consumer.subscribe([topic])
+        return consumer
+
+    def read(self, read: protocol.Read) -> None:
+        deadline = time.monotonic() + read.timeout_s
+        with self._consumer(read.topic, read.group, "earliest") as consumer:
+            while read.count < read.messages:
+                records = consumer.poll(self.POLL_MS)
+                if read.is_checked:
+                    for record in records:
+                        record.key  # noqa: B018
+                        read.offsets += record.offset
+                        read.bytes += len(record.value)
+                else:
+                    for record in records:
+                        record.key  # noqa: B018
+                        record.value  # noqa: B018
+                        record.offset  # noqa: B018
+                read.count += len(records)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{read.count} of {read.messages} in {read.timeout_s} s")
+        gc.collect()
+
+    def tail(self, tail: protocol.Tail) -> None:
+        deadline = time.monotonic() + tail.timeout_s
+        count = 0
+        with self._consumer(tail.topic, tail.group, "latest") as consumer:
+            while time.monotonic() < deadline:
+                for record in consumer.poll(self.POLL_MS):
+                    count += 1
+                    record.key  # noqa: B018
+                    record.offset  # noqa: B018
+                    if len(record.value) == protocol.STAMPED_BYTES and tail.stamped(record.value, count):
+                        return
+        raise TimeoutError(f"{count} messages in {tail.timeout_s} s")
+
+
+PEERS = {"messages": Ours, "batches": Batches, "poll": Poll}
+
+
 def main() -> None:
     path, kind = sys.argv[1:3]
     if kind == "batches" and not hasattr(KafkaStream, "batches"):
         protocol.say({"failed": "this version has no batches()"})
         return
-    peer = (Batches if kind == "batches" else Ours)(protocol.settings(path))
+    peer: Any = PEERS[kind](protocol.settings(path))
     protocol.serve(peer, {"version": zkconsumer.__version__, "file": zkconsumer.__file__, "extension": extension()})
 
 

@@ -42,6 +42,7 @@ from stream_results import (  # noqa: E402
     Results,
     Run,
     difference,
+    joined,
     percentile,
     problems,
     ratio,
@@ -186,6 +187,10 @@ def gate_of(made: list[Gate], *words: str) -> Gate:
         (("tail, 512 partitions, 50,000", "CPU", "Java"), 1.2, None),
         (("tail, 64 partitions, 50,000", "p99", "Java"), 5.0, None),
         (("100 B, v2, TLS: ", "Java", "best"), 1 / 1.5, None),
+        (("100 B, v2, poll `poll()`", "Java", "best"), 1 / 2, None),
+        (("100 B, v2, poll `poll()`", "Java", "ours"), 1 / 1.3, None),
+        (("100 B, v2, poll `poll()`", "confluent with CRC", "best"), 1 / 2, None),
+        (("100 B, v2, poll `poll()`", "confluent with CRC", "ours"), 1 / 1.3, None),
         (("100 B, v1 without extensions", "the commit before", "best"), 1.0, None),
         (("100 B, v2 without extensions", "without crc32c", "best"), 1 / 2, None),
         (("100 B, v2 without extensions", "with crc32c", "best"), 1.2, None),
@@ -301,6 +306,32 @@ def _set(data: dict[str, Any], path: list[str | int], value: object) -> None:
         del place[path[-1]]
     else:
         place[path[-1]] = value
+
+
+def test_the_parts_of_a_run_are_joined() -> None:
+    first, second = made_up(cells=("100B-v1", "tls")), made_up(cells=("1KB-v2",))
+    first.cells[1].runs.clear()  # it was interrupted
+    second.load_at_start = 0.4
+    whole = joined([first, second])
+    assert [cell.name for cell in whole.cells] == ["100B-v1", "1KB-v2"]
+    assert (whole.load_at_start, whole.seconds) == (0.4, 10_000.0)
+
+
+@pytest.mark.parametrize(("name", "value"), [("commit", "another"), ("rounds", 4), ("machine", {})])
+def test_parts_under_other_conditions_are_refused(name: str, value: object) -> None:
+    first, second = made_up(cells=("100B-v1",)), made_up(cells=("1KB-v2",))
+    setattr(second, name, value)
+    with pytest.raises(SystemExit, match=f"the files differ in {name}: they are not parts of one run"):
+        joined([first, second])
+
+
+def test_parts_with_other_settings_of_a_peer_or_a_common_cell_are_refused() -> None:
+    first, second = made_up(cells=("100B-v1",)), made_up(cells=("1KB-v2",))
+    second.peers["java"]["settings"][BEST] = {"max.poll.records": "1"}
+    with pytest.raises(SystemExit, match="differ in the settings of java"):
+        joined([first, second])
+    with pytest.raises(SystemExit, match="two files have the cell 100B-v1"):
+        joined([made_up(cells=("100B-v1",)), made_up(cells=("100B-v1",))])
 
 
 @pytest.mark.parametrize(
