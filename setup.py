@@ -44,7 +44,7 @@ def compiled(name: str, *depends: str) -> Extension:
         name,
         [source],
         include_dirs=["zkconsumer/include"],
-        depends=["zkconsumer/include/zkconsumer_limited.h", *depends],
+        depends=["zkconsumer/include/zkconsumer_limited.h", "zkconsumer/include/zkconsumer_rows.h", *depends],
         define_macros=[("ZKCONSUMER_FULL_API", "1")] if FREE_THREADED else [],
         extra_compile_args=["-std=c11", "-O2"],
         py_limited_api=not FREE_THREADED,  # one file for all releases of Python
@@ -54,6 +54,7 @@ def compiled(name: str, *depends: str) -> Extension:
 
 COMPILED = [
     compiled("zkconsumer.base._arrow"),
+    compiled("zkconsumer.base._consumer_records"),
     compiled("zkconsumer.base._delivery"),
     compiled(
         "zkconsumer.wire._records",

@@ -38,7 +38,12 @@ DISABLE_VARIABLE = "ZKCONSUMER_NO_EXTENSIONS"
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 """The folder, or the zip, that contains the package."""
 
-EXTENSION_MODULES = ("zkconsumer.base._arrow", "zkconsumer.base._delivery", "zkconsumer.wire._records")
+EXTENSION_MODULES = (
+    "zkconsumer.base._arrow",
+    "zkconsumer.base._consumer_records",
+    "zkconsumer.base._delivery",
+    "zkconsumer.wire._records",
+)
 """All compiled modules."""
 
 IN_USE = "in use"

@@ -27,6 +27,7 @@ IN_CI = [
     "tests/hostile/test_records_hostile.py",
     "tests/unit/kafka/test_stream_batches.py",
     "tests/unit/kafka/test_messages.py",
+    "tests/unit/kafka/test_consumer_record.py",
 ]
 ALL = [
     *IN_CI,

@@ -17,7 +17,7 @@
  * Everything else that several threads use is guarded by the global interpreter lock, which the package requires
  * (`zkconsumer/platforms.py`). */
 
-#include "zkconsumer_limited.h"
+#include "zkconsumer_rows.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -29,20 +29,6 @@
 #define NO_UNACKNOWLEDGED_OFFSET (-1)
 #define NO_TIME INT64_MIN
 #define NO_THREAD 0
-
-/* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/record_tables.py. */
-typedef struct {
-    int64_t offset;
-    int64_t timestamp;
-    int32_t key_start;
-    int32_t key_length;
-    int32_t value_start;
-    int32_t value_length;
-    int32_t headers_start;
-    int32_t headers_end;
-    int32_t header_count;
-    int32_t timestamp_type;
-} row_t;
 
 typedef struct {
     PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
@@ -65,9 +51,6 @@ static void step(module_state *state) {
 #endif
 
 static module_state *state_of_type(PyTypeObject *type);
-
-#define FREE(type, self) ((freefunc)PyType_GetSlot(type, Py_tp_free))(self)
-#define ALLOC(type) ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0)
 
 static uint64_t thread_number(void) { return PyThreadState_GetID(PyThreadState_Get()); }
 
@@ -445,34 +428,7 @@ static PyType_Spec ownership_spec = {
 
 /* --- shared by the messages of one table ----------------------------------------------------------------------------- */
 
-/* The bytes that rows point into.
- *
- * The owner of a buffer is not shown to the garbage collector, here and in a delivery: the collector may clear a
- * memoryview whose buffer is in use, and CPython crashes when that memoryview is freed.  Bytes refer to nothing, so no
- * cycle is missed. */
-typedef struct {
-    PyObject_HEAD
-    Py_buffer view;
-} held_bytes;
-
-static void bytes_dealloc(held_bytes *self) {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    if (self->view.obj) PyBuffer_Release(&self->view);
-    FREE(type, self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot bytes_slots[] = {
-    {Py_tp_dealloc, bytes_dealloc},
-    {0, NULL},
-};
-
-static PyType_Spec bytes_spec = {
-    .name = "zkconsumer.base._delivery.HeldBytes",
-    .basicsize = sizeof(held_bytes),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = bytes_slots,
-};
+static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._delivery.HeldBytes");
 
 /* The source of messages, and their decoders. */
 typedef struct {
@@ -579,12 +535,11 @@ static void message_dealloc(message *self) {
 }
 
 static PyObject *field_of(const message *self, int32_t start, int32_t length) {
-    if (length < 0) return Py_NewRef(Py_None);
-    if (!self->held) {
+    if (!self->held && length >= 0) {
         PyErr_SetString(PyExc_SystemError, "a detached message without its bytes");
         return NULL;
     }
-    return PyBytes_FromStringAndSize((const char *)self->held->view.buf + start, length);
+    return bytes_or_none(self->held, start, length);
 }
 
 static PyObject *raw_key(message *self) {
@@ -630,49 +585,6 @@ static PyObject *message_get_topic(message *self, void *Py_UNUSED(closure)) { re
 
 static PyObject *message_get_partition(message *self, void *Py_UNUSED(closure)) {
     return Py_NewRef(self->from->partition);
-}
-
-/* Reads a varint of a header whose bytes the decoder has checked.  Returns false if it does not fit. */
-static bool header_varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
-    uint64_t raw = 0;
-    for (int shift = 0; *at < end && shift <= 63; shift += 7) {
-        uint8_t byte = *(*at)++;
-        raw |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            return true;
-        }
-    }
-    return false;
-}
-
-static PyObject *parsed_headers(const uint8_t *at, const uint8_t *end, int32_t count) {
-    PyObject *found = PyTuple_New(count);
-    for (int32_t index = 0; found && index < count; index++) {
-        int64_t name_length, value_length;
-        const uint8_t *name, *value;
-        PyObject *header = NULL;
-        bool fits = header_varint(&at, end, &name_length) && name_length >= 0 && name_length <= end - at;
-        if (fits) {
-            name = at;
-            at += name_length;
-            fits = header_varint(&at, end, &value_length) && value_length <= end - at;
-        }
-        if (!fits) {
-            PyErr_SetString(PyExc_SystemError, "headers that the decoder should have rejected");
-        } else {
-            value = at;
-            if (value_length > 0) at += value_length;
-            PyObject *text = PyUnicode_DecodeUTF8((const char *)name, (Py_ssize_t)name_length, "replace");
-            PyObject *bytes = value_length < 0 ? Py_NewRef(Py_None)
-                                               : PyBytes_FromStringAndSize((const char *)value, (Py_ssize_t)value_length);
-            if (text && bytes) header = PyTuple_Pack(2, text, bytes);
-            Py_XDECREF(text);
-            Py_XDECREF(bytes);
-        }
-        if (!header || PyTuple_SetItem(found, index, header) < 0) Py_CLEAR(found);
-    }
-    return found;
 }
 
 static PyObject *message_get_headers(message *self, void *Py_UNUSED(closure)) {
@@ -966,21 +878,7 @@ static PyObject *delivery_load(delivery *self, PyObject *args) {
     Py_buffer table = {0};
     if (!held || PyObject_GetBuffer(data, &held->view, PyBUF_SIMPLE) < 0) goto failed;
     if (PyObject_GetBuffer(rows, &table, PyBUF_SIMPLE) < 0) goto failed;
-    if (count < 0 || count > table.len / (Py_ssize_t)sizeof(row_t)) {
-        PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
-        goto failed;
-    }
-    const row_t *row = table.buf;
-    for (int64_t each = 0; each < count; each++, row++) {
-        int64_t total = held->view.len;
-        bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
-        fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
-        fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
-        if (!fits || row->headers_end < row->headers_start || row->headers_end > total) {
-            PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
-            goto failed;
-        }
-    }
+    if (!rows_fit(&table, count, held->view.len)) goto failed;
     self->owner = (ownership *)Py_NewRef(owner);
     self->resets = resets;
     self->from = from;

@@ -65,17 +65,17 @@ class FixedColumnViews:
 
 
 class TableColumns:
-    """The rows of a table (``wire.record_tables``)."""
+    """The rows of a table (``wire.record_tables``): ``data`` and ``rows``."""
 
     def __init__(self, data: Any, rows: bytes, count: int) -> None:
-        self._data, self._rows, self._count = data, rows, count
+        self.data, self.rows, self._count = data, rows, count
 
     def __len__(self) -> int:
         return self._count
 
     def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self._rows, 0, self._count, False)
+        found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self.rows, 0, self._count, False)
         return found
 
     def keys(self) -> ByteColumnBuffers:
@@ -86,27 +86,27 @@ class TableColumns:
 
     def _gathered(self, is_key: bool) -> ByteColumnBuffers:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self._data, self._rows, 0, self._count, is_key))
+        return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self.data, self.rows, 0, self._count, is_key))
 
     def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self._data, self._rows, 0, self._count)
+        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, 0, self._count)
         return ends, ByteColumnBuffers(*names), ByteColumnBuffers(*values)
 
     def records(self, low: int, high: int) -> list[Record]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self._data, self._rows, low, high)
+        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, low, high)
         of_each = _headers_of(ends, names, values)
         found = []
         for index in range(low, high):
-            row = ROW.unpack_from(self._rows, index * ROW.size)
+            row = ROW.unpack_from(self.rows, index * ROW.size)
             offset, timestamp, key, key_bytes, value, value_bytes, _, _, _, timestamp_type = row
             fields = self._field(key, key_bytes), self._field(value, value_bytes), of_each[index - low]
             found.append(Record(offset, timestamp, timestamp_type, *fields))
         return found
 
     def _field(self, start: int, size: int) -> bytes | None:
-        return None if size < 0 else bytes(self._data[start : start + size])
+        return None if size < 0 else bytes(self.data[start : start + size])
 
 
 class RecordColumns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -25,8 +26,7 @@ class ConsumerRecords(Generic[K, V]):
         self._by_partition = MappingProxyType(dict(by_partition))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        for records in self._by_partition.values():
-            yield from records
+        return chain.from_iterable(part for records in self._by_partition.values() for part in records.iterators())
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))

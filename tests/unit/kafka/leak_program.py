@@ -1,4 +1,4 @@
-"""Reads chunks as messages and as batches, again and again; prints by how much objects and resident memory have grown.
+"""Reads chunks as messages, batches and records of poll, again and again; prints how much objects and memory grew.
 
 python tests/unit/kafka/leak_program.py CHUNKS
 """
@@ -15,6 +15,8 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
+from zkconsumer.kafka.fetch.fetched_records import BatchEpochs, FetchedRecords, RecordSlice
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, new_row_buffer
 from zkconsumer.streams import KafkaStream, MessageAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
@@ -47,6 +49,20 @@ def read(data: bytes) -> None:
             batch.__arrow_c_array__()
             found += len(batch)
     assert found == RECORDS
+    read_polled(data)
+
+
+def read_polled(data: bytes) -> None:
+    """Read the records as ``poll`` returns them; some are kept."""
+    rows = new_row_buffer(RECORDS)
+    reader = RecordSetReader(memoryview(data), 0, rows, check_crcs=True, excluded=[])
+    kept = []
+    while (columns := reader.peek(RECORDS)) is not None:
+        part = RecordSlice(columns, BatchEpochs([0], [1]))
+        records = FetchedRecords(TopicPartition("t", 0), [part])
+        kept += [record for record in records if record.offset % 100 == 0 and record.headers and record.value == VALUE]
+        reader.skip(len(columns))
+    assert len(kept) == RECORDS // 100
 
 
 def main(chunks: int) -> tuple[int, int]:

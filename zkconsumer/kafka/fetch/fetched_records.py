@@ -14,15 +14,22 @@ append, -1 none).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
-from itertools import chain, pairwise, repeat
+from functools import cached_property
+from itertools import chain, pairwise, repeat, starmap
 from operator import sub
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
-from zkconsumer.kafka.record_columns import BatchColumns, ByteColumn, ByteColumnBuffers, FixedColumnViews
+from zkconsumer.kafka.record_columns import (
+    BatchColumns,
+    ByteColumn,
+    ByteColumnBuffers,
+    FixedColumnViews,
+    TableColumns,
+)
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 
 NULL_SIZE = -1
@@ -47,24 +54,86 @@ class Deserializer(Protocol[T_co]):
         """
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord:
     """One record, as ``org.apache.kafka.clients.consumer.ConsumerRecord``.
 
     ``timestamp``: ms since 1970, -1 in message format 0.  ``timestamp_type``: 0 producer, 1 log append, -1 none.
     ``headers``: name and value of each.  ``leader_epoch``: None before message format 2.  Sizes in bytes, -1 for null.
+    Records are equal if all fields are.
     """
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: Any
-    value: Any
-    headers: RecordHeaders
-    leader_epoch: int | None
-    serialized_key_size: int
-    serialized_value_size: int
+    __slots__ = (
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "serialized_key_size",
+        "serialized_value_size",
+        "timestamp",
+        "timestamp_type",
+        "topic",
+        "value",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        timestamp_type: int,
+        key: Any,
+        value: Any,
+        headers: RecordHeaders,
+        leader_epoch: int | None,
+        serialized_key_size: int,
+        serialized_value_size: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.timestamp_type = timestamp_type
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.leader_epoch = leader_epoch
+        self.serialized_key_size = serialized_key_size
+        self.serialized_value_size = serialized_value_size
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in _FIELDS)
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, ConsumerRecord) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"ConsumerRecord({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELDS)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ConsumerRecord, self._fields()
+
+
+_FIELDS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "leader_epoch",
+    "serialized_key_size",
+    "serialized_value_size",
+)
+
+_COMPILED = compiled.CONSUMER_RECORDS
+if _COMPILED is not None and not TYPE_CHECKING:
+    ConsumerRecord = _COMPILED.ConsumerRecord
 
 
 class BatchEpochs:
@@ -89,14 +158,23 @@ class BatchEpochs:
         """The epochs of these offsets."""
         return repeat(self.last) if len(self._epochs) <= 1 else map(self.at, offsets)
 
+    def runs(self, offsets: Sequence[int]) -> Iterator[tuple[int, int, int | None]]:
+        """Parts of these ascending offsets with one epoch each: first index, index after the last, epoch."""
+        low = 0
+        for start, epoch in zip([*self._starts[1:], None], self._epochs or [None], strict=False):
+            high = len(offsets) if start is None else bisect_left(offsets, start)
+            if high > low:
+                yield low, high, epoch
+            low = max(low, high)
+
 
 class RecordSlice(NamedTuple):
     """Some records that follow each other.  ``keys``, ``values``: the deserialized ones, None: they are bytes."""
 
     columns: BatchColumns
     epochs: BatchEpochs
-    keys: Sequence[Any] | None = None
-    values: Sequence[Any] | None = None
+    keys: list[Any] | None = None
+    values: list[Any] | None = None
 
 
 def bytes_of(gathered: ByteColumnBuffers) -> list[bytes | None]:
@@ -128,10 +206,6 @@ def _sizes(gathered: ByteColumnBuffers, fields: Sequence[bytes | None]) -> Itera
         return map(_size, fields)
     ends = memoryview(gathered.ends).cast("i")
     return map(sub, ends[1:], ends)
-
-
-_new_record: Callable[[tuple[Any, ...]], ConsumerRecord] = partial(tuple.__new__, ConsumerRecord)
-"""``ConsumerRecord._make`` without a call of Python code, which costs as much as the rest of a record."""
 
 
 class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
@@ -171,8 +245,19 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
         return self._consumer_record(part, index, record)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
+        return chain.from_iterable(self.iterators())
+
+    def iterators(self) -> Iterator[Iterable[ConsumerRecord]]:
+        """The records in several parts; an iteration over these parts costs less than one over a generator."""
         for part in self.slices:
-            yield from map(_new_record, self._fields_of_each(part))
+            if _COMPILED is not None and isinstance(part.columns, TableColumns):
+                table = part.columns
+                for low, high, epoch in part.epochs.runs(memoryview(table.fixed_columns()[0]).cast("q")):
+                    yield _COMPILED.RecordIterator(
+                        *self.partition, epoch, table.data, table.rows, low, high, part.keys, part.values
+                    )
+            else:
+                yield starmap(ConsumerRecord, self._fields_of_each(part))
 
     def _fields_of_each(self, part: RecordSlice) -> Iterator[tuple[Any, ...]]:
         columns = part.columns

@@ -1,0 +1,530 @@
+/* The records that `KafkaConsumer.poll` returns, compiled: ConsumerRecord, and an iterator that makes one for each row.
+ *
+ * `zkconsumer/kafka/fetch/fetched_records.py` has the same class in Python, for where this module is missing.
+ *
+ * The fields of a record are created at the first access.  A record that the program keeps does not keep the bytes of
+ * the whole fetch: two records later, or at the end of the iteration, its fields are copied (`detach`).  A record without
+ * another reference is used again.
+ *
+ * Everything is guarded by the global interpreter lock, which the package requires (`zkconsumer/platforms.py`). */
+
+#include "zkconsumer_rows.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+    PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
+    PyTypeObject *bytes_type, *source_type, *record_type, *iterator_type;
+} module_state;
+
+/* --- Source: what the records of one batch have in common -------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    module_state *state;
+    PyObject *topic;
+    PyObject *partition;
+    PyObject *leader_epoch; /* an integer or None */
+} source;
+
+static void source_dealloc(source *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Py_CLEAR(self->topic);
+    Py_CLEAR(self->partition);
+    Py_CLEAR(self->leader_epoch);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot source_slots[] = {
+    {Py_tp_dealloc, source_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec source_spec = {
+    .name = "zkconsumer.base._consumer_records.Source",
+    .basicsize = sizeof(source),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = source_slots,
+};
+
+static source *make_source(module_state *state, PyObject *topic, PyObject *partition, PyObject *leader_epoch) {
+    source *made = (source *)ALLOC(state->source_type);
+    if (!made) return NULL;
+    made->state = state;
+    made->topic = Py_NewRef(topic);
+    made->partition = Py_NewRef(partition);
+    made->leader_epoch = Py_NewRef(leader_epoch);
+    return made;
+}
+
+/* --- ConsumerRecord ---------------------------------------------------------------------------------------------------- */
+
+/* `row.key_length` and `row.value_length` are the sizes of the serialized fields, also if `key` and `value` are objects of
+ * a deserializer. */
+typedef struct {
+    PyObject_HEAD
+    source *from;
+    held_bytes *held; /* NULL: the fields below are complete */
+    PyObject *key;    /* NULL: not created yet */
+    PyObject *value;
+    PyObject *headers; /* the tuple; in a detached record perhaps bytes that were not parsed yet; NULL: not created yet */
+    row_t row;
+} record;
+
+static int record_traverse(record *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->key);
+    Py_VISIT(self->value);
+    Py_VISIT(self->headers);
+    return 0;
+}
+
+static int record_clear(record *self) {
+    /* The other fields stay: the record is still usable, and they refer to no record. */
+    Py_CLEAR(self->key);
+    Py_CLEAR(self->value);
+    return 0;
+}
+
+static void record_dealloc(record *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    record_clear(self);
+    Py_CLEAR(self->headers);
+    Py_CLEAR(self->held);
+    Py_CLEAR(self->from);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+/* Borrowed; NULL with an exception. */
+static PyObject *field(record *self, PyObject **at, int32_t start, int32_t length) {
+    if (!*at) {
+        if (!self->held && length >= 0) {
+            PyErr_SetString(PyExc_SystemError, "a record without its bytes");
+            return NULL;
+        }
+        *at = bytes_or_none(self->held, start, length);
+    }
+    return *at;
+}
+
+static PyObject *key_of(record *self) { return field(self, &self->key, self->row.key_start, self->row.key_length); }
+
+static PyObject *value_of(record *self) { return field(self, &self->value, self->row.value_start, self->row.value_length); }
+
+static PyObject *record_get_key(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(key_of(self)); }
+
+static PyObject *record_get_value(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(value_of(self)); }
+
+static PyObject *record_get_topic(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->topic); }
+
+static PyObject *record_get_partition(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->partition); }
+
+static PyObject *record_get_offset(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->row.offset); }
+
+static PyObject *record_get_timestamp(record *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->row.timestamp);
+}
+
+static PyObject *record_get_timestamp_type(record *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(self->row.timestamp_type);
+}
+
+static PyObject *record_get_epoch(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->leader_epoch); }
+
+static PyObject *record_get_key_size(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(self->row.key_length); }
+
+static PyObject *record_get_value_size(record *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLong(self->row.value_length);
+}
+
+static PyObject *record_get_headers(record *self, void *Py_UNUSED(closure)) {
+    if (!self->headers || PyBytes_Check(self->headers)) {
+        const uint8_t *at = NULL, *end = NULL;
+        if (self->headers) {
+            at = (const uint8_t *)PyBytes_AsString(self->headers);
+            end = at + PyBytes_Size(self->headers);
+        } else if (self->held) {
+            at = (const uint8_t *)self->held->view.buf + self->row.headers_start;
+            end = (const uint8_t *)self->held->view.buf + self->row.headers_end;
+        }
+        PyObject *found = parsed_headers(at, end, self->row.header_count);
+        if (!found) return NULL;
+        PyObject *before = self->headers;
+        self->headers = found;
+        Py_XDECREF(before);
+    }
+    return Py_NewRef(self->headers);
+}
+
+/* Copies the fields, and releases the bytes of the fetch.  Returns false without memory; then the record is unchanged. */
+static bool detach(record *self) {
+    if (!self->held) return true;
+    if (!key_of(self) || !value_of(self)) return false;
+    if (!self->headers && self->row.header_count) {
+        const char *at = (const char *)self->held->view.buf + self->row.headers_start;
+        self->headers = PyBytes_FromStringAndSize(at, self->row.headers_end - self->row.headers_start);
+        if (!self->headers) return false;
+    }
+    Py_CLEAR(self->held);
+    return true;
+}
+
+/* Attributes that programs read for each record, without a dictionary lookup. */
+static PyObject *record_getattro(record *self, PyObject *name) {
+    const module_state *state = self->from->state;
+    if (name == state->value) return record_get_value(self, NULL);
+    if (name == state->key) return record_get_key(self, NULL);
+    if (name == state->offset) return PyLong_FromLongLong(self->row.offset);
+    if (name == state->partition) return Py_NewRef(self->from->partition);
+    if (name == state->topic) return Py_NewRef(self->from->topic);
+    if (name == state->timestamp) return PyLong_FromLongLong(self->row.timestamp);
+    return PyObject_GenericGetAttr((PyObject *)self, name);
+}
+
+/* All fields, in the order of the constructor. */
+static PyObject *fields_of(record *self) {
+    PyObject *headers = record_get_headers(self, NULL), *found = NULL;
+    if (headers && key_of(self) && value_of(self))
+        found = Py_BuildValue(
+            "OOLLiOOOOii", self->from->topic, self->from->partition, (long long)self->row.offset,
+            (long long)self->row.timestamp, (int)self->row.timestamp_type, self->key, self->value, headers,
+            self->from->leader_epoch, (int)self->row.key_length, (int)self->row.value_length);
+    Py_XDECREF(headers);
+    return found;
+}
+
+static PyObject *record_richcompare(PyObject *self, PyObject *other, int operation) {
+    if (Py_TYPE(self) != Py_TYPE(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    PyObject *left = fields_of((record *)self), *right = left ? fields_of((record *)other) : NULL;
+    PyObject *found = right ? PyObject_RichCompare(left, right, operation) : NULL;
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return found;
+}
+
+static PyObject *record_repr(record *self) {
+    PyObject *headers = record_get_headers(self, NULL), *found = NULL;
+    if (headers && key_of(self) && value_of(self))
+        found = PyUnicode_FromFormat(
+            "ConsumerRecord(topic=%R, partition=%S, offset=%lld, timestamp=%lld, timestamp_type=%d, key=%R, value=%R, "
+            "headers=%R, leader_epoch=%S, serialized_key_size=%d, serialized_value_size=%d)",
+            self->from->topic, self->from->partition, (long long)self->row.offset, (long long)self->row.timestamp,
+            (int)self->row.timestamp_type, self->key, self->value, headers, self->from->leader_epoch,
+            (int)self->row.key_length, (int)self->row.value_length);
+    Py_XDECREF(headers);
+    return found;
+}
+
+static PyObject *record_reduce(record *self, PyObject *Py_UNUSED(ignored)) {
+    PyObject *fields = fields_of(self);
+    return fields ? Py_BuildValue("ON", (PyObject *)Py_TYPE((PyObject *)self), fields) : NULL;
+}
+
+/* ConsumerRecord(topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch,
+ * serialized_key_size, serialized_value_size) */
+static PyObject *record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {
+        "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "leader_epoch",
+        "serialized_key_size", "serialized_value_size", NULL};
+    PyObject *topic, *partition, *key, *value, *headers, *epoch;
+    long long offset, timestamp;
+    int timestamp_type, key_size, value_size;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OOLLiOOO!Oii", names, &topic, &partition, &offset, &timestamp, &timestamp_type, &key, &value,
+            &PyTuple_Type, &headers, &epoch, &key_size, &value_size))
+        return NULL;
+    module_state *state = PyType_GetModuleState(type);
+    source *from = state ? make_source(state, topic, partition, epoch) : NULL;
+    record *self = from ? (record *)ALLOC(type) : NULL;
+    if (!self) {
+        Py_XDECREF((PyObject *)from);
+        return NULL;
+    }
+    self->from = from;
+    self->key = Py_NewRef(key);
+    self->value = Py_NewRef(value);
+    self->headers = Py_NewRef(headers);
+    self->row.offset = offset;
+    self->row.timestamp = timestamp;
+    self->row.timestamp_type = timestamp_type;
+    self->row.key_length = key_size;
+    self->row.value_length = value_size;
+    return (PyObject *)self;
+}
+
+static PyGetSetDef record_getset[] = {
+    {"topic", (getter)record_get_topic, NULL, "Name of the topic.", NULL},
+    {"partition", (getter)record_get_partition, NULL, "Number of the partition.", NULL},
+    {"offset", (getter)record_get_offset, NULL, "Offset of the record in its partition.", NULL},
+    {"timestamp", (getter)record_get_timestamp, NULL, "Milliseconds since 1970; -1 in message format 0.", NULL},
+    {"timestamp_type", (getter)record_get_timestamp_type, NULL, "0 producer, 1 log append, -1 none.", NULL},
+    {"key", (getter)record_get_key, NULL, "The object of the deserializer, else bytes; None: null.", NULL},
+    {"value", (getter)record_get_value, NULL, "The object of the deserializer, else bytes; None: null.", NULL},
+    {"headers", (getter)record_get_headers, NULL, "Tuples of name and bytes; from message format 2 on.", NULL},
+    {"leader_epoch", (getter)record_get_epoch, NULL, "The leader epoch of the batch; None: unknown.", NULL},
+    {"serialized_key_size", (getter)record_get_key_size, NULL, "Bytes of the key; -1: null.", NULL},
+    {"serialized_value_size", (getter)record_get_value_size, NULL, "Bytes of the value; -1: null.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef record_methods[] = {
+    {"__reduce__", (PyCFunction)record_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot record_slots[] = {
+    {Py_tp_new, record_new},
+    {Py_tp_dealloc, record_dealloc},
+    {Py_tp_traverse, record_traverse},
+    {Py_tp_clear, record_clear},
+    {Py_tp_getattro, record_getattro},
+    {Py_tp_richcompare, record_richcompare},
+    {Py_tp_hash, PyObject_HashNotImplemented},
+    {Py_tp_repr, record_repr},
+    {Py_tp_methods, record_methods},
+    {Py_tp_getset, record_getset},
+    {Py_tp_doc, "One record, as org.apache.kafka.clients.consumer.ConsumerRecord."},
+    {0, NULL},
+};
+
+static PyType_Spec record_spec = {
+    .name = "zkconsumer.kafka.fetch.fetched_records.ConsumerRecord",
+    .basicsize = sizeof(record),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = record_slots,
+};
+
+/* --- RecordIterator ---------------------------------------------------------------------------------------------------- */
+
+#define RING 2
+
+typedef struct {
+    PyObject_HEAD
+    source *from;
+    held_bytes *held;
+    Py_buffer rows;
+    int64_t index;
+    int64_t end;
+    PyObject *keys;   /* a list with the object of each row from 0 on; NULL: bytes */
+    PyObject *values;
+
+    /* The last records.  A program that iterates by `for` refers to the record before while it asks for the next one, so
+     * there are two. */
+    record *ring[RING];
+    int turn;
+} iterator;
+
+static int iterator_traverse(iterator *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->keys);
+    Py_VISIT(self->values);
+    for (int each = 0; each < RING; each++) Py_VISIT((PyObject *)self->ring[each]);
+    return 0;
+}
+
+/* Releases everything: the iteration is over.  Returns false if a kept record cannot be copied. */
+static bool finish(iterator *self) {
+    bool is_done = true;
+    self->index = self->end = 0;
+    for (int each = 0; each < RING; each++) {
+        record *last = self->ring[each];
+        if (last && Py_REFCNT((PyObject *)last) > 1 && !detach(last)) is_done = false;
+        Py_CLEAR(self->ring[each]);
+    }
+    Py_buffer rows = self->rows;
+    memset(&self->rows, 0, sizeof self->rows);
+    if (rows.obj) PyBuffer_Release(&rows);
+    Py_CLEAR(self->held);
+    Py_CLEAR(self->from);
+    Py_CLEAR(self->keys);
+    Py_CLEAR(self->values);
+    return is_done;
+}
+
+static int iterator_clear(iterator *self) {
+    if (!finish(self)) PyErr_Clear(); /* that record keeps the bytes */
+    return 0;
+}
+
+static void iterator_dealloc(iterator *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    PyObject *error_type, *error, *trace;
+    PyErr_Fetch(&error_type, &error, &trace);
+    iterator_clear(self);
+    PyErr_Restore(error_type, error, trace);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static bool is_list_of(PyObject *objects, int64_t count) {
+    if (objects == Py_None) return true;
+    if (PyList_Check(objects) && PyList_Size(objects) >= count) return true;
+    PyErr_SetString(PyExc_ValueError, "a list with an object for each row, or None");
+    return false;
+}
+
+/* RecordIterator(topic, partition, leader_epoch, data, rows, low, high, keys, values): rows[low:high]; keys and values are
+ * lists with the objects of all rows, or None */
+static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
+    PyObject *topic, *partition, *epoch, *data, *rows, *keys, *values;
+    long long low, high;
+    if (!PyArg_ParseTuple(
+            args, "OOOOOLLOO", &topic, &partition, &epoch, &data, &rows, &low, &high, &keys, &values))
+        return NULL;
+    if (low < 0 || low > high || !is_list_of(keys, high) || !is_list_of(values, high)) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the bounds are not ascending");
+        return NULL;
+    }
+    module_state *state = PyType_GetModuleState(type);
+    iterator *self = state ? (iterator *)ALLOC(type) : NULL;
+    if (!self) return NULL;
+    self->from = make_source(state, topic, partition, epoch);
+    self->held = self->from ? (held_bytes *)ALLOC(state->bytes_type) : NULL;
+    if (!self->held || PyObject_GetBuffer(data, &self->held->view, PyBUF_SIMPLE) < 0 ||
+        PyObject_GetBuffer(rows, &self->rows, PyBUF_SIMPLE) < 0 ||
+        !rows_fit(&self->rows, high, self->held->view.len)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    self->index = low;
+    self->end = high;
+    self->keys = keys == Py_None ? NULL : Py_NewRef(keys);
+    self->values = values == Py_None ? NULL : Py_NewRef(values);
+    return (PyObject *)self;
+}
+
+/* A record to fill; the ring has a reference, too. */
+static record *fresh_record(iterator *self) {
+    record *last = self->ring[self->turn];
+    if (last && Py_REFCNT((PyObject *)last) == 1) {
+        if (last->headers) Py_CLEAR(last->headers);
+        if (last->key) Py_CLEAR(last->key);
+        if (last->value) Py_CLEAR(last->value);
+    } else {
+        if (last && !detach(last)) return NULL;
+        record *made = (record *)ALLOC(self->from->state->record_type);
+        if (!made) return NULL;
+        made->from = (source *)Py_NewRef((PyObject *)self->from);
+        made->held = (held_bytes *)Py_NewRef((PyObject *)self->held);
+        self->ring[self->turn] = made;
+        Py_XDECREF((PyObject *)last);
+        last = made;
+    }
+    return last;
+}
+
+static PyObject *iterator_next(iterator *self) {
+    if (self->index >= self->end) {
+        finish(self); /* with an exception if it fails, which ends the iteration, too */
+        return NULL;
+    }
+    int64_t index = self->index;
+    record *made = fresh_record(self);
+    if (!made) return NULL;
+    /* The release of the former fields may have run code of the program, which may have used this iterator. */
+    if (index != self->index || made != self->ring[self->turn] || Py_REFCNT((PyObject *)made) != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "the iterator was used while it was making a record");
+        return NULL;
+    }
+    made->row = ((const row_t *)self->rows.buf)[index];
+    if (self->keys) made->key = Py_XNewRef(PyList_GetItem(self->keys, index));
+    if (self->values) made->value = Py_XNewRef(PyList_GetItem(self->values, index));
+    if ((self->keys && !made->key) || (self->values && !made->value)) return NULL;
+    self->turn = (self->turn + 1) % RING;
+    self->index++;
+    return Py_NewRef((PyObject *)made);
+}
+
+static PyType_Slot iterator_slots[] = {
+    {Py_tp_new, iterator_new},
+    {Py_tp_dealloc, iterator_dealloc},
+    {Py_tp_traverse, iterator_traverse},
+    {Py_tp_clear, iterator_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, iterator_next},
+    {0, NULL},
+};
+
+static PyType_Spec iterator_spec = {
+    .name = "zkconsumer.base._consumer_records.RecordIterator",
+    .basicsize = sizeof(iterator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = iterator_slots,
+};
+
+/* --- the module -------------------------------------------------------------------------------------------------------- */
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
+    module_state *state = PyModule_GetState(module);
+    Py_VISIT(state->bytes_type);
+    Py_VISIT(state->source_type);
+    Py_VISIT(state->record_type);
+    Py_VISIT(state->iterator_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module) {
+    module_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->bytes_type);
+    Py_CLEAR(state->source_type);
+    Py_CLEAR(state->record_type);
+    Py_CLEAR(state->iterator_type);
+    return 0;
+}
+
+static void module_free(void *module) {
+    module_state *state = PyModule_GetState(module);
+    if (!state) return;
+    module_clear(module);
+    Py_CLEAR(state->key);
+    Py_CLEAR(state->value);
+    Py_CLEAR(state->offset);
+    Py_CLEAR(state->topic);
+    Py_CLEAR(state->partition);
+    Py_CLEAR(state->timestamp);
+}
+
+static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
+    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *type && PyModule_AddType(module, *type) == 0;
+}
+
+static bool intern(PyObject **name, const char *text) { return (*name = PyUnicode_InternFromString(text)) != NULL; }
+
+static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._consumer_records.HeldBytes");
+
+static int module_exec(PyObject *module) {
+    module_state *state = PyModule_GetState(module);
+    bool done = intern(&state->key, "key") && intern(&state->value, "value") && intern(&state->offset, "offset") &&
+                intern(&state->topic, "topic") && intern(&state->partition, "partition") &&
+                intern(&state->timestamp, "timestamp");
+    done = done && add_type(module, &bytes_spec, &state->bytes_type);
+    done = done && add_type(module, &source_spec, &state->source_type);
+    done = done && add_type(module, &record_spec, &state->record_type);
+    done = done && add_type(module, &iterator_spec, &state->iterator_type);
+    return done ? 0 : -1;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    ZK_MODULE_GIL_SLOT
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_consumer_records",
+    .m_doc = "The records of poll, compiled.  Internal: see zkconsumer.kafka.fetch.fetched_records.",
+    .m_size = sizeof(module_state),
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__consumer_records(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,126 @@
+/* Tables of rows in Python objects: what the modules have in common that make one object for each row.
+ *
+ * `zkconsumer/wire/_records.c` makes the tables: rows, and the bytes that they point into. */
+
+#ifndef ZKCONSUMER_ROWS_H
+#define ZKCONSUMER_ROWS_H
+
+#include "zkconsumer_limited.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FREE(type, self) ((freefunc)PyType_GetSlot(type, Py_tp_free))(self)
+#define ALLOC(type) ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0)
+
+/* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/record_tables.py. */
+typedef struct {
+    int64_t offset;
+    int64_t timestamp;
+    int32_t key_start;
+    int32_t key_length;
+    int32_t value_start;
+    int32_t value_length;
+    int32_t headers_start;
+    int32_t headers_end;
+    int32_t header_count;
+    int32_t timestamp_type;
+} row_t;
+
+/* The bytes that rows point into.
+ *
+ * The owner of a buffer is not shown to the garbage collector, here and in the objects with a table of rows: the
+ * collector may clear a memoryview whose buffer is in use, and CPython crashes when that memoryview is freed.  Bytes
+ * refer to nothing, so no cycle is missed. */
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+} held_bytes;
+
+static void bytes_dealloc(held_bytes *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    if (self->view.obj) PyBuffer_Release(&self->view);
+    FREE(type, self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot bytes_slots[] = {
+    {Py_tp_dealloc, bytes_dealloc},
+    {0, NULL},
+};
+
+#define HELD_BYTES_SPEC(type_name)                                                                                     \
+    {                                                                                                                  \
+        .name = type_name, .basicsize = sizeof(held_bytes),                                                            \
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = bytes_slots,                         \
+    }
+
+/* Whether the table has `count` rows whose fields are inside of `total` bytes; if not, with an exception. */
+static bool rows_fit(const Py_buffer *table, int64_t count, int64_t total) {
+    if (count < 0 || count > table->len / (Py_ssize_t)sizeof(row_t)) {
+        PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
+        return false;
+    }
+    const row_t *row = table->buf;
+    for (int64_t each = 0; each < count; each++, row++) {
+        bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
+        fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
+        fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
+        if (!fits || row->headers_end < row->headers_start || row->headers_end > total) {
+            PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A field of a row: bytes, or None for null. */
+static inline PyObject *bytes_or_none(const held_bytes *held, int32_t start, int32_t length) {
+    if (length < 0) return Py_NewRef(Py_None);
+    return PyBytes_FromStringAndSize((const char *)held->view.buf + start, length);
+}
+
+/* Reads a varint of a header whose bytes the decoder has checked.  Returns false if it does not fit. */
+static bool header_varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
+    uint64_t raw = 0;
+    for (int shift = 0; *at < end && shift <= 63; shift += 7) {
+        uint8_t byte = *(*at)++;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static PyObject *parsed_headers(const uint8_t *at, const uint8_t *end, int32_t count) {
+    PyObject *found = PyTuple_New(count);
+    for (int32_t index = 0; found && index < count; index++) {
+        int64_t name_length, value_length;
+        const uint8_t *name, *value;
+        PyObject *header = NULL;
+        bool fits = header_varint(&at, end, &name_length) && name_length >= 0 && name_length <= end - at;
+        if (fits) {
+            name = at;
+            at += name_length;
+            fits = header_varint(&at, end, &value_length) && value_length <= end - at;
+        }
+        if (!fits) {
+            PyErr_SetString(PyExc_SystemError, "headers that the decoder should have rejected");
+        } else {
+            value = at;
+            if (value_length > 0) at += value_length;
+            PyObject *text = PyUnicode_DecodeUTF8((const char *)name, (Py_ssize_t)name_length, "replace");
+            PyObject *bytes = value_length < 0 ? Py_NewRef(Py_None)
+                                               : PyBytes_FromStringAndSize((const char *)value, (Py_ssize_t)value_length);
+            if (text && bytes) header = PyTuple_Pack(2, text, bytes);
+            Py_XDECREF(text);
+            Py_XDECREF(bytes);
+        }
+        if (!header || PyTuple_SetItem(found, index, header) < 0) Py_CLEAR(found);
+    }
+    return found;
+}
+
+#endif
