@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 
-from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
+from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector, KafkaConsumer
 from tests.conformance.brokers_under_test import BrokerUnderTest, RealTopics, asking, fetched, real_one
 from tests.conformance.produced_records import (
     BYTES_MAX,
@@ -33,8 +33,11 @@ from tests.conformance.produced_records import (
 )
 from tests.decoder_comparison import seen_by_both
 from zkconsumer import MessageAndMetadata
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.timer import Timer
 from zkconsumer.errors import InvalidMessageException
 from zkconsumer.testing.sandbox import ReaderProcess, RecordToSend, wait_until
+from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record, iter_entries
 from zkconsumer.wire.transactions import READ_COMMITTED
 
@@ -85,6 +88,7 @@ def check(topic: Written, readers: Readers) -> None:
         for bytes_max in BYTES_MAX:
             expected = [in_format(record, magic) for record in read]
             check_alike(by_ours(topic, version, bytes_max), expected, f"ours, v{version}")
+    check_alike(by_poll(topic), read, "poll")
 
 
 @releases((0, 8))
@@ -147,6 +151,7 @@ def test_transactions(broker_under_test: BrokerUnderTest, readers: Readers) -> N
         for bytes_max in BYTES_MAX if version >= 4 else ():
             check_alike(by_ours(topic, version, bytes_max, READ_COMMITTED), committed, f"ours, v{version}")
     assert by_stream(topic, "read_committed", len(committed)) == [content(record) for record in committed]
+    check_alike(by_poll(topic, "read_committed"), committed, "poll")
     everything, _ = readers.by_java(topic)
     assert by_stream(topic, "read_uncommitted", len(everything)) == [content(record) for record in everything]
 
@@ -168,6 +173,26 @@ def by_stream(topic: Written, isolation_level: str, count: int) -> list[tuple[ob
     with CoordinatorConsumerConnector(config) as connector:
         [stream] = connector.create_message_streams({topic.topic: 1})[topic.topic]
         return [content(stream.iterator().next()) for _ in range(count)]
+
+
+def by_poll(topic: Written, isolation_level: str = "read_uncommitted") -> list[Record]:
+    """All records that ``KafkaConsumer.poll`` returns of the topic, from the beginning to the end; a few in each call."""
+    settings = {"bootstrap.servers": topic.sandbox.bootstrap, "isolation.level": isolation_level, "max.poll.records": 7}
+    tp = TopicPartition(topic.topic, 0)
+    found: list[Record] = []
+    deadline = Timer(SYSTEM_CLOCK, STREAM_TIMEOUT_MS)
+    with KafkaConsumer[bytes, bytes]({**settings, "fetch.max.wait.ms": 50}) as consumer:
+        consumer.assign([tp])
+        consumer.seek_to_beginning([tp])
+        end = consumer.end_offsets([tp])[tp]
+        while consumer.position(tp) < end:
+            deadline.update()
+            assert not deadline.is_expired, f"{len(found)} records, position {consumer.position(tp)} of {end}"
+            found += [
+                Record(one.offset, one.timestamp, one.timestamp_type, one.key, one.value, one.headers)
+                for one in consumer.poll(1_000)
+            ]
+    return found
 
 
 @releases((0, 8))

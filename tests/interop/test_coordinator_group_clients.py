@@ -15,7 +15,7 @@ from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.interop.probe.probed_broker import Probe, Server
 from tests.lab import CoordinatorGroupLab
-from tests.lab.coordinator_member import JAVA, OURS
+from tests.lab.coordinator_member import JAVA, OURS, OURS_POLL
 from tests.sandbox_fixtures import require_releases
 from zkconsumer.testing.sandbox import ProducerProcess, Sandbox
 from zkconsumer.testing.sandbox.waiting import HOST
@@ -33,6 +33,7 @@ BEFORE_0_10 = {
     C: {"api.version.request": "false", "broker.version.fallback": "0.9.0.1"},
     PYTHON: {"api.version": "0.9"},
     OURS: {"api.version.request": "false"},
+    OURS_POLL: {"api.version.request": "false"},
 }
 """Settings for clients of a broker that does not support ApiVersions: it would drop the other requests."""
 
@@ -62,6 +63,12 @@ SCENARIOS = [
     scenario("0.11.0.3", OURS, "java-2.8.2", C, strategy="roundrobin"),
     scenario("0.9.0.1", "java-0.9.0.1", OURS, C),
     scenario("4.1.1", OURS, "java-4.1.1", PYTHON),
+    scenario("3.9.1", OURS_POLL, "java-3.9.1", OURS, strategy="cooperative-sticky", nightly=False),
+    scenario("3.9.1", "java-2.8.2", OURS_POLL, C, strategy="sticky"),
+    scenario("1.1.1", OURS_POLL, C, OURS_POLL, nightly=False),
+    scenario("0.11.0.3", OURS_POLL, "java-0.9.0.1", OURS, strategy="roundrobin"),
+    scenario("0.9.0.1", OURS_POLL, "java-0.9.0.1", C),
+    scenario("4.1.1", "java-4.1.1", OURS_POLL, PYTHON),
 ]
 
 
@@ -133,6 +140,7 @@ REPLICATED = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partit
 
 TWO_BROKERS = [
     pytest.param("3.9.1", ("java-3.9.1", C, OURS), id="3.9.1"),
+    pytest.param("3.9.1", (OURS_POLL, "java-3.9.1", OURS_POLL), id="3.9.1-poll"),
     pytest.param("1.1.1", ("java-0.9.0.1", C, PYTHON), id="1.1.1"),
 ]
 

@@ -22,10 +22,12 @@ from zkconsumer.testing.sandbox.reader_process import BYTES_DESERIALIZER
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 
 PROGRAM = "tests.lab.coordinator_member_program"
-OUR_PROGRAM = "tests.lab.connector_program"
 JAVA = "java-"
-OURS = "ours"
-LIBRARIES = ("confluent", "kafka-python", OURS)
+OURS, OURS_POLL = "ours", "ours-poll"
+"""The connector, and ``KafkaConsumer``."""
+
+OUR_PROGRAMS = {OURS: "tests.lab.connector_program", OURS_POLL: "tests.lab.kafka_consumer_program"}
+LIBRARIES = ("confluent", "kafka-python", *OUR_PROGRAMS)
 
 COORDINATOR_TEST_SETTINGS = {
     "session.timeout.ms": "6000",
@@ -50,7 +52,7 @@ COOPERATIVE_FROM = (2, 4)
 
 
 class CoordinatorMember(MemberProcess):
-    """``client``: ``java-RELEASE``, ``confluent``, ``kafka-python``, or ``ours``.  Nothing runs before ``start``.
+    """``client``: ``java-RELEASE``, ``confluent``, ``kafka-python``, ``ours`` or ``ours-poll``.  ``start`` starts the process.
 
     ``settings`` are consumer settings by Kafka's names; ``strategy`` is ``range``, ``roundrobin`` or
     ``cooperative-sticky``.  ``handle_ms`` is the time that one message takes.  ``instance`` makes a static member.
@@ -110,7 +112,7 @@ class CoordinatorMember(MemberProcess):
         config = write_properties(self.settings, self.run.root / self.name / "member.properties")
         words = [str(config), "--library", self.client, "--name", self._history_name]
         words += [word for topic in self._topics for word in ("--topic", topic)]
-        program = OUR_PROGRAM if self.client == OURS else PROGRAM
+        program = OUR_PROGRAMS.get(self.client, PROGRAM)
         return PythonProcess(self.run, "member", self.name, program, [*words, "--handle-ms", str(self._handle_ms)])
 
     def _launch_java(self, release: str) -> ChildProcess:

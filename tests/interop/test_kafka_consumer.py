@@ -1,0 +1,223 @@
+"""``KafkaConsumer`` on real brokers: positions, pauses, times, TLS and logins, idle connections, brokers that end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bridge import ConsumerRecord, KafkaConsumer, OffsetAndMetadata
+from tests.coordinator_group_fixtures import ModernClusters
+from tests.sandbox_fixtures import require_releases
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.base.timer import Timer
+from zkconsumer.errors import AuthenticationException
+from zkconsumer.testing.sandbox import RecordToSend, Sandbox, SandboxSecurity
+from zkconsumer.types import TopicPartition
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
+
+DEADLINE_MS = 90_000
+POLL_MS = 200
+RECORDS = 500
+TIMES_FROM = (0, 10, 1)
+"""ListOffsets by time, KIP-79."""
+
+
+def a_release(release: str, *, nightly: bool = False) -> object:
+    return pytest.param(release, marks=[pytest.mark.nightly] if nightly else [])
+
+
+RELEASES = [
+    a_release("0.9.0.1", nightly=True),
+    a_release("0.11.0.3", nightly=True),
+    a_release("1.1.1"),
+    a_release("3.9.1"),
+    a_release("4.1.1", nightly=True),
+]
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def poll_until(
+    consumer: KafkaConsumer[bytes, bytes], is_done: Callable[[list[ConsumerRecord]], bool]
+) -> list[ConsumerRecord]:
+    """The records of all polls until the condition holds for them."""
+    found: list[ConsumerRecord] = []
+    timer = Timer(SYSTEM_CLOCK, DEADLINE_MS)
+    while not is_done(found):
+        assert not timer.is_expired, f"only {len(found)} records: {Counter(one.partition for one in found)}"
+        found += consumer.poll(POLL_MS)
+        timer.update()
+    return found
+
+
+def read(consumer: KafkaConsumer[bytes, bytes], count: int) -> list[ConsumerRecord]:
+    return poll_until(consumer, lambda found: len(found) >= count)
+
+
+@pytest.mark.parametrize("broker", RELEASES)
+def test_positions_pauses_and_times(broker: str, modern_clusters: ModernClusters, names: tuple[str, str]) -> None:
+    cluster = modern_clusters.get(broker)
+    group, topic = names
+    cluster.create_topic(topic, 2)
+    has_times = version_of(broker) >= TIMES_FROM
+    start_ms = SYSTEM_CLOCK.wall_ms() - 3_600_000  # older records would be deleted
+    for partition in range(2):
+        sent = [RecordToSend(b"k", b"%d" % n, start_ms + 1_000 * n if has_times else None) for n in range(RECORDS)]
+        cluster.producer.produce_records(topic, partition, sent)
+    tp0, tp1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    with KafkaConsumer[bytes, bytes]({**settings, "enable.auto.commit": "false", "max.poll.records": "50"}) as consumer:
+        assert [one.partition for one in consumer.partitions_for(topic)] == [0, 1]
+        assert topic in consumer.list_topics()
+        consumer.subscribe([topic])
+        found = read(consumer, 2 * RECORDS)
+        assert Counter((one.partition, one.offset) for one in found) == Counter(
+            (partition, offset) for partition in range(2) for offset in range(RECORDS)
+        )
+        assert consumer.assignment() == {tp0, tp1}
+        assert (consumer.position(tp0), consumer.position(tp1)) == (RECORDS, RECORDS)
+        assert consumer.beginning_offsets([tp0, tp1]) == {tp0: 0, tp1: 0}
+        assert consumer.end_offsets([tp0, tp1]) == {tp0: RECORDS, tp1: RECORDS}
+        # A paused partition returns nothing, and all of it afterwards.
+        consumer.seek_to_beginning()
+        consumer.pause([tp0])
+        assert {one.partition for one in read(consumer, RECORDS)} == {1}
+        assert consumer.paused() == {tp0}
+        consumer.resume([tp0])
+        assert [one.offset for one in read(consumer, RECORDS)] == list(range(RECORDS))
+        # Seeks, backwards and with metadata of a commit.
+        consumer.seek(tp1, 490)
+        assert [(one.partition, one.offset) for one in read(consumer, 10)] == [(1, n) for n in range(490, RECORDS)]
+        consumer.commit_sync({tp0: OffsetAndMetadata(7, "seven"), tp1: OffsetAndMetadata(9)})
+        committed = consumer.committed([tp0, tp1])
+        assert {tp: (one.offset, one.metadata) for tp, one in committed.items() if one is not None} == {
+            tp0: (7, "seven"), tp1: (9, ""),
+        }  # fmt: skip
+        if has_times:
+            times = consumer.offsets_for_times({tp0: start_ms + 249_001, tp1: start_ms + 10**9})
+            assert times[tp0] is not None
+            assert (times[tp0].offset, times[tp0].timestamp) == (250, start_ms + 250_000)
+            assert times[tp1] is None
+        assert consumer.group_metadata().generation_id >= 1
+    # The next member begins at the commits.
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([topic])
+        found = read(consumer, 2 * RECORDS - 16)
+    assert {one.partition: one.offset for one in reversed(found)} == {0: 7, 1: 9}
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[tuple[Sandbox, SandboxSecurity]]:
+    require_releases("3.9.1")
+    with Sandbox() as sandbox:
+        sandbox.start_zookeeper()
+        security = SandboxSecurity()
+        sandbox.start_broker("3.9.1", chroot="/kafka", security=security)
+        yield sandbox, security
+
+
+LOGINS = [("SSL", None), ("SASL_SSL", "SCRAM-SHA-512"), ("SASL_PLAINTEXT", "PLAIN")]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), LOGINS)
+def test_tls_and_logins(
+    secured: tuple[Sandbox, SandboxSecurity], fresh_name: str, protocol: str, mechanism: str | None
+) -> None:
+    sandbox, security = secured
+    sandbox.create_topic(fresh_name, 1)
+    sandbox.produce(fresh_name, 0, RECORDS)
+    settings = {
+        "bootstrap.servers": security.address(protocol), "group.id": fresh_name, "auto.offset.reset": "earliest",
+        **security.settings(protocol, mechanism),
+    }  # fmt: skip
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([fresh_name])
+        assert [one.offset for one in read(consumer, RECORDS)] == list(range(RECORDS))
+        consumer.commit_sync()
+        assert consumer.committed([TopicPartition(fresh_name, 0)])[TopicPartition(fresh_name, 0)] is not None
+
+
+def test_a_login_that_is_rejected_is_the_error_of_poll(
+    secured: tuple[Sandbox, SandboxSecurity], fresh_name: str
+) -> None:
+    _, security = secured
+    settings = {
+        "bootstrap.servers": security.address("SASL_SSL"), "group.id": fresh_name,
+        **security.settings("SASL_SSL", "SCRAM-SHA-512"), "sasl.password": "wrong",
+    }  # fmt: skip
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([fresh_name])
+        with pytest.raises(AuthenticationException, match="does not accept the user or the password"):
+            poll_until(consumer, lambda _: False)
+
+
+@pytest.mark.parametrize("broker", ["3.9.1"])
+def test_connections_that_were_closed_while_idle_are_opened_again(
+    broker: str, modern_clusters: ModernClusters, names: tuple[str, str]
+) -> None:
+    cluster = modern_clusters.get(broker)
+    group, topic = names
+    cluster.create_topic(topic, 1)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "connections.max.idle.ms": "300", "fetch.max.wait.ms": "50",
+    }  # fmt: skip
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        for round_ in range(3):
+            cluster.producer.produce(topic, 0, 10)
+            assert [one.offset for one in read(consumer, 10)] == list(range(10 * round_, 10 * round_ + 10))
+            consumer.commit_sync()
+            consumer.pause([TopicPartition(topic, 0)])
+            poll_until_idle = Timer(SYSTEM_CLOCK, 1_000)
+            while not poll_until_idle.is_expired:
+                assert consumer.poll(POLL_MS).is_empty()
+                poll_until_idle.update()
+            consumer.resume([TopicPartition(topic, 0)])
+
+
+REPLICATED = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "4"}
+
+
+@pytest.mark.parametrize("broker", [a_release("1.1.1", nightly=True), a_release("3.9.1")])
+def test_a_leader_that_is_killed_costs_no_record(broker: str, sandbox: Sandbox, names: tuple[str, str]) -> None:
+    require_releases(broker)
+    group, topic = names
+    sandbox.start_zookeeper()
+    settings = REPLICATED | {"zookeeper.session.timeout.ms": "6000"}
+    servers = [sandbox.start_broker(broker, chroot="/kafka", settings=settings) for _ in range(2)]
+    sandbox.create_topic(topic, 4, replicas={n: [n % 2, 1 - n % 2] for n in range(4)})
+    config = {
+        "bootstrap.servers": sandbox.bootstrap, "group.id": group,
+        "auto.offset.reset": "earliest", "session.timeout.ms": "20000", "auto.commit.interval.ms": "200",
+        "metadata.max.age.ms": "2000",
+    }  # fmt: skip
+    seen: Counter[tuple[int, int]] = Counter()
+
+    def read_on(consumer: KafkaConsumer[bytes, bytes], wanted: Callable[[], set[tuple[int, int]]]) -> None:
+        timer = Timer(SYSTEM_CLOCK, DEADLINE_MS)
+        while not wanted() <= seen.keys():
+            assert not timer.is_expired, f"{len(wanted() - seen.keys())} records are missing"
+            seen.update((one.partition, one.offset) for one in consumer.poll(POLL_MS))
+            timer.update()
+
+    def acknowledged() -> set[tuple[int, int]]:
+        offsets = sandbox.producer.acked_offsets(topic)
+        return {(partition, offset) for partition, some in offsets.items() for offset in some}
+
+    with KafkaConsumer[bytes, bytes](config) as consumer:
+        consumer.subscribe([topic])
+        sandbox.producer.start_rate(topic, 4, 200)
+        read_on(consumer, lambda: {(partition, 20) for partition in range(4)})
+        servers[1].kill()
+        before = acknowledged()
+        read_on(consumer, lambda: before)
+        sandbox.producer.stop_rate()
+        servers[1].start()
+        read_on(consumer, acknowledged)
+    assert max(seen.values()) == 1, "one member, and no rebalance: each record once"
