@@ -176,7 +176,7 @@ def by_stream(topic: Written, isolation_level: str, count: int) -> list[tuple[ob
 
 
 def by_poll(topic: Written, isolation_level: str = "read_uncommitted") -> list[Record]:
-    """All records that ``KafkaConsumer.poll`` returns of the topic, from the beginning to the end; a few in each call."""
+    """All records that ``KafkaConsumer.poll`` returns of the topic, a few in each call."""
     settings = {"bootstrap.servers": topic.sandbox.bootstrap, "isolation.level": isolation_level, "max.poll.records": 7}
     tp = TopicPartition(topic.topic, 0)
     found: list[Record] = []

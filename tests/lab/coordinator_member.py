@@ -52,7 +52,7 @@ COOPERATIVE_FROM = (2, 4)
 
 
 class CoordinatorMember(MemberProcess):
-    """``client``: ``java-RELEASE``, ``confluent``, ``kafka-python``, ``ours`` or ``ours-poll``.  ``start`` starts the process.
+    """``client``: ``java-RELEASE``, ``confluent``, ``kafka-python``, ``ours`` or ``ours-poll``.  ``start`` starts it.
 
     ``settings`` are consumer settings by Kafka's names; ``strategy`` is ``range``, ``roundrobin`` or
     ``cooperative-sticky``.  ``handle_ms`` is the time that one message takes.  ``instance`` makes a static member.

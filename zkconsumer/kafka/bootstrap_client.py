@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -19,18 +19,11 @@ from zkconsumer.kafka.version_negotiation import negotiate
 
 if TYPE_CHECKING:
     from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory
+    from zkconsumer.kafka.net.connection_errors import PortDiagnosis
     from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.types import BrokerAddress
 
 T = TypeVar("T")
-
-
-class PortDiagnosis(Protocol):
-    """Finds out whether a port that broke the connection speaks another protocol; see
-    ``SecureConnectionFactory.diagnose``.
-    """
-
-    def __call__(self, host: str, port: int, error: Exception) -> AuthenticationException | None: ...
 
 
 class NoBrokerAvailableError(BrokerUnreachable):

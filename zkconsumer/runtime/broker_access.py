@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from zkconsumer.errors import InvalidConfigException, UnavailableError
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST, REGISTRATION_VERSION_0_9
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
-from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError, PortDiagnosis
+from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError
 from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.net.connection_errors import PortDiagnosis
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
 if TYPE_CHECKING:

@@ -240,7 +240,7 @@ def _network_client(
         send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes,
     )
-    network = NetworkClient(machine, selector, clock)
+    network = NetworkClient(machine, selector, clock, diagnose=security.diagnose)
     opened.callback(network.close)
     return ConsumerNetworkClient(
         network,

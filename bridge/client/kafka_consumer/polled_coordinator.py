@@ -197,6 +197,9 @@ class PolledCoordinator:
                 self._is_stopped = True
             case cmd.LogMemberEvent():
                 self.metrics.count_event(command, self._clock.now_ms())
+                if command.name == "joining" and self._subscriptions.has_pattern_subscription:
+                    # Topics that match and are new: this member joins once more for them.
+                    self._metadata.request_update()
                 level = logging.getLevelNamesMapping()[level_of(command)]
                 if log.isEnabledFor(level):
                     line, _, rest = text_of(command).partition(" ")

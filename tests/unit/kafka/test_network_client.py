@@ -27,6 +27,7 @@ from zkconsumer.errors import (
     DisconnectException,
     ForkedError,
     SaslAuthenticationException,
+    SecurityProtocolMismatch,
     SslAuthenticationException,
     UnsupportedVersionException,
     UsageError,
@@ -78,8 +79,14 @@ class Client:
     """A network client, and what keeps it."""
 
     def __init__(
-        self, security: BrokerSecurity | None = None, *, resolve: HostResolver = resolve_host, **settings: Any
+        self,
+        security: BrokerSecurity | None = None,
+        *,
+        resolve: HostResolver = resolve_host,
+        diagnoses: bool = False,
+        **settings: Any,
     ) -> None:
+        self.diagnosed: list[tuple[str, int]] = []
         channels = SecureConnectionFactory(security or BrokerSecurity("PLAINTEXT"), SYSTEM_CLOCK)
         self.deny_list = ApiVersionsDenyList()
         self.machine = NetworkMachine(
@@ -91,7 +98,14 @@ class Client:
             deny_list=self.deny_list,
         )
         self.selector = Selector(channels.new_channel, SYSTEM_CLOCK, receive_buffer_bytes=65_536)
-        self.network = NetworkClient(self.machine, self.selector, SYSTEM_CLOCK, resolve=resolve)
+
+        def diagnose(host: str, port: int, error: Exception) -> AuthenticationException | None:
+            self.diagnosed.append((host, port))
+            return channels.diagnose(host, port, error)
+
+        self.network = NetworkClient(
+            self.machine, self.selector, SYSTEM_CLOCK, resolve=resolve, diagnose=diagnose if diagnoses else None
+        )
         self.consumer = ConsumerNetworkClient(
             self.network, Metadata(), SYSTEM_CLOCK, retry_backoff_ms=20, request_timeout_ms=30_000
         )
@@ -468,6 +482,43 @@ def test_a_port_without_tls_fails_in_the_handshake(
         client.network.ready(node, SYSTEM_CLOCK.now_ms())
         client.poll_until(lambda: client.network.connection_failed(node))
         assert "node-authentication-failed" in caplog.text or "connection-closed-in-handshake" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("configured", "of_port"),
+    [
+        ("PLAINTEXT", "SSL"),
+        ("SSL", "PLAINTEXT"),
+        ("PLAINTEXT", "SASL_SSL"),
+        ("SASL_PLAINTEXT", "SASL_SSL"),
+        ("SASL_SSL", "SASL_PLAINTEXT"),
+    ],
+)
+def test_a_port_with_another_protocol_is_the_error_of_the_node(
+    configured: str, of_port: str, make: Callable[..., Client]
+) -> None:
+    trust = TRUST if "SSL" in configured else None
+    client = make(BrokerSecurity(configured, trust, LOGIN if "SASL" in configured else None), diagnoses=True)
+    with secured(of_port) as node:
+        future = client.consumer.send(node, METADATA_BUILDER)
+        client.consumer.poll_future(future)
+        assert isinstance(future.exception, SecurityProtocolMismatch)
+        assert f"this port speaks {of_port}, and security.protocol is {configured}" in str(future.exception)
+        client.consumer.poll_future(client.consumer.send(node, METADATA_BUILDER))
+        assert client.diagnosed == [(node.host, node.port)], "once"
+
+
+def test_a_connection_that_ends_after_an_answer_is_not_examined(make: Callable[..., Client]) -> None:
+    client = make(diagnoses=True)
+    with serving() as (cluster, node):
+        client.ask(node)
+        cluster.inject(CloseConnection(), api=METADATA)
+        done = client.send(node)
+        client.poll_until(lambda: bool(done))
+        assert done[0].was_disconnected
+    client.network.ready(node, SYSTEM_CLOCK.now_ms())
+    client.poll_until(lambda: client.network.connection_failed(node))
+    assert client.diagnosed == []
 
 
 # --- threads and the end --------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 from enum import Enum
+from typing import Protocol
 
-from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.errors import AuthenticationException, BrokerUnreachable
 from zkconsumer.kafka.net.handshake_errors import HandshakeClosedError, HandshakeTimeoutError
 from zkconsumer.wire.request_frames import RESPONSE_BYTES_MAX, SIZE_BYTES
 
@@ -98,3 +99,12 @@ def _is_invalid_size(start: bytes | bytearray) -> bool:
     """Whether the first four bytes cannot be the size of any frame that is accepted by default."""
     size = int.from_bytes(start[:SIZE_BYTES], "big", signed=True)
     return not 0 <= size <= RESPONSE_BYTES_MAX
+
+
+class PortDiagnosis(Protocol):
+    """Finds out whether a port has another protocol than ``security.protocol``: ``SecureConnectionFactory.diagnose``.
+
+    ``error``: how a connection to the port ended.
+    """
+
+    def __call__(self, host: str, port: int, error: Exception) -> AuthenticationException | None: ...

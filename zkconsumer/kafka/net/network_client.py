@@ -11,16 +11,27 @@ Not thread-safe except ``wakeup`` and ``initiate_close``: ``ConsumerNetworkClien
 the machine is consistent, so a callback may call any method of this class except ``poll``.
 
 The resolver of host names blocks; like Java's client this one waits for it.
+
+Before any broker has answered, a connection that ends in its first exchange is examined (``diagnose``): the port may
+have another protocol than ``security.protocol``.  Then this is the error of the program; Java only logs the lost
+connection.  It happens once for each address, and not later, since it takes seconds and heartbeats would wait for it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from enum import Enum
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.errors import AuthenticationException, DisconnectException, ForkedError
+from zkconsumer.errors import (
+    AuthenticationException,
+    BrokerUnreachable,
+    DisconnectException,
+    ForkedError,
+    RemoteProtocolError,
+)
 from zkconsumer.kafka.client_log import log_client_events
 from zkconsumer.kafka.client_log_event import ClientLogEvent
 from zkconsumer.kafka.metadata.node import Node
@@ -30,19 +41,25 @@ from zkconsumer.kafka.net.client_request import (
     RequestBuilder,
     RequestCompletionHandler,
 )
+from zkconsumer.kafka.net.connection_errors import PortDiagnosis
 from zkconsumer.kafka.net.host_resolver import HostResolver, resolve_host
 from zkconsumer.kafka.net.network_machine import NetworkMachine
 from zkconsumer.kafka.net.network_messages import (
     CompleteRequest,
+    DisconnectReason,
     DropConnection,
+    FrameReceived,
     HostResolved,
     NetworkCommand,
+    NetworkEvent,
+    NodeDisconnected,
     OpenConnection,
     ResolveHost,
     SendFrame,
 )
 from zkconsumer.kafka.net.selector import Selector
 from zkconsumer.kafka.supported_versions import SupportedVersions
+from zkconsumer.kafka.tls import NotTlsError
 
 log = logging.getLogger("zkconsumer.kafka")
 
@@ -63,9 +80,20 @@ class NetworkClient:
     """
 
     def __init__(
-        self, machine: NetworkMachine, selector: Selector, clock: Clock, *, resolve: HostResolver = resolve_host
+        self,
+        machine: NetworkMachine,
+        selector: Selector,
+        clock: Clock,
+        *,
+        resolve: HostResolver = resolve_host,
+        diagnose: PortDiagnosis | None = None,
     ) -> None:
         self._machine = machine
+        self._diagnose = diagnose
+        """None once a broker has answered."""
+        self._addresses_of_nodes: dict[int, tuple[str, int]] = {}
+        """Node id -> host and port of the last connection."""
+        self._diagnosed: set[tuple[str, int]] = set()
         self._selector = selector
         self._clock = clock
         self._resolve = resolve
@@ -176,10 +204,9 @@ class NetworkClient:
             deadline_ms = self._machine.time_to_next_deadline_ms(now_ms)
             wait_ms = 0 if self._completed else min(timeout_ms, metadata_ms, deadline_ms)
             events = self._selector.poll(wait_ms)
-            now_ms = self._clock.now_ms()
             for event in events:
-                self._machine.on_event(event, now_ms)
-            self._machine.on_time(now_ms)
+                self._on_event(event)
+            self._machine.on_time(self._clock.now_ms())
             self._settle()
         return self._complete_requests()
 
@@ -224,9 +251,33 @@ class NetworkClient:
         while commands := self._machine.take_commands():
             for command in commands:
                 self._execute(command)
-            now_ms = self._clock.now_ms()
             for event in self._selector.take_events():
-                self._machine.on_event(event, now_ms)
+                self._on_event(event)
+
+    def _on_event(self, event: NetworkEvent) -> None:
+        match event:
+            case FrameReceived():
+                self._diagnose = None
+            case NodeDisconnected() if self._diagnose is not None:
+                event = self._diagnosed_event(self._diagnose, event)
+        self._machine.on_event(event, self._clock.now_ms())
+
+    def _diagnosed_event(self, diagnose: PortDiagnosis, event: NodeDisconnected) -> NodeDisconnected:
+        address = self._addresses_of_nodes[event.node_id]
+        if address in self._diagnosed:
+            return event
+        match event.reason:
+            case DisconnectReason.INVALID_RESPONSE:
+                error: Exception = RemoteProtocolError(event.detail)
+            case DisconnectReason.CLOSED_IN_HANDSHAKE | DisconnectReason.CLOSED:
+                error = BrokerUnreachable(event.detail)
+            case DisconnectReason.AUTHENTICATION_FAILED if isinstance(event.error, NotTlsError):
+                error = event.error
+            case _:
+                return event
+        self._diagnosed.add(address)
+        found = diagnose(*address, error)
+        return event if found is None else replace(event, reason=DisconnectReason.AUTHENTICATION_FAILED, error=found)
 
     def _execute(self, command: NetworkCommand) -> None:
         match command:
@@ -240,6 +291,7 @@ class NetworkClient:
                 addresses, reason = self._addresses(host)
                 self._machine.on_event(HostResolved(node_id, addresses, reason), self._clock.now_ms())
             case OpenConnection(node_id, host, port, address):
+                self._addresses_of_nodes[node_id] = host, port
                 self._selector.connect(node_id, host, port, address)
             case DropConnection(node_id):
                 self._selector.drop(node_id)
