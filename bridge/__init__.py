@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from bridge.client.config import CoordinatorConsumerConfig
     from bridge.client.consumer_interceptors import ConsumerInterceptor
     from bridge.client.coordinator_connector import CoordinatorConsumerConnector
-    from bridge.client.errors import (
+    from bridge.client.kafka_consumer.consumer_metrics import MetricName
+    from bridge.client.kafka_consumer.consumer_records import ConsumerRecords
+    from bridge.client.kafka_consumer.kafka_consumer import ConsumerGroupMetadata, KafkaConsumer
+    from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+    from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
+    from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
+    from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, Deserializer, FetchedRecords
+    from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
+    from zkconsumer.kafka.group.errors import (
         AssignorFailed,
         CommitFailedException,
         FencedInstanceIdException,
@@ -40,27 +48,24 @@ if TYPE_CHECKING:
         TopicAuthorizationException,
         UnsupportedVersionException,
     )
-    from bridge.client.kafka_consumer.consumer_metrics import MetricName
-    from bridge.client.kafka_consumer.consumer_records import ConsumerRecords
-    from bridge.client.kafka_consumer.kafka_consumer import ConsumerGroupMetadata, KafkaConsumer
-    from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
-    from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
-    from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
-    from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
-    from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, Deserializer, FetchedRecords
-    from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
+    from zkconsumer.kafka.group.partition_assignor import (
+        Assignment,
+        ConsumerPartitionAssignor,
+        RebalanceProtocol,
+        Subscription,
+    )
     from zkconsumer.kafka.metadata.cluster import ClusterResource, ClusterResourceListener, PartitionInfo
     from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 
 _MODULE_BY_NAME = {
-    "Assignment": "bridge.client.partition_assignor",
-    "AssignorFailed": "bridge.client.errors",
+    "Assignment": "zkconsumer.kafka.group.partition_assignor",
+    "AssignorFailed": "zkconsumer.kafka.group.errors",
     "ClusterResource": "zkconsumer.kafka.metadata.cluster",
     "ClusterResourceListener": "zkconsumer.kafka.metadata.cluster",
-    "CommitFailedException": "bridge.client.errors",
+    "CommitFailedException": "zkconsumer.kafka.group.errors",
     "ConsumerGroupMetadata": "bridge.client.kafka_consumer.kafka_consumer",
     "ConsumerInterceptor": "bridge.client.consumer_interceptors",
-    "ConsumerPartitionAssignor": "bridge.client.partition_assignor",
+    "ConsumerPartitionAssignor": "zkconsumer.kafka.group.partition_assignor",
     "ConsumerRebalanceListener": "bridge.client.kafka_consumer.rebalance_listener",
     "ConsumerRecord": "zkconsumer.kafka.fetch.fetched_records",
     "ConsumerRecords": "bridge.client.kafka_consumer.consumer_records",
@@ -68,32 +73,32 @@ _MODULE_BY_NAME = {
     "CoordinatorConsumerConfig": "bridge.client.config",
     "CoordinatorConsumerConnector": "bridge.client.coordinator_connector",
     "Deserializer": "zkconsumer.kafka.fetch.fetched_records",
-    "FencedInstanceIdException": "bridge.client.errors",
+    "FencedInstanceIdException": "zkconsumer.kafka.group.errors",
     "FetchedRecords": "zkconsumer.kafka.fetch.fetched_records",
-    "GroupAuthorizationException": "bridge.client.errors",
-    "GroupMaxSizeReachedException": "bridge.client.errors",
-    "InconsistentGroupProtocolException": "bridge.client.errors",
-    "InvalidGroupIdException": "bridge.client.errors",
-    "InvalidSessionTimeoutException": "bridge.client.errors",
+    "GroupAuthorizationException": "zkconsumer.kafka.group.errors",
+    "GroupMaxSizeReachedException": "zkconsumer.kafka.group.errors",
+    "InconsistentGroupProtocolException": "zkconsumer.kafka.group.errors",
+    "InvalidGroupIdException": "zkconsumer.kafka.group.errors",
+    "InvalidSessionTimeoutException": "zkconsumer.kafka.group.errors",
     "KafkaConsumer": "bridge.client.kafka_consumer.kafka_consumer",
     "KafkaConsumerConfig": "bridge.client.kafka_consumer.kafka_consumer_config",
     "MetricName": "bridge.client.kafka_consumer.consumer_metrics",
     "MigratingConsumerConnector": "bridge.migration.dual.connector.migrating_connector",
     "OffsetAndMetadata": "zkconsumer.kafka.offset_and_metadata",
     "OffsetAndTimestamp": "zkconsumer.kafka.fetch.list_offsets_requests",
-    "OffsetFetchFailed": "bridge.client.errors",
+    "OffsetFetchFailed": "zkconsumer.kafka.group.errors",
     "PartitionInfo": "zkconsumer.kafka.metadata.cluster",
     "RangeAssignor": "bridge.client.assignors",
-    "RebalanceCallbackFailed": "bridge.client.errors",
-    "RebalanceInProgressException": "bridge.client.errors",
-    "RebalanceProtocol": "bridge.client.partition_assignor",
-    "RetriableCommitFailedException": "bridge.client.errors",
+    "RebalanceCallbackFailed": "zkconsumer.kafka.group.errors",
+    "RebalanceInProgressException": "zkconsumer.kafka.group.errors",
+    "RebalanceProtocol": "zkconsumer.kafka.group.partition_assignor",
+    "RetriableCommitFailedException": "zkconsumer.kafka.group.errors",
     "RoundRobinAssignor": "bridge.client.assignors",
-    "SerializationException": "bridge.client.errors",
+    "SerializationException": "zkconsumer.kafka.group.errors",
     "StickyAssignor": "bridge.client.assignors",
-    "Subscription": "bridge.client.partition_assignor",
-    "TopicAuthorizationException": "bridge.client.errors",
-    "UnsupportedVersionException": "bridge.client.errors",
+    "Subscription": "zkconsumer.kafka.group.partition_assignor",
+    "TopicAuthorizationException": "zkconsumer.kafka.group.errors",
+    "UnsupportedVersionException": "zkconsumer.kafka.group.errors",
 }
 
 __all__ = [

@@ -20,7 +20,6 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bridge.client.member_log_lines import ERROR_EVENTS, INFO_EVENTS, WARNING_EVENTS  # noqa: E402
 from tests.reference_pages import (  # noqa: E402
     command_outcomes_page,
     config_page,
@@ -31,6 +30,7 @@ from tests.reference_pages import (  # noqa: E402
     phases_page,
     spark_option_page,
 )
+from zkconsumer.kafka.group.member_log_lines import ERROR_EVENTS, INFO_EVENTS, WARNING_EVENTS  # noqa: E402
 from zkconsumer.observe.metric_names import ROWS  # noqa: E402
 from zkconsumer.types import Hooks  # noqa: E402
 

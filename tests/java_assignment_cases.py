@@ -18,7 +18,7 @@ from random import Random
 from bridge.client.assignors import ASSIGNORS
 from bridge.client.assignors.sticky import cooperative_member_data, sticky_member_data
 from bridge.client.assignors.user_data import encode_generation, encode_previous
-from bridge.client.partition_assignor import Subscription
+from zkconsumer.kafka.group.partition_assignor import Subscription
 from zkconsumer.testing.sandbox.artifacts import ensure_artifact_set
 from zkconsumer.testing.sandbox.java import compiled, find_jdk
 from zkconsumer.types import TopicPartition

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
-from bridge.client.commands import Callback
-from bridge.client.kafka_text_forms import offset_text, partition_text, position_text
 from zkconsumer.errors import UsageError
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.kafka_text_forms import offset_text, partition_text, position_text
 from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
 from bridge.client.coordinator_event_loop import NetworkAnswer
-from bridge.client.errors import CommitFailedException, RebalanceInProgressException
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.errors import CommitFailedException, RebalanceInProgressException
 from zkconsumer.member.events import KafkaCommitResult, WriteOutcome
 from zkconsumer.member.offset_stores import KAFKA_NAME, CommitFailure
 from zkconsumer.types import TopicPartition

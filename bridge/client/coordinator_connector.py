@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bridge.client.config import MEMBER_SETTINGS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig, GroupMemberConfig
+from bridge.client.config import SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig
 from bridge.client.coordinator_from_config import assignors_of, membership_settings_of, stream_assignor_of
 from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.client.supported_settings import settings_without_effect
@@ -25,6 +25,7 @@ from zkconsumer.config import SETTINGS as OLD_SETTINGS
 from zkconsumer.config_def import SettingStatus
 from zkconsumer.connector_base import ConsumerConnector, check_config, fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.group.group_member_config import MEMBER_SETTINGS, GroupMemberConfig
 from zkconsumer.runtime.broker_access import BrokerAccess
 from zkconsumer.runtime.connector_member import ConnectorMember
 from zkconsumer.runtime.health_snapshot import MemberHealthSource
@@ -32,9 +33,9 @@ from zkconsumer.runtime.membership_config import make_consumer_id
 from zkconsumer.zk import paths
 
 if TYPE_CHECKING:
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.types import Hooks
 
 log = logging.getLogger("zkconsumer.connector")

@@ -16,21 +16,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
 from bridge.client.assignment_executor import AssignmentExecutor, AssignmentWait
-from bridge.client.error_policy import REBALANCE_IN_PROGRESS
-from bridge.client.events import TimerKind
-from bridge.client.member_log_lines import level_of, text_of
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.error_policy import REBALANCE_IN_PROGRESS
+from zkconsumer.kafka.group.events import TimerKind
+from zkconsumer.kafka.group.member_log_lines import level_of, text_of
 from zkconsumer.member import events as ev
 from zkconsumer.member import ownership
 from zkconsumer.runtime.event_loop import EventLoop
 from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
 
 if TYPE_CHECKING:
-    from bridge.client.consumer_coordinator import ConsumerCoordinator
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
+    from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
     from zkconsumer.member.ownership import PartitionEvent
 
 LEASE_NUMERATOR, LEASE_DENOMINATOR = 2, 3

@@ -12,8 +12,8 @@ from bridge.client.stream_assignor import StreamAssignor
 from zkconsumer.errors import InvalidConfigException
 
 if TYPE_CHECKING:
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.config import ConsumerConfig
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
 
 SCALA_CONSUMER_STRATEGIES = ("range", "roundrobin")
 """The Scala consumer's strategies.  The first of them in ``partition.assignment.strategy``, else ``range``, assigns the

@@ -13,19 +13,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
 from bridge.client.assignment_executor import AssignmentExecutor, AssignmentLimits
 from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
-from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
-from bridge.client.errors import OffsetFetchFailed, RebalanceCallbackFailed
-from bridge.client.generation import NO_GENERATION_ID, MemberState
 from bridge.client.group_api_versions import with_group_apis
 from bridge.client.group_topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
 from bridge.client.network import Network
 from bridge.client.offset_fetch_calls import OffsetFetchCalls
 from zkconsumer.errors import InternalError, UsageError, ZkConsumerError
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.errors import OffsetFetchFailed, RebalanceCallbackFailed
+from zkconsumer.kafka.group.generation import NO_GENERATION_ID, MemberState
 from zkconsumer.kafka.metadata_client import fetch_leaders
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member.offset_committer import NOT_OWNER
@@ -42,14 +42,14 @@ from zkconsumer.runtime.topic_error_handler import TopicErrorHandler
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.client.config import GroupMemberConfig
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from bridge.client.stream_assignor import StreamAssignor
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import OnThreadError
     from zkconsumer.kafka.broker_connection import Connection
     from zkconsumer.kafka.error_codes import ErrorCode
+    from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.kafka.supported_versions import SupportedVersions
     from zkconsumer.member import ownership
     from zkconsumer.member.events import KafkaCommitResult

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridge.client.class_loader import configure_if_possible, create_from_path, missing_methods
-from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
 
 _KEY = "partition.assignment.strategy"
 _METHODS = ("assign", "subscription_user_data", "on_assignment")

@@ -21,9 +21,9 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from bridge.client.class_loader import create_from_path, missing_methods
-from bridge.client.errors import SerializationException
 from zkconsumer.errors import InvalidConfigException
 from zkconsumer.kafka.fetch.fetched_records import Deserializer, RecordHeaders
+from zkconsumer.kafka.group.errors import SerializationException
 
 JAVA_PACKAGE = "org.apache.kafka.common.serialization."
 ENCODING_KEY = "deserializer.encoding"

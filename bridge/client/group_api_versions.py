@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bridge.client.errors import UnsupportedVersionException
+from zkconsumer.kafka.group.errors import UnsupportedVersionException
 from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.kafka.version_negotiation import negotiate

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from bridge.client.events import Event, MetadataUpdated, Subscribed
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.kafka.group.events import Event, MetadataUpdated, Subscribed
 from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.member.topic_messages import filter_topics_message, missing_topic_message
 from zkconsumer.types import TopicPartition

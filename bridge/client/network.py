@@ -21,14 +21,14 @@ from collections import deque
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
-from bridge.client.errors import UnsupportedVersionException
-from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from bridge.client.group_api_versions import with_group_apis
 from zkconsumer.base.threads import StopSignal, WorkerThread, spawn
 from zkconsumer.errors import AuthenticationException, ConnectorClosed, UnavailableError, UsageError
 from zkconsumer.kafka.bootstrap_client import NoBrokerAvailableError
 from zkconsumer.kafka.broker_connection import BROKER_ERRORS
+from zkconsumer.kafka.group.commands import ConnectCoordinator, DisconnectCoordinator, Send
+from zkconsumer.kafka.group.errors import UnsupportedVersionException
+from zkconsumer.kafka.group.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.wire.schemas import APIS, JOIN_GROUP

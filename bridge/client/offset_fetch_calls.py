@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client import commands as cmd
+    from zkconsumer.kafka.group import commands as cmd
 
 
 class OffsetFetchCall:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from bridge.coordinator.commands import LogGroupEvent
 from bridge.coordinator.member_metadata import MemberMetadata
-from bridge.log_line import log_line
 from zkconsumer.kafka.client_log_event import LogLevel
+from zkconsumer.kafka.log_line import log_line
 
 DEBUG_EVENTS = frozenset(
     {

@@ -12,12 +12,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.events import Failure, Offset, TimerKind
-from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.events import Failure, Offset, TimerKind
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.partition_assignor import (
+    Assignment,
+    ConsumerPartitionAssignor,
+    RebalanceProtocol,
+    Subscription,
+)
 from zkconsumer.types import BrokerAddress, TopicPartition
 from zkconsumer.wire.consumer_protocol import encode_assignment, encode_subscription
 from zkconsumer.wire.schemas import (

@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.commands import Callback
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.events import Failure, Offset, TimerKind
-from bridge.client.generation import MemberState
 from bridge.coordinator.config import GroupCoordinatorConfig as BrokerConfig
 from tests.coordinator.client_harness import CooperativeDealer, Dealer, coordinator
 from tests.coordinator.server_harness import Table
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.events import Failure, Offset, TimerKind
+from zkconsumer.kafka.group.generation import MemberState
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, JOIN_GROUP

@@ -16,7 +16,12 @@ from bridge.client.assignors import (
 from bridge.client.assignors.java_order import hash_order, text_order
 from bridge.client.assignors.owned import MemberData
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
-from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
+from zkconsumer.kafka.group.partition_assignor import (
+    Assignment,
+    ConsumerPartitionAssignor,
+    RebalanceProtocol,
+    Subscription,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.java_hash import java_hash
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.commands import Callback
-from bridge.client.errors import (
+from tests.coordinator.client_harness import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
+from zkconsumer.errors import SaslAuthenticationException
+from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.errors import (
     FencedInstanceIdException,
     GroupAuthorizationException,
     GroupMaxSizeReachedException,
@@ -16,11 +19,8 @@ from bridge.client.errors import (
     InvalidSessionTimeoutException,
     UnsupportedVersionException,
 )
-from bridge.client.events import Failure
-from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from tests.coordinator.client_harness import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
-from zkconsumer.errors import SaslAuthenticationException
-from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.kafka.group.events import Failure
+from zkconsumer.kafka.group.generation import NO_GENERATION, Generation, MemberState
 from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

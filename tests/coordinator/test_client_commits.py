@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
 from bridge.client.commit_calls import CommitCalls
-from bridge.client.commit_queue import WAITING_MAX
-from bridge.client.errors import (
+from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, only
+from zkconsumer.errors import UsageError, ZkConsumerError
+from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commit_queue import WAITING_MAX
+from zkconsumer.kafka.group.errors import (
     CommitFailedException,
     FencedInstanceIdException,
     GroupAuthorizationException,
@@ -17,11 +20,8 @@ from bridge.client.errors import (
     RetriableCommitFailedException,
     TopicAuthorizationException,
 )
-from bridge.client.events import Failure, Offset
-from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, only
-from zkconsumer.errors import UsageError, ZkConsumerError
-from zkconsumer.kafka.error_codes import BrokerError
+from zkconsumer.kafka.group.events import Failure, Offset
+from zkconsumer.kafka.group.generation import NO_GENERATION, Generation, MemberState
 from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
 from bridge.client.assignors import RangeAssignor
-from bridge.client.errors import RebalanceInProgressException
-from bridge.client.generation import MemberState
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, group_member, only
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.errors import RebalanceInProgressException
+from zkconsumer.kafka.group.generation import MemberState
 from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

@@ -7,11 +7,11 @@ import pickle
 import pytest
 
 from bridge import CoordinatorConsumerConfig
-from bridge.client.config import GROUP_SETTINGS, GroupMemberConfig
 from bridge.client.supported_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING, settings_without_effect
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.errors import InvalidConfigException, ZkTimeoutException
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS, GroupMemberConfig
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper
 from zkconsumer.zk.zk_security import NO_SECURITY
 

@@ -6,13 +6,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.assignments import COOPERATIVE_STICKY, select_rebalance_protocol
-from bridge.client.commands import Callback
-from bridge.client.errors import AssignorFailed, CommitFailedException, RebalanceCallbackFailed
-from bridge.client.generation import NO_GENERATION, MemberState
-from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from tests.coordinator.client_harness import (
     HEARTBEAT_MS,
     POLL_MS,
@@ -28,6 +21,13 @@ from tests.coordinator.client_harness import (
     only,
 )
 from zkconsumer.errors import BrokerUnreachable, ConnectorClosed, InvalidConfigException, RemoteProtocolError
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.assignments import COOPERATIVE_STICKY, select_rebalance_protocol
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.errors import AssignorFailed, CommitFailedException, RebalanceCallbackFailed
+from zkconsumer.kafka.group.generation import NO_GENERATION, MemberState
+from zkconsumer.kafka.group.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription

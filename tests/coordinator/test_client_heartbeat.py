@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client.config import GroupMemberConfig
-from bridge.client.heartbeat_timers import Heartbeat
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.heartbeat_timers import Heartbeat
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 
 SESSION_MS, BEAT_MS, POLL_MS, PAUSE_MS = 300, 100, 900, 10

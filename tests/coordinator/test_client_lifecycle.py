@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.commands import Callback
-from bridge.client.generation import MemberState
 from tests.coordinator.client_harness import Member, T, every, only
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.generation import MemberState
 from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 

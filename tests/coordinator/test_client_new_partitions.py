@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.coordinator_new_partitions import CoordinatorNewPartitions
 from tests.coordinator.client_harness import T, U
+from zkconsumer.kafka.group.coordinator_new_partitions import CoordinatorNewPartitions
 
 
 @pytest.fixture

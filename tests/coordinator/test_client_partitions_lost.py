@@ -6,9 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.commands import Callback
 from tests.coordinator.client_harness import (
     HEARTBEAT_MS,
     POLL_MS,
@@ -19,6 +16,9 @@ from tests.coordinator.client_harness import (
     group_member,
     only,
 )
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.member import ownership
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.client import events as ev
 from tests.coordinator.client_simulation import World
 from tests.simulation_seeds import Seeds
+from zkconsumer.kafka.group import events as ev
 
 FAULTS = ("start", "kill", "close", "reset", "lose", "sleep", "turn away", "rejoin", "grow", "move", "nothing")
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
 from bridge.client.assignment_executor import (
     PARTITION_LOST_REASON,
     AssignmentExecutor,
     AssignmentLimits,
     AssignmentWait,
 )
-from bridge.client.commands import Callback
 from bridge.client.stream_assignor import StreamAssignor
 from zkconsumer.errors import TopicAuthorizationException
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.member import commands as do
 from zkconsumer.member import ownership
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription

@@ -13,8 +13,6 @@ from bridge import CoordinatorConsumerConfig, CoordinatorConsumerConnector
 from bridge.client import coordinator_membership as membership_module
 from bridge.client.assignors import CooperativeStickyAssignor
 from bridge.client.coordinator_connector import group_config_of
-from bridge.client.errors import FencedInstanceIdException, InvalidSessionTimeoutException, UnsupportedVersionException
-from bridge.client.events import Offset
 from bridge.client.supported_settings import OTHER_MEANING, SAME_MEANING
 from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.fake_cluster import FakeCluster
@@ -38,6 +36,12 @@ from zkconsumer.errors import (
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group.errors import (
+    FencedInstanceIdException,
+    InvalidSessionTimeoutException,
+    UnsupportedVersionException,
+)
+from zkconsumer.kafka.group.events import Offset
 from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.member import ownership
 from zkconsumer.testing.sandbox import waiting

@@ -10,11 +10,11 @@ import pytest
 
 from bridge import CoordinatorConsumerConnector
 from bridge.client.assignors import CooperativeStickyAssignor
-from bridge.client.generation import MemberState
 from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.broker.raw_client import RawClient
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.kafka.group.generation import MemberState
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_FETCH

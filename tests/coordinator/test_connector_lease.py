@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.client.commands import Send
 from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
-from bridge.client.events import Responded
 from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.kafka.group.commands import Send
+from zkconsumer.kafka.group.events import Responded
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bridge.client import commands as cmd
-from bridge.client import events as cev
-from bridge.client.commands import Callback
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_event_loop import POLL_INTERVAL_MS, CoordinatorEventLoop, NetworkAnswer
-from bridge.client.partition_assignor import Assignment
 from bridge.migration.dual.connector.side_processors import SidePartitionProcessor
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.coordinator.client_harness import HEARTBEAT_MS, SESSION_MS, Dealer, T, coordinator
 from zkconsumer.base.delivery_lease import Lease
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as cev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.partition_assignor import Assignment
 from zkconsumer.member.ownership import BusyStream
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.wire.consumer_protocol import encode_assignment

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator, Send
-from bridge.client.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from bridge.client.network import Network
 from bridge.testing.fake_cluster import FakeCluster
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ConnectorClosed
 from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.broker_connection import PendingRequest
+from zkconsumer.kafka.group.commands import ConnectCoordinator, DisconnectCoordinator, Send
+from zkconsumer.kafka.group.events import CoordinatorNode, Disconnected, Failure, RequestFailed, Responded
 from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.testing.sandbox import waiting
 from zkconsumer.types import BrokerAddress

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.client.assignments import perform_assignment
 from bridge.client.assignors import RangeAssignor
-from bridge.client.events import MetadataUpdated
-from bridge.client.partition_assignor import RebalanceProtocol, Subscription
-from bridge.client.pending_commands import PendingCommands
-from bridge.client.subscription_state import SubscriptionState
+from zkconsumer.kafka.group.assignments import perform_assignment
+from zkconsumer.kafka.group.events import MetadataUpdated
+from zkconsumer.kafka.group.group_subscription import SubscriptionState
+from zkconsumer.kafka.group.partition_assignor import RebalanceProtocol, Subscription
+from zkconsumer.kafka.group.pending_commands import PendingCommands
 from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.types import TopicPartition

@@ -12,8 +12,6 @@ import pytest
 from bridge import CoordinatorConsumerConnector
 from bridge.client import group_topics as group_topics
 from bridge.client.assignors import RangeAssignor
-from bridge.client.errors import AssignorFailed
-from bridge.client.partition_assignor import Assignment
 from bridge.coordinator.api_request import AclOperation
 from bridge.testing.embedded_broker import EmbeddedBroker
 from tests.broker.raw_client import RawClient
@@ -23,6 +21,8 @@ from zkconsumer.base.threads import live_threads
 from zkconsumer.errors import InvalidTopicException, TopicAuthorizationException, ZkConsumerError
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION
+from zkconsumer.kafka.group.errors import AssignorFailed
+from zkconsumer.kafka.group.partition_assignor import Assignment
 from zkconsumer.kafka.metadata_client import fetch_topics
 from zkconsumer.member.log_rate_limiter import LogRateLimiter
 from zkconsumer.wire.consumer_protocol import Subscription, encode_subscription

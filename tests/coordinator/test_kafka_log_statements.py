@@ -14,10 +14,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from bridge import CoordinatorConsumerConnector
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.member_log_lines import level_of, text_of
-from bridge.client.partition_assignor import Assignment
 from bridge.coordinator import group_log_lines
 from bridge.coordinator.commands import LogGroupEvent
 from bridge.coordinator.config import GroupCoordinatorConfig
@@ -29,6 +25,10 @@ from tests.coordinator.test_connector_assignment_executor import World
 from tests.coordinator.test_connector_embedded import config_of, fill, read_until, wait_until
 from tests.kafka_log_statements import Statement, read_table
 from zkconsumer.errors import AuthenticationException
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.member_log_lines import level_of, text_of
+from zkconsumer.kafka.group.partition_assignor import Assignment
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, OFFSET_FETCH

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
 from bridge.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
 from tests.hostile.fuzzed_frames import Frames
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import consumer_protocol

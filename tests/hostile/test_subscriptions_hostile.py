@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.partition_assignor import Subscription
+from zkconsumer.kafka.group.partition_assignor import Subscription
 from zkconsumer.types import TopicPartition
 
 TOPICS = st.sampled_from(["t", "u", "v", "nowhere", "", "\ud800"])

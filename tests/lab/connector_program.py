@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.config import GROUP_SETTINGS
 from bridge.client.coordinator_connector import CoordinatorConsumerConnector
 from tests.lab.coordinator_member_program import (
     POLL_MS,
@@ -26,6 +25,7 @@ from tests.lab.coordinator_member_program import (
 )
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConsumerTimeoutException
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS
 from zkconsumer.member.topic_count import ConsumerThreadId
 from zkconsumer.streams import KafkaStream
 from zkconsumer.types import Hooks, TopicPartition

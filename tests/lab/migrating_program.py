@@ -11,10 +11,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.config import GROUP_SETTINGS, SCALA_CONSUMER_KEYS
+from bridge.client.config import SCALA_CONSUMER_KEYS
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from tests.lab.member_program import main
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS
 
 if TYPE_CHECKING:
     from tests.lab.member_program import MemberEventLog, ProgramSettings

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.assignments import validate_cooperative_assignment
 from bridge.client.assignors import RangeAssignor
-from bridge.client.commands import Callback
-from bridge.client.partition_assignor import Assignment, Subscription
 from bridge.migration.dual.connector.migration_assignor import (
     MigrationAssignor,
     consumer_id_of_user_data,
@@ -18,6 +13,11 @@ from bridge.migration.dual.connector.migration_assignor import (
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from tests.coordinator.client_harness import Member, T
 from zkconsumer.errors import InvalidNameError
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.assignments import validate_cooperative_assignment
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.partition_assignor import Assignment, Subscription
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription

@@ -6,15 +6,15 @@ a manual clock, and a coordinator that answers on command.
 
 from __future__ import annotations
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.events import Offset
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
 from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsumerCoordinator
 from bridge.migration.dual.machine import machine_messages as val
 from bridge.migration.dual.machine.migrating_member import MigratingMember
 from bridge.migration.dual.machine.phase_rules import MembershipSide
 from tests.coordinator.client_harness import Member, T
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.events import Offset
 from zkconsumer.member import ownership
 from zkconsumer.member.offset_stores import OffsetSource
 from zkconsumer.wire.schemas import JOIN_GROUP, OFFSET_COMMIT

@@ -10,8 +10,6 @@ from contextlib import suppress
 import pytest
 
 from bridge import CoordinatorConsumerConfig
-from bridge.client.commands import Send
-from bridge.client.errors import GroupAuthorizationException
 from bridge.migration.dual.connector import committed_offset_reader
 from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
 from bridge.migration.dual.connector.migration_assignor import migration_protocol_name
@@ -35,6 +33,8 @@ from zkconsumer.errors import (
     ZkTimeoutException,
 )
 from zkconsumer.kafka.error_codes import TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.kafka.group.commands import Send
+from zkconsumer.kafka.group.errors import GroupAuthorizationException
 from zkconsumer.member.offset_committer import NOT_OWNER
 from zkconsumer.member.offset_stores import CommitFailure
 from zkconsumer.testing.fake_zookeeper import FakeZkStore, FakeZooKeeper

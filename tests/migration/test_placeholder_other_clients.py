@@ -12,10 +12,10 @@ from kafka import KafkaConsumer
 from kafka.errors import InconsistentGroupProtocolError
 
 from bridge import CoordinatorConsumerConnector
-from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.migration.placeholder.placeholder_member import PlaceholderMember
 from tests.migration.placeholder_fixtures import GROUP, PlaceholderFixture
 from zkconsumer import ConsumerConfig
+from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.commands import CommitDone
-from bridge.client.errors import GroupAuthorizationException, RebalanceInProgressException
-from bridge.client.events import Offset
 from bridge.migration.dual.connector.urgent_writes import UrgentWrites
+from zkconsumer.kafka.group.commands import CommitDone
+from zkconsumer.kafka.group.errors import GroupAuthorizationException, RebalanceInProgressException
+from zkconsumer.kafka.group.events import Offset
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from bridge.client.config import MEMBER_SETTINGS, REQUIRED_KEYS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig
+from bridge.client.config import REQUIRED_KEYS, SCALA_CONSUMER_KEYS, CoordinatorConsumerConfig
 from bridge.client.kafka_consumer_keys import assignor_names
 from bridge.client.supported_settings import NO_EFFECT, OTHER_MEANING, SAME_MEANING
 from tests.reference_pages.config_page import outcome_table, settings_table
 from zkconsumer.config import SETTINGS as OLD
 from zkconsumer.config_def import default_text
 from zkconsumer.configuration import setting_row
+from zkconsumer.kafka.group.group_member_config import MEMBER_SETTINGS
 from zkconsumer.other_client_keys import java_client_keys
 
 _PAGE = """\

@@ -12,7 +12,7 @@ assignor_group.py java_order.py  members and topics in the order of Kafka's lead
 from bridge.client.assignors.range import RangeAssignor
 from bridge.client.assignors.roundrobin import RoundRobinAssignor
 from bridge.client.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from bridge.client.partition_assignor import ConsumerPartitionAssignor
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
 
 __all__ = [
     "ASSIGNORS",

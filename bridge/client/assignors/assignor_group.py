@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bridge.client.assignors.java_order import hash_order, text_order
-from bridge.client.partition_assignor import Assignment, Subscription
+from zkconsumer.kafka.group.partition_assignor import Assignment, Subscription
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.java_hash import java_hash
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bridge.client.assignors.assignor_group import AssignorGroup
-from bridge.client.partition_assignor import NO_GENERATION, Subscription
+from zkconsumer.kafka.group.partition_assignor import NO_GENERATION, Subscription
 from zkconsumer.types import TopicPartition
 
 

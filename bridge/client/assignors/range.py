@@ -19,7 +19,7 @@ from bridge.client.assignors.assignor_group import (
     to_assignments,
 )
 from bridge.client.assignors.racks import NO_RACKS, is_rack_aware_assignment, racks_of_members
-from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
+from zkconsumer.kafka.group.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 

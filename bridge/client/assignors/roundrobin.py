@@ -12,7 +12,7 @@ from itertools import cycle
 
 from bridge.client.assignors.assignor_group import PartitionsByMember, assignor_group, members_in_order, to_assignments
 from bridge.client.assignors.java_order import text_order
-from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
+from zkconsumer.kafka.group.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 

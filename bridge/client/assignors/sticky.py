@@ -25,7 +25,7 @@ from bridge.client.assignors.general import GeneralAssignment
 from bridge.client.assignors.owned import MemberData, MemberDataReader, owned_partitions_of
 from bridge.client.assignors.racks import Racks
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
-from bridge.client.partition_assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
+from zkconsumer.kafka.group.partition_assignor import NO_GENERATION, Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from bridge.client.assignors.java_order import hash_order
 from bridge.client.assignors.owned import MemberData
-from bridge.client.partition_assignor import NO_GENERATION
+from zkconsumer.kafka.group.partition_assignor import NO_GENERATION
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.field_types import int32, text
 from zkconsumer.wire.java_hash import java_hash

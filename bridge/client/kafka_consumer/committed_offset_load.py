@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.client.errors import OffsetFetchFailed
-from bridge.client.kafka_text_forms import offset_text, partition_text, position_text
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition, PositionLookup
+from zkconsumer.kafka.group.errors import OffsetFetchFailed
+from zkconsumer.kafka.group.kafka_text_forms import offset_text, partition_text, position_text
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -15,14 +15,11 @@ from itertools import count
 from typing import Any
 
 from bridge.client.assignors import ASSIGNORS
-from bridge.client.config import GROUP_SETTINGS, GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.consumer_interceptors import ConsumerInterceptors, load_interceptors
 from bridge.client.custom_assignor import check_assignor, load_assignor
 from bridge.client.deserializers import load_deserializer
 from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
 from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
-from bridge.client.partition_assignor import ConsumerPartitionAssignor
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
 from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
@@ -33,6 +30,9 @@ from zkconsumer.kafka.fetch.fetched_records import Deserializer
 from zkconsumer.kafka.fetch.fetcher import Fetcher
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS, GroupMemberConfig
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
 from zkconsumer.kafka.metadata.cluster import ClusterResourceListener
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.default_metadata_updater import DefaultMetadataUpdater

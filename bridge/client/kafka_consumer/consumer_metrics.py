@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bridge.client.commands import Callback, LogMemberEvent
 from zkconsumer.kafka.fetch.consumer_fetch_metrics import ConsumerFetchMetrics, FetchedAmounts, MeasuredValues
+from zkconsumer.kafka.group.commands import Callback, LogMemberEvent
 from zkconsumer.kafka.net.client_request import ClientResponse
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, SYNC_GROUP
 

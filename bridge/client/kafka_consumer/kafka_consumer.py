@@ -25,8 +25,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from bridge.client.commands import Callback
-from bridge.client.errors import InvalidGroupIdException
 from bridge.client.kafka_consumer.committed_offset_load import CommittedOffsetLoad
 from bridge.client.kafka_consumer.consumer_components import close_deserializers, create_components
 from bridge.client.kafka_consumer.consumer_metrics import ConsumerMetrics, MetricName
@@ -45,6 +43,8 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.client_log import log_client_events
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.errors import InvalidGroupIdException
 from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition

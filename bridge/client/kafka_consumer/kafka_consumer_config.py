@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, cast
 
-from bridge.client.config import MemberSettings
 from bridge.client.kafka_consumer_keys import assignor_names, partition_assignment_strategy_setting, why_unsupported
 from zkconsumer.config_def import (
     INT_MAX,
@@ -25,6 +24,7 @@ from zkconsumer.config_def import (
     text,
 )
 from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings, check_bootstrap
+from zkconsumer.config_tables.group_member_settings import MemberSettings
 from zkconsumer.config_tables.transaction_settings import TransactionSettings
 from zkconsumer.configuration import Configuration
 from zkconsumer.other_client_keys import java_client_key_text, why_ignored_by_all_members

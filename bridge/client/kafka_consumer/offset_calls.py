@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bridge.client.events import Offset
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group.events import Offset
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 

@@ -34,13 +34,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.client import commands as cmd
-from bridge.client import events as ev
-from bridge.client.commands import Callback
-from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.consumer_rebalance import Exit
-from bridge.client.events import Failure, TimerKind
-from bridge.client.generation import Generation
 from bridge.client.kafka_consumer.consumer_metrics import ConsumerCoordinatorMetrics
 from bridge.client.kafka_consumer.heartbeat_thread import HeartbeatThread
 from bridge.client.kafka_consumer.offset_calls import (
@@ -51,8 +44,6 @@ from bridge.client.kafka_consumer.offset_calls import (
     to_offset,
     to_offset_and_metadata,
 )
-from bridge.client.member_log_lines import level_of, text_of
-from bridge.client.pending_commands import VERSION_ANY
 from zkconsumer.base.timer import FOREVER_MS, Timer
 from zkconsumer.errors import (
     AuthenticationException,
@@ -62,6 +53,15 @@ from zkconsumer.errors import (
     WakeupException,
     ZkConsumerError,
 )
+from zkconsumer.kafka.group import commands as cmd
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Callback
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.consumer_rebalance import Exit
+from zkconsumer.kafka.group.events import Failure, TimerKind
+from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.member_log_lines import level_of, text_of
+from zkconsumer.kafka.group.pending_commands import VERSION_ANY
 from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.net.client_request import ClientResponse, RequestBuilder
 from zkconsumer.member.ownership import CollectPositions, Drain

@@ -43,13 +43,13 @@ from zkconsumer.zk import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from bridge.client.generation import Generation
     from bridge.migration.control.control_znode import ControlZnode
     from bridge.migration.control.journal import Journal
     from bridge.migration.placeholder.placeholder_member import PlaceholderMember
     from bridge.migration.plan.decisions import OffsetConvention
     from zkconsumer.admin.coordinator_client import CoordinatorRetryPolicy
     from zkconsumer.kafka.coordinator_groups import CoordinatorGroup
+    from zkconsumer.kafka.group.generation import Generation
     from zkconsumer.types import TopicPartition
     from zkconsumer.zk.requests import Acl
 

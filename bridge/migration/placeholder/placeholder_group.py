@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from bridge.client.generation import Generation
 from bridge.migration.errors import PartiallyDoneError
 from bridge.migration.placeholder import placeholder_requests as asked
 from bridge.migration.placeholder.placeholder_rules import (
@@ -19,6 +18,7 @@ from bridge.migration.placeholder.placeholder_rules import (
 from zkconsumer.admin.broker_client import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.coordinator_groups import describe_coordinator_group
 from zkconsumer.kafka.error_codes import BrokerError, ErrorCode, error_code
+from zkconsumer.kafka.group.generation import Generation
 from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
 
 if TYPE_CHECKING:

@@ -6,9 +6,6 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.client import error_policy
-from bridge.client.error_policy import ErrorAction, error_action
-from bridge.client.generation import Generation
 from bridge.migration.errors import PlaceholderTimeoutError, VerificationError
 from bridge.migration.placeholder import placeholder_requests as asked
 from bridge.migration.placeholder.placeholder_group import PlaceholderGroup, other_members_text
@@ -23,14 +20,17 @@ from bridge.migration.placeholder.placeholder_rules import (
 from zkconsumer.admin.coordinator_lookups import COORDINATOR_RETRY_BACKOFF_MS
 from zkconsumer.errors import BrokerUnreachable, RemoteProtocolError
 from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.group import error_policy
+from zkconsumer.kafka.group.error_policy import ErrorAction, error_action
+from zkconsumer.kafka.group.generation import Generation
 from zkconsumer.kafka.group_offsets import COORDINATOR_LOADING_ERRORS, COORDINATOR_MOVED_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client.config import GroupMemberConfig
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.coordinator_groups import CoordinatorGroupMember
+    from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
     from zkconsumer.wire.schemas.join_group import JoinGroupResponse
 
 

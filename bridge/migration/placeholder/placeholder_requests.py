@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.client.config import GroupMemberConfig
-from bridge.client.generation import Generation
-from bridge.client.group_requests import heartbeat, join_group, leave_group, leave_group_single, sync_group
 from bridge.migration.placeholder.placeholder_rules import UPGRADE_BLOCKING_USER_DATA
 from zkconsumer.admin.broker_client import REQUEST_TIMEOUT_MS
 from zkconsumer.kafka.error_codes import ErrorCode, error_code
+from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.group_requests import heartbeat, join_group, leave_group, leave_group_single, sync_group
 from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, Assignment, encode_assignment
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupResponse

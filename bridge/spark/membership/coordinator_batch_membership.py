@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bridge.client.events import Offset
 from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind
 from bridge.spark.claims.kafka_claims import (
     KafkaCommittedOffset,
@@ -26,6 +25,7 @@ from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS, STEP_T
 from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
 from bridge.spark.membership.exclusive_takeover import not_exclusive_error
 from zkconsumer.base.clock import Clock
+from zkconsumer.kafka.group.events import Offset
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.group_procedures import Procedure
 

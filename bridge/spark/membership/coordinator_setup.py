@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bridge.client.assignors import ASSIGNORS, RangeAssignor
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_coordinator import ConsumerCoordinator
 from bridge.client.coordinator_from_config import membership_settings_of, stream_assignor_of
 from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.migration.dual.connector.migration_assignor import MigrationAssignor
@@ -23,16 +21,18 @@ from bridge.spark.membership.zookeeper_setup import LOOKUP_TIMEOUT_MS, CountingH
 from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InternalError, UnavailableError, UsageError
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.runtime.broker_access import BrokerAccess
 from zkconsumer.zk.zk_security import ZkSecurity, zk_security_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from bridge.spark.membership.process_settings import MembershipProcessSettings
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.types import BrokerAddress
     from zkconsumer.zk.group_procedures import Procedure
     from zkconsumer.zk.store import ZkStore

@@ -10,7 +10,6 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from bridge.client.errors import InconsistentGroupProtocolException
 from bridge.spark.membership.control_watch import ControlSnapshot
 from bridge.spark.membership.coordinator_batch_membership import CoordinatorBatchMembership
 from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
@@ -18,6 +17,7 @@ from bridge.spark.membership.membership_target import ZOOKEEPER_TARGET, TargetGr
 from bridge.spark.membership.standby_session import StandbySession
 from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
 from zkconsumer.errors import MigrationError, UsageError, ZkConsumerError
+from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
 
 if TYPE_CHECKING:
     from collections.abc import Callable

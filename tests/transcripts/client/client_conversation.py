@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bridge.client import commands as do
-from bridge.client import events as ev
-from bridge.client.events import Failure, Offset
-from bridge.client.pending_commands import RequestKind
 from tests.coordinator.client_harness import CooperativeDealer, Dealer, Member, group_member
 from tests.transcripts.conversation import BadTranscript
+from zkconsumer.kafka.group import commands as do
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.events import Failure, Offset
+from zkconsumer.kafka.group.pending_commands import RequestKind
 from zkconsumer.member import ownership
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment, decode_subscription

@@ -18,8 +18,6 @@ from typing import Any
 import click
 import pytest
 
-from bridge.client import errors as group_errors
-from bridge.client.config import GROUP_SETTINGS as MODERN
 from bridge.coordinator.config import GroupCoordinatorConfig as BrokersGroupConfig
 from bridge.migration.control.control_layout import (
     ABORT_CHILD,
@@ -59,6 +57,8 @@ from tests.generate_docs import (
 from zkconsumer import errors as own_errors
 from zkconsumer.cli import main
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.group import errors as group_errors
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS as MODERN
 from zkconsumer.other_client_keys import java_client_keys
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk import paths

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 from bridge.broker.listeners import BrokerListener, read_listener, with_advertised
 from bridge.broker.server_settings import BrokerServerSettings
-from bridge.client.config import GROUP_SETTINGS as GROUP_SETTINGS
-from bridge.client.config import CoordinatorConsumerConfig, GroupMemberConfig
+from bridge.client.config import CoordinatorConsumerConfig
 from bridge.spark.option_table import SOURCE_OPTIONS as SPARK_SETTINGS
 from bridge.spark.options import read_options
 from zkconsumer.admin.admin_session import tools_config
@@ -29,6 +28,8 @@ from zkconsumer.config_def import Setting, mask_user, unmasked
 from zkconsumer.config_tables.jaas import PLAIN_MODULE
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.broker_security import connection_factory_from_config
+from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS as GROUP_SETTINGS
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.zk.zk_security import zk_security_of
 
 S = "hunter2secret"

@@ -39,7 +39,6 @@ from bridge.broker.log.storage import DiskStorage
 from bridge.broker.topic_store import BrokerPartition, BrokerTopic
 from bridge.client.assignors import ASSIGNORS, StickyAssignor
 from bridge.client.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
-from bridge.client.generation import Generation
 from bridge.client.kafka_consumer_keys import assignor_names
 from bridge.coordinator import records as coordinator_records
 from bridge.coordinator.records import StoredGroup, StoredOffsetValue
@@ -109,6 +108,7 @@ from zkconsumer.cli import sandbox as sandbox_command
 from zkconsumer.cli.common import EXIT_DIFFERS, EXIT_FAILED, EXIT_PARTIAL
 from zkconsumer.cli.main import EXIT_BROKEN_PIPE, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_PRECONDITION
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.group.generation import Generation
 from zkconsumer.kafka.net.api_versions_discovery import CLIENT_SOFTWARE_NAME
 from zkconsumer.member.group_assignment import AssignorVariant
 from zkconsumer.member.group_view import TopicSubscription

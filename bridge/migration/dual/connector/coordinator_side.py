@@ -23,18 +23,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.client import commands as cmd
 from bridge.migration.dual.connector.committed_offset_reader import CommittedOffsetReader
 from bridge.migration.dual.connector.urgent_writes import UrgentWrites
 from bridge.migration.dual.machine import machine_messages as val
+from zkconsumer.kafka.group import commands as cmd
 from zkconsumer.member.events import WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.client import events as cev
     from bridge.client.coordinator_membership import CoordinatorMembership, MembershipEvents
     from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.group import events as cev
     from zkconsumer.member.events import KafkaCommitResult
     from zkconsumer.types import TopicPartition
 

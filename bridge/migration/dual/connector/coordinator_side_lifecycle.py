@@ -40,7 +40,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.client import events as cev
 from bridge.client.assignors import RangeAssignor
 from bridge.client.coordinator_membership import CoordinatorMembership
 from bridge.migration.dual.connector.active_side_filters import ActiveSideHooks, ActiveSideMeters
@@ -53,19 +52,20 @@ from bridge.migration.dual.machine.acknowledgement import NO_GENERATION
 from bridge.migration.dual.machine.phase_rules import MIGRATION_PROTOCOL, MembershipSide
 from bridge.migration.offsets.provenance import Provenance, format_provenance
 from zkconsumer.base.threads import WorkerThread, spawn
+from zkconsumer.kafka.group import events as cev
 from zkconsumer.member import ownership
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.config import GroupMemberConfig
     from bridge.client.coordinator_membership import MembershipEvents, MembershipSettings
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
     from bridge.client.stream_assignor import StreamAssignor
     from bridge.migration.dual.connector.migrating_membership import MigratingMembership
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.errors import ZkConsumerError
+    from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.runtime.broker_access import BrokerAccess
     from zkconsumer.runtime.member_observer import MembershipMeters

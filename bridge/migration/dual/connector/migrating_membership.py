@@ -58,7 +58,6 @@ from zkconsumer.runtime.membership_lifecycle import CLOSE_STEP_MS, MembershipLif
 from zkconsumer.runtime.zookeeper_membership import ZooKeeperMembership
 
 if TYPE_CHECKING:
-    from bridge.client.config import GroupMemberConfig
     from bridge.client.coordinator_membership import CoordinatorMembership, MembershipSettings
     from bridge.client.stream_assignor import StreamAssignor
     from bridge.migration.dual.connector.coordinator_side import CoordinatorSide
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.delivery_lease import Lease
     from zkconsumer.base.threads import OnThreadError
     from zkconsumer.kafka.error_codes import ErrorCode
+    from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
     from zkconsumer.member.group_settings import GroupSettings
     from zkconsumer.member.group_view import TopicSubscription
     from zkconsumer.member.member_assignment import AssignmentPlanner

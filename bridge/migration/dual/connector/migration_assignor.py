@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bridge.client.assignors import RangeAssignor
-from bridge.client.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from bridge.migration.offsets.provenance import check_migration_id
 from bridge.migration.placeholder.placeholder_rules import UPGRADE_BLOCKING_USER_DATA
+from zkconsumer.kafka.group.partition_assignor import Assignment, RebalanceProtocol, Subscription
 from zkconsumer.types import TopicPartition
 
 

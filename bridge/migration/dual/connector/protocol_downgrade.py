@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.client.consumer_coordinator import ConsumerCoordinator
-from bridge.client.generation import MemberState
-from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
+from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
+from zkconsumer.kafka.group.generation import MemberState
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
 
 
 class DowngradingConsumerCoordinator(ConsumerCoordinator):

@@ -23,12 +23,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.client.errors import RebalanceInProgressException
+from zkconsumer.kafka.group.errors import RebalanceInProgressException
 
 if TYPE_CHECKING:
-    from bridge.client import commands as cmd
-    from bridge.client import events as cev
     from zkconsumer.base.clock import Clock
+    from zkconsumer.kafka.group import commands as cmd
+    from zkconsumer.kafka.group import events as cev
     from zkconsumer.types import TopicPartition
 
 

@@ -14,7 +14,7 @@ from zkconsumer.member.ownership import PositionsCollected
 from zkconsumer.types import BrokerAddress, TopicPartition
 
 if TYPE_CHECKING:
-    from bridge.client.partition_assignor import ConsumerPartitionAssignor
+    from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
 
 RequestId: TypeAlias = int
 """Identifies one request until it is answered or abandoned.  Never used twice."""

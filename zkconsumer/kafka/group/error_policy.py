@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 
-from bridge.client.errors import (
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.error_codes import BrokerError, error_code
+from zkconsumer.kafka.group.errors import (
     FencedInstanceIdException,
     GroupAuthorizationException,
     GroupMaxSizeReachedException,
@@ -20,8 +22,6 @@ from bridge.client.errors import (
     TopicAuthorizationException,
     UnsupportedVersionException,
 )
-from zkconsumer.errors import ZkConsumerError
-from zkconsumer.kafka.error_codes import BrokerError, error_code
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 COORDINATOR_LOAD_IN_PROGRESS = 14

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from bridge.client.config import GroupMemberConfig
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 
 

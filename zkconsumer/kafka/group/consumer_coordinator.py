@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridge.client import events as ev
-from bridge.client.commands import Command, CommitDone, DisconnectCoordinator, FetchDone, MemberStopped
-from bridge.client.commit_queue import CommitReason, PendingCommit
-from bridge.client.config import GroupMemberConfig
-from bridge.client.consumer_rebalance import ConsumerRebalance, Exit
-from bridge.client.events import TimerKind
-from bridge.client.generation import MemberState
-from bridge.client.group_member import JoinStep
-from bridge.client.offset_fetches import OffsetFetches
-from bridge.client.partition_assignor import ConsumerPartitionAssignor
-from bridge.client.pending_commands import RequestKind
 from zkconsumer.errors import ConnectorClosed
+from zkconsumer.kafka.group import events as ev
+from zkconsumer.kafka.group.commands import Command, CommitDone, DisconnectCoordinator, FetchDone, MemberStopped
+from zkconsumer.kafka.group.commit_queue import CommitReason, PendingCommit
+from zkconsumer.kafka.group.consumer_rebalance import ConsumerRebalance, Exit
+from zkconsumer.kafka.group.events import TimerKind
+from zkconsumer.kafka.group.generation import MemberState
+from zkconsumer.kafka.group.group_member import JoinStep
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.offset_fetches import OffsetFetches
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
+from zkconsumer.kafka.group.pending_commands import RequestKind
 from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.member.ownership import PositionsCollected
 from zkconsumer.types import TopicPartition

@@ -12,19 +12,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import Enum
 
-from bridge.client import group_requests
-from bridge.client.commands import Raise
-from bridge.client.config import GroupMemberConfig
-from bridge.client.coordinator_discovery import CoordinatorDiscovery, error_without_answer
-from bridge.client.error_policy import GROUP_AUTHORIZATION_FAILED, ErrorAction, error_action, error_from_code
-from bridge.client.error_policy import HEARTBEAT as HEARTBEAT_TABLE
-from bridge.client.events import Failure, RequestFailed
-from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.heartbeat_timers import Heartbeat
-from bridge.client.kafka_text_forms import error_message, generation_text, node_text, optional_text
-from bridge.client.pending_commands import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group import group_requests
+from zkconsumer.kafka.group.commands import Raise
+from zkconsumer.kafka.group.coordinator_discovery import CoordinatorDiscovery, error_without_answer
+from zkconsumer.kafka.group.error_policy import GROUP_AUTHORIZATION_FAILED, ErrorAction, error_action, error_from_code
+from zkconsumer.kafka.group.error_policy import HEARTBEAT as HEARTBEAT_TABLE
+from zkconsumer.kafka.group.events import Failure, RequestFailed
+from zkconsumer.kafka.group.generation import NO_GENERATION, Generation, MemberState
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.heartbeat_timers import Heartbeat
+from zkconsumer.kafka.group.kafka_text_forms import error_message, generation_text, node_text, optional_text
+from zkconsumer.kafka.group.pending_commands import VERSION_ANY, PendingCommands, RequestKind, SentRequest
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff, Uniform
 from zkconsumer.wire.schemas import HEARTBEAT, LEAVE_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse

@@ -10,15 +10,15 @@ At most one request is in flight.  Requests to a coordinator end when it is no l
 
 from __future__ import annotations
 
-from bridge.client.commands import ConnectCoordinator, DisconnectCoordinator
-from bridge.client.error_policy import error_from_code
-from bridge.client.errors import UnsupportedVersionException
-from bridge.client.events import CoordinatorNode, Failure, RequestFailed, RequestId
-from bridge.client.generation import NO_GENERATION
-from bridge.client.kafka_text_forms import boolean_text, error_message, node_text
-from bridge.client.pending_commands import PendingCommands, RequestKind, SentRequest
 from zkconsumer.errors import BrokerUnreachable, ZkConsumerError
 from zkconsumer.kafka.error_codes import NONE, error_code
+from zkconsumer.kafka.group.commands import ConnectCoordinator, DisconnectCoordinator
+from zkconsumer.kafka.group.error_policy import error_from_code
+from zkconsumer.kafka.group.errors import UnsupportedVersionException
+from zkconsumer.kafka.group.events import CoordinatorNode, Failure, RequestFailed, RequestId
+from zkconsumer.kafka.group.generation import NO_GENERATION
+from zkconsumer.kafka.group.kafka_text_forms import boolean_text, error_message, node_text
+from zkconsumer.kafka.group.pending_commands import PendingCommands, RequestKind, SentRequest
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 from zkconsumer.types import BrokerAddress
 from zkconsumer.wire.schemas import FIND_COORDINATOR

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from bridge.client.assignments import perform_assignment, read_subscriptions
-from bridge.client.config import GroupMemberConfig
-from bridge.client.kafka_text_forms import assignments_text, topics_text
-from bridge.client.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
-from bridge.client.pending_commands import PendingCommands
-from bridge.client.subscription_state import SubscriptionState
 from zkconsumer.errors import BrokerUnreachable
+from zkconsumer.kafka.group.assignments import perform_assignment, read_subscriptions
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.group_subscription import SubscriptionState
+from zkconsumer.kafka.group.kafka_text_forms import assignments_text, topics_text
+from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor, RebalanceProtocol
+from zkconsumer.kafka.group.pending_commands import PendingCommands
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_assignment
 from zkconsumer.wire.schemas.join_group import JoinGroupMember

@@ -15,21 +15,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from bridge.client import group_requests
-from bridge.client.config import GroupMemberConfig
-from bridge.client.coordinator_discovery import error_without_answer
-from bridge.client.error_policy import JOIN_GROUP as JOIN_TABLE
-from bridge.client.error_policy import SYNC_GROUP as SYNC_TABLE
-from bridge.client.error_policy import ErrorAction, error_action, error_from_code
-from bridge.client.errors import InconsistentGroupProtocolException
-from bridge.client.events import Failure, RequestFailed
-from bridge.client.generation import Generation, MemberState
-from bridge.client.group_member import GroupMemberBase, JoinStep
-from bridge.client.join_error_sentences import JoinErrorKind, join_error_sentence
-from bridge.client.kafka_text_forms import generation_text
-from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group import group_requests
+from zkconsumer.kafka.group.coordinator_discovery import error_without_answer
+from zkconsumer.kafka.group.error_policy import JOIN_GROUP as JOIN_TABLE
+from zkconsumer.kafka.group.error_policy import SYNC_GROUP as SYNC_TABLE
+from zkconsumer.kafka.group.error_policy import ErrorAction, error_action, error_from_code
+from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
+from zkconsumer.kafka.group.events import Failure, RequestFailed
+from zkconsumer.kafka.group.generation import Generation, MemberState
+from zkconsumer.kafka.group.group_member import GroupMemberBase, JoinStep
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.join_error_sentences import JoinErrorKind, join_error_sentence
+from zkconsumer.kafka.group.kafka_text_forms import generation_text
+from zkconsumer.kafka.group.pending_commands import RequestKind, SentRequest
 from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.wire.schemas import JOIN_GROUP, SYNC_GROUP
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol, JoinGroupResponse

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bridge.client.errors import AssignorFailed
-from bridge.client.partition_assignor import Assignment, ConsumerPartitionAssignor, RebalanceProtocol, Subscription
 from zkconsumer.errors import InvalidConfigException, ZkConsumerError
+from zkconsumer.kafka.group.errors import AssignorFailed
+from zkconsumer.kafka.group.partition_assignor import (
+    Assignment,
+    ConsumerPartitionAssignor,
+    RebalanceProtocol,
+    Subscription,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription, encode_assignment
 from zkconsumer.wire.schemas.join_group import JoinGroupMember

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from bridge.client.events import CoordinatorNode, Offset
-from bridge.client.generation import Generation
-from bridge.client.partition_assignor import Assignment
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group.events import CoordinatorNode, Offset
+from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.partition_assignor import Assignment
 from zkconsumer.types import TopicPartition
 
 COORDINATOR_ID_BASE = 0x7FFFFFFF

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import filterfalse
 
-from bridge.client.commands import NeedMetadata
-from bridge.client.events import MetadataUpdated
-from bridge.client.pending_commands import PendingCommands
+from zkconsumer.kafka.group.commands import NeedMetadata
+from zkconsumer.kafka.group.events import MetadataUpdated
+from zkconsumer.kafka.group.pending_commands import PendingCommands
 from zkconsumer.types import TopicPartition
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from bridge.client.events import CoordinatorNode, Offset, RequestId, TimerKind
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group.events import CoordinatorNode, Offset, RequestId, TimerKind
 from zkconsumer.member.ownership import CollectPositions, Drain
 from zkconsumer.types import TopicPartition
 

@@ -8,9 +8,9 @@ An event with a sentence has the level of the statement in Kafka's ``AbstractCoo
 
 from __future__ import annotations
 
-from bridge.client.commands import LogMemberEvent
-from bridge.log_line import log_line
 from zkconsumer.kafka.client_log_event import LogLevel
+from zkconsumer.kafka.group.commands import LogMemberEvent
+from zkconsumer.kafka.log_line import log_line
 
 INFO_EVENTS = frozenset(
     {

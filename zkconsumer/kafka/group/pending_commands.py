@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bridge.client.commands import CancelMemberTimer, Command, LogMemberEvent, Send, SetMemberTimer
-from bridge.client.events import RequestId, TimerKind
-from bridge.client.generation import Generation
+from zkconsumer.kafka.group.commands import CancelMemberTimer, Command, LogMemberEvent, Send, SetMemberTimer
+from zkconsumer.kafka.group.events import RequestId, TimerKind
+from zkconsumer.kafka.group.generation import Generation
 
 VERSION_ANY = 0x7FFF
 

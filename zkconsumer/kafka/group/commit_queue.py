@@ -28,23 +28,29 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from bridge.client.coordinator_discovery import error_without_answer
-from bridge.client.error_policy import OFFSET_COMMIT as COMMIT_TABLE
-from bridge.client.error_policy import ErrorAction, error_action, error_from_code
-from bridge.client.errors import (
+from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
+from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group.coordinator_discovery import error_without_answer
+from zkconsumer.kafka.group.error_policy import OFFSET_COMMIT as COMMIT_TABLE
+from zkconsumer.kafka.group.error_policy import ErrorAction, error_action, error_from_code
+from zkconsumer.kafka.group.errors import (
     CommitFailedException,
     FencedInstanceIdException,
     RebalanceInProgressException,
     RetriableCommitFailedException,
     TopicAuthorizationException,
 )
-from bridge.client.events import Failure, Offset, RequestFailed
-from bridge.client.generation import NO_GENERATION, Generation, MemberState
-from bridge.client.group_member import GroupMemberBase, JoinStep
-from bridge.client.kafka_text_forms import error_message, generation_text, optional_text, partition_text, topics_text
-from bridge.client.pending_commands import RequestKind, SentRequest
-from zkconsumer.errors import BrokerUnreachable, UsageError, ZkConsumerError
-from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group.events import Failure, Offset, RequestFailed
+from zkconsumer.kafka.group.generation import NO_GENERATION, Generation, MemberState
+from zkconsumer.kafka.group.group_member import GroupMemberBase, JoinStep
+from zkconsumer.kafka.group.kafka_text_forms import (
+    error_message,
+    generation_text,
+    optional_text,
+    partition_text,
+    topics_text,
+)
+from zkconsumer.kafka.group.pending_commands import RequestKind, SentRequest
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_COMMIT
 from zkconsumer.wire.schemas.offset_commit import (

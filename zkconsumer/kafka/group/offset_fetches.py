@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from bridge.client.commands import FetchDone
-from bridge.client.coordinator_discovery import error_without_answer
-from bridge.client.error_policy import OFFSET_FETCH as FETCH_TABLE
-from bridge.client.error_policy import UNSTABLE_OFFSET_COMMIT, ErrorAction, error_action, error_from_code
-from bridge.client.errors import OffsetFetchFailed
-from bridge.client.events import Failure, FetchAsked, Offset, RequestFailed
-from bridge.client.group_member import GroupMemberBase
-from bridge.client.kafka_text_forms import error_message, partition_text, partitions_text
-from bridge.client.pending_commands import RequestKind, SentRequest
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group.commands import FetchDone
+from zkconsumer.kafka.group.coordinator_discovery import error_without_answer
+from zkconsumer.kafka.group.error_policy import OFFSET_FETCH as FETCH_TABLE
+from zkconsumer.kafka.group.error_policy import UNSTABLE_OFFSET_COMMIT, ErrorAction, error_action, error_from_code
+from zkconsumer.kafka.group.errors import OffsetFetchFailed
+from zkconsumer.kafka.group.events import Failure, FetchAsked, Offset, RequestFailed
+from zkconsumer.kafka.group.group_member import GroupMemberBase
+from zkconsumer.kafka.group.kafka_text_forms import error_message, partition_text, partitions_text
+from zkconsumer.kafka.group.pending_commands import RequestKind, SentRequest
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import OFFSET_FETCH
 from zkconsumer.wire.schemas.offset_fetch import BATCHED_FROM, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchTopic

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from bridge.client.auto_commit_scheduler import AutoCommitScheduler
-from bridge.client.commands import Callback, Invoke
-from bridge.client.commit_queue import CommitQueue, CommitReason, PendingCommit
-from bridge.client.events import Offset
-from bridge.client.group_member import GroupMemberBase
-from bridge.client.kafka_text_forms import partitions_text
+from zkconsumer.kafka.group.auto_commit_scheduler import AutoCommitScheduler
+from zkconsumer.kafka.group.commands import Callback, Invoke
+from zkconsumer.kafka.group.commit_queue import CommitQueue, CommitReason, PendingCommit
+from zkconsumer.kafka.group.events import Offset
+from zkconsumer.kafka.group.group_member import GroupMemberBase
+from zkconsumer.kafka.group.kafka_text_forms import partitions_text
 from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
 

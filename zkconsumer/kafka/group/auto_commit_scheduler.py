@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from bridge.client.commit_queue import CommitErrors, CommitReason, PendingCommit
-from bridge.client.config import GroupMemberConfig
-from bridge.client.errors import RebalanceInProgressException, RetriableCommitFailedException
-from bridge.client.kafka_text_forms import offsets_text
-from bridge.client.pending_commands import PendingCommands
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group.commit_queue import CommitErrors, CommitReason, PendingCommit
+from zkconsumer.kafka.group.errors import RebalanceInProgressException, RetriableCommitFailedException
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.kafka_text_forms import offsets_text
+from zkconsumer.kafka.group.pending_commands import PendingCommands
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff
 from zkconsumer.member.ownership import CollectPositions
 

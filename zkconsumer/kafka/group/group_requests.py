@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridge.client.config import GroupMemberConfig
-from bridge.client.generation import Generation
+from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
 from zkconsumer.wire.schemas.heartbeat import HeartbeatRequest
 from zkconsumer.wire.schemas.join_group import JoinGroupProtocol, JoinGroupRequest
 from zkconsumer.wire.schemas.leave_group import LeaveGroupRequest, LeavingMember

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-from bridge.client import error_policy as policy
-from bridge.client.events import CoordinatorNode
-from bridge.client.generation import Generation
-from bridge.client.kafka_text_forms import error_message, generation_text, node_text, optional_text
-from bridge.client.pending_commands import RequestKind
 from zkconsumer.kafka.error_codes import error_code
+from zkconsumer.kafka.group import error_policy as policy
+from zkconsumer.kafka.group.events import CoordinatorNode
+from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.kafka_text_forms import error_message, generation_text, node_text, optional_text
+from zkconsumer.kafka.group.pending_commands import RequestKind
 
 _FATAL_IN_JOIN = frozenset({23, 24, 26, policy.GROUP_AUTHORIZATION_FAILED, policy.GROUP_MAX_SIZE_REACHED})
 """The errors of JoinGroup that Kafka logs as fatal: the program must change something."""

@@ -14,30 +14,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from bridge.client.abstract_coordinator import AbstractCoordinator
-from bridge.client.assignments import (
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group.abstract_coordinator import AbstractCoordinator
+from zkconsumer.kafka.group.assignments import (
     lookup_assignor,
     select_rebalance_protocol,
 )
-from bridge.client.auto_commit_scheduler import AutoCommitScheduler
-from bridge.client.commands import Callback, CommitDone, Invoke, StartPartitions
-from bridge.client.commit_queue import CommitErrors, CommitQueue, CommitReason, PendingCommit
-from bridge.client.config import GroupMemberConfig
-from bridge.client.coordinator_new_partitions import CoordinatorNewPartitions
-from bridge.client.errors import AssignorFailed, RebalanceCallbackFailed
-from bridge.client.group_member import JoinStep
-from bridge.client.kafka_text_forms import assignment_text, offsets_text, partitions_text
-from bridge.client.leadership import Leadership
-from bridge.client.partition_assignor import (
+from zkconsumer.kafka.group.auto_commit_scheduler import AutoCommitScheduler
+from zkconsumer.kafka.group.commands import Callback, CommitDone, Invoke, StartPartitions
+from zkconsumer.kafka.group.commit_queue import CommitErrors, CommitQueue, CommitReason, PendingCommit
+from zkconsumer.kafka.group.coordinator_new_partitions import CoordinatorNewPartitions
+from zkconsumer.kafka.group.errors import AssignorFailed, RebalanceCallbackFailed
+from zkconsumer.kafka.group.group_member import JoinStep
+from zkconsumer.kafka.group.group_member_config import GroupMemberConfig
+from zkconsumer.kafka.group.group_subscription import SubscriptionState
+from zkconsumer.kafka.group.kafka_text_forms import assignment_text, offsets_text, partitions_text
+from zkconsumer.kafka.group.leadership import Leadership
+from zkconsumer.kafka.group.partition_assignor import (
     NO_GENERATION,
     Assignment,
     ConsumerPartitionAssignor,
     RebalanceProtocol,
     Subscription,
 )
-from bridge.client.revocation import PartitionRevocation
-from bridge.client.subscription_state import SubscriptionState
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.group.revocation import PartitionRevocation
 from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.member.ownership import Drain
 from zkconsumer.types import TopicPartition
