@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.client.kafka_consumer.consumer_records import ConsumerRecords
     from bridge.client.kafka_consumer.kafka_consumer import ConsumerGroupMetadata, KafkaConsumer
     from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+    from bridge.client.kafka_consumer.offset_calls import OffsetCommitCallback
     from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
     from bridge.migration.dual.connector.migrating_connector import MigratingConsumerConnector
     from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, Deserializer, FetchedRecords
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
         Subscription,
     )
     from zkconsumer.kafka.metadata.cluster import ClusterResource, ClusterResourceListener, PartitionInfo
-    from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
+    from zkconsumer.kafka.metadata.node import Node
 
 _MODULE_BY_NAME = {
     "Assignment": "zkconsumer.kafka.group.partition_assignor",
@@ -84,8 +85,9 @@ _MODULE_BY_NAME = {
     "KafkaConsumerConfig": "bridge.client.kafka_consumer.kafka_consumer_config",
     "MetricName": "bridge.client.kafka_consumer.consumer_metrics",
     "MigratingConsumerConnector": "bridge.migration.dual.connector.migrating_connector",
-    "OffsetAndMetadata": "zkconsumer.kafka.offset_and_metadata",
+    "Node": "zkconsumer.kafka.metadata.node",
     "OffsetAndTimestamp": "zkconsumer.kafka.fetch.list_offsets_requests",
+    "OffsetCommitCallback": "bridge.client.kafka_consumer.offset_calls",
     "OffsetFetchFailed": "zkconsumer.kafka.group.errors",
     "PartitionInfo": "zkconsumer.kafka.metadata.cluster",
     "RangeAssignor": "bridge.client.assignors",
@@ -128,8 +130,9 @@ __all__ = [
     "KafkaConsumerConfig",
     "MetricName",
     "MigratingConsumerConnector",
-    "OffsetAndMetadata",
+    "Node",
     "OffsetAndTimestamp",
+    "OffsetCommitCallback",
     "OffsetFetchFailed",
     "PartitionInfo",
     "RangeAssignor",

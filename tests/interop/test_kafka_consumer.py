@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge import ConsumerRecord, KafkaConsumer, OffsetAndMetadata
+from bridge import ConsumerRecord, KafkaConsumer
 from tests.coordinator_group_fixtures import ModernClusters
 from tests.sandbox_fixtures import require_releases
+from zkconsumer import OffsetAndMetadata
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.base.timer import Timer
 from zkconsumer.errors import AuthenticationException

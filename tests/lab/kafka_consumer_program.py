@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from bridge import KafkaConsumer, OffsetAndMetadata
+from bridge import KafkaConsumer
 from tests.lab.coordinator_member_program import (
     POLL_MS,
     CoordinatorMemberEventLog,
@@ -19,6 +19,7 @@ from tests.lab.coordinator_member_program import (
     RecordPosition,
     run_program,
 )
+from zkconsumer import OffsetAndMetadata
 from zkconsumer.types import TopicPartition
 
 COMMIT_MS = 5_000

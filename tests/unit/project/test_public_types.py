@@ -34,6 +34,7 @@ MADE_HERE = {
     "ByteColumn",
     "ConsumerConnector",
     "ConsumerIterator",
+    "FetchedRecords",
     "KafkaStream",
     "MessageAndMetadata",
     "Poison",
@@ -55,6 +56,11 @@ INTERNAL = {
     "CoordinatorConsumerConfig.outcome_of": "the reference page is made of it",
     "CoordinatorConsumerConfig.find_setting": "the reference page is made of it",
     "CoordinatorConsumerConfig.is_required": "derived",
+    "KafkaConsumerConfig.ORIGIN": "the reference page names it",
+    "KafkaConsumerConfig.describe": "the reference page is made of it",
+    "KafkaConsumerConfig.outcome_of": "the reference page is made of it",
+    "KafkaConsumerConfig.find_setting": "the reference page is made of it",
+    "KafkaConsumerConfig.is_required": "derived",
 }
 """Members without an underscore that are not for programs, and why they are there."""
 
