@@ -18,7 +18,7 @@ from bridge.client.commit_calls import CommitCall, CommitCalls, commit_results
 from bridge.client.coordinator_event_loop import CoordinatorEventLoop, NetworkAnswer
 from bridge.client.group_api_versions import with_group_apis
 from bridge.client.group_topics import TOPIC_CHECK_INTERVAL_MS, GroupTopics
-from bridge.client.network import Network
+from bridge.client.network import POLL_MS, Network
 from bridge.client.offset_fetch_calls import OffsetFetchCalls
 from zkconsumer.errors import InternalError, UsageError, ZkConsumerError
 from zkconsumer.kafka.group import commands as cmd
@@ -27,6 +27,8 @@ from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
 from zkconsumer.kafka.group.errors import OffsetFetchFailed, RebalanceCallbackFailed
 from zkconsumer.kafka.group.generation import NO_GENERATION_ID, MemberState
 from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
+from zkconsumer.kafka.net.metadata_updater import ManualMetadataUpdater
 from zkconsumer.kafka.topic_finder import TopicFinder
 from zkconsumer.member.offset_committer import NOT_OWNER
 from zkconsumer.member.offset_stores import CommitFailure
@@ -169,11 +171,19 @@ class CoordinatorMembership:
             assignment_complete=self.assignment_complete,
             refused=lambda error: self.raised(cmd.Raise(error, is_fatal=False)),
         )  # fmt: skip
+        nodes = ManualMetadataUpdater()
+        client = ConsumerNetworkClient(
+            brokers.network_client(settings.client_id, config.request_timeout_ms, nodes, clock),
+            nodes,
+            clock,
+            retry_backoff_ms=POLL_MS,  # a poll with nothing in flight waits no longer
+            request_timeout_ms=config.request_timeout_ms,
+        )
         self._network = Network(
             self.id,
-            settings.client_id,
-            brokers.connect,
-            any_broker=brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock),
+            client,
+            nodes,
+            brokers.find_brokers,
             clock=clock,
             on_answer=lambda event, sent, sent_at_ms: self.event_loop.submit(NetworkAnswer(event, sent, sent_at_ms)),
             on_thread_error=self.thread_died,

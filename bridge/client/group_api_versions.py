@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from zkconsumer.kafka.coordinator_requests import NO_MEMBERS_MESSAGE
 from zkconsumer.kafka.group.errors import UnsupportedVersionException
 from zkconsumer.kafka.net.connection_errors import BrokerConnectionError, ConnectionFailureReason
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
@@ -39,11 +40,7 @@ def with_group_apis(connection: Connection, ranges: SupportedVersions, timeout_m
     if not ranges.is_assumed:
         return ranges
     if JOIN_GROUP.key not in ranges.ranges and not _answers(connection, timeout_ms):
-        raise UnsupportedVersionException(
-            f"{connection.host}:{connection.port}: this broker is older than 0.9, so its coordinator stores offsets "
-            "but does not support members; the operator of the brokers must upgrade all of them to 0.9 or later, and "
-            "until then the group needs members that use ZooKeeper (ZookeeperConsumerConnector)"
-        )
+        raise UnsupportedVersionException(NO_MEMBERS_MESSAGE.format(connection.host, connection.port))
     return SupportedVersions(MappingProxyType({**ranges.ranges, **GROUP_APIS_OF_0_9}), is_assumed=True)
 
 

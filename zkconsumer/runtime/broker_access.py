@@ -17,7 +17,11 @@ from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.bootstrap_client import BootstrapClient, NoBrokerAvailableError
 from zkconsumer.kafka.broker_security import connection_factory_from_config
 from zkconsumer.kafka.metadata_client import fetch_leaders
+from zkconsumer.kafka.net.broker_channel import BrokerChannel, ChannelFactory
 from zkconsumer.kafka.net.connection_errors import PortDiagnosis
+from zkconsumer.kafka.net.metadata_updater import MetadataUpdater
+from zkconsumer.kafka.net.network_client import NetworkClient, new_network_client
+from zkconsumer.kafka.net.network_machine import NetworkSettings
 from zkconsumer.zk.broker_directory import BrokerDirectory
 
 if TYPE_CHECKING:
@@ -62,6 +66,9 @@ class BrokerAccess:
     bootstrap: BootstrapBrokers | None
     diagnose: PortDiagnosis | None
     metadata_max_age_ms: int
+    new_channel: ChannelFactory
+    asks_versions: bool = True
+    """``api.version.request``."""
     no_broker_message: str = NO_BROKER_REGISTERED
     """The error text if no broker is found."""
 
@@ -84,9 +91,11 @@ class BrokerAccess:
         """
         diagnose: PortDiagnosis | None = None
         is_real = connect is None
+        new_channel: ChannelFactory = BrokerChannel
         if connect is None:
             secure = connection_factory_from_config(config, oauth_token, clock)
-            connect, diagnose = secure, secure.diagnose
+            connect, diagnose, new_channel = secure, secure.diagnose, secure.new_channel
+        asks_versions = config.api_version_request
         if config.bootstrap_servers is not None:
             bootstrap = BootstrapBrokers(config.bootstrap_servers)
             if is_real:
@@ -95,7 +104,10 @@ class BrokerAccess:
             if store is not None:
                 timeout_ms = min(lookup_timeout_ms, REGISTRATIONS_TIMEOUT_MS)
                 find = RegisteredBootstrapBrokers(bootstrap, store, timeout_ms, config.security_protocol, clock).brokers
-            return cls(connect, find, bootstrap, diagnose, config.metadata_max_age_ms, NO_BOOTSTRAP_SERVER)
+            return cls(
+                connect, find, bootstrap, diagnose, config.metadata_max_age_ms, new_channel, asks_versions,
+                NO_BOOTSTRAP_SERVER,
+            )  # fmt: skip
         if store is None:
             raise InvalidConfigException(
                 "bootstrap.servers is missing: set it; brokers are not read from ZooKeeper here"
@@ -107,7 +119,19 @@ class BrokerAccess:
             on_registered=API_VERSIONS_DENY_LIST.update_from_registration,
         )
         no_endpoint = no_endpoint_message(config.security_protocol)
-        return cls(connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, no_endpoint)
+        return cls(
+            connect, directory.brokers, None, diagnose, config.metadata_max_age_ms, new_channel, asks_versions,
+            no_endpoint,
+        )  # fmt: skip
+
+    def network_client(
+        self, client_id: str, request_timeout_ms: int, updater: MetadataUpdater, clock: Clock
+    ) -> NetworkClient:
+        """Create a network client with connections of its own."""
+        settings = NetworkSettings(client_id=client_id, request_timeout_ms=request_timeout_ms)
+        return new_network_client(
+            self.new_channel, updater, settings, clock, diagnose=self.diagnose, asks_versions=self.asks_versions
+        )
 
     def bootstrap_client(self, client_id: str, timeout_ms: int, clock: Clock) -> BootstrapClient:
         """Create another client, for a separate thread."""

@@ -22,7 +22,6 @@ from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConf
 from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
-from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
 from zkconsumer.kafka.fetch.fetch_config import FetchConfig
@@ -37,9 +36,8 @@ from zkconsumer.kafka.metadata.cluster import ClusterResourceListener
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.default_metadata_updater import DefaultMetadataUpdater
 from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
-from zkconsumer.kafka.net.network_client import NetworkClient
-from zkconsumer.kafka.net.network_machine import DenyList, NetworkMachine, NetworkSettings
-from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.kafka.net.network_client import new_network_client
+from zkconsumer.kafka.net.network_machine import NetworkSettings
 from zkconsumer.wire.transactions import IsolationLevel
 
 log = logging.getLogger("zkconsumer.member")
@@ -203,16 +201,6 @@ def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str,
     return list(found)
 
 
-class _EveryBroker:
-    """The ``DenyList`` of ``api.version.request=false``."""
-
-    def contains(self, host: str, port: int) -> bool:
-        return True
-
-    def add(self, host: str, port: int) -> None:
-        pass
-
-
 def _network_client(
     config: KafkaConsumerConfig,
     client_id: str,
@@ -231,16 +219,16 @@ def _network_client(
         connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
         connections_max_idle_ms=config.connections_max_idle_limit_ms,
     )
-    updater = DefaultMetadataUpdater(metadata, config.request_timeout_ms)
-    deny_list: DenyList = API_VERSIONS_DENY_LIST if config.api_version_request else _EveryBroker()
-    machine = NetworkMachine(settings, updater, uniform=random.random, deny_list=deny_list)
-    selector = Selector(
+    network = new_network_client(
         security.new_channel,
+        DefaultMetadataUpdater(metadata, config.request_timeout_ms),
+        settings,
         clock,
+        diagnose=security.diagnose,
+        asks_versions=config.api_version_request,
         send_buffer_bytes=config.send_buffer_bytes,
         receive_buffer_bytes=config.receive_buffer_bytes,
     )
-    network = NetworkClient(machine, selector, clock, diagnose=security.diagnose)
     opened.callback(network.close)
     return ConsumerNetworkClient(
         network,

@@ -15,10 +15,8 @@ exactly the positions of the records that earlier calls of ``poll`` returned.
 
 Nothing here waits for the group except ``close``, ``unsubscribe`` and the calls about offsets, each with a timer.
 
-JoinGroup has a connection of its own (another node id for the same address), because a broker answers it only when all
-members have joined, and reads no other request of the connection before.
-
-A lost answer: the network client ends each request by its time-out, and the machine receives ``RequestFailed``.
+A lost answer: the network client ends each request by its time-out, and the machine receives ``RequestFailed``
+(``coordinator_requests``).
 
 Invariants: ``_lock`` is never held while the network is polled, or while code of the program runs.  ``_deadlines`` has
 the timers of the machine.  ``_calls`` has the calls whose result is still to come.  ``_commands`` is executed by the
@@ -46,27 +44,23 @@ from bridge.client.kafka_consumer.offset_calls import (
 )
 from zkconsumer.base.timer import FOREVER_MS, Timer
 from zkconsumer.errors import (
-    AuthenticationException,
     InternalError,
-    TimeoutException,
-    UnsupportedVersionException,
     WakeupException,
     ZkConsumerError,
 )
+from zkconsumer.kafka.coordinator_requests import CoordinatorRequests
 from zkconsumer.kafka.group import commands as cmd
 from zkconsumer.kafka.group import events as ev
 from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
 from zkconsumer.kafka.group.consumer_rebalance import Exit
-from zkconsumer.kafka.group.events import Failure, TimerKind
+from zkconsumer.kafka.group.events import TimerKind
 from zkconsumer.kafka.group.generation import Generation
 from zkconsumer.kafka.group.member_log_lines import level_of, text_of
-from zkconsumer.kafka.group.pending_commands import VERSION_ANY
-from zkconsumer.kafka.metadata.node import Node
-from zkconsumer.kafka.net.client_request import ClientResponse, RequestBuilder
+from zkconsumer.kafka.net.client_request import ClientResponse
 from zkconsumer.member.ownership import CollectPositions, Drain
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas import APIS, JOIN_GROUP, OFFSET_COMMIT
+from zkconsumer.wire.schemas import OFFSET_COMMIT
 
 if TYPE_CHECKING:
     from bridge.client.consumer_interceptors import ConsumerInterceptors
@@ -74,12 +68,6 @@ if TYPE_CHECKING:
     from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
     from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
     from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
-
-COORDINATOR_NODE_ID = 0x7FFFFFFF
-"""Minus the broker's id: the node id of the connection to the coordinator, which fetches do not use (as in Java)."""
-
-JOIN_NODE_ID = 0x80000000
-"""Plus the broker's id: the node id of the connection for JoinGroup."""
 
 WAIT_STEP_MS = 100
 """The longest wait of one poll in a call that waits for the group."""
@@ -115,6 +103,7 @@ class PolledCoordinator:
         self._machine = machine
         self._config = machine.config
         self._client = client
+        self._requests = CoordinatorRequests(client, clock, self._on_answer)
         self._metadata = metadata
         self._subscriptions = subscriptions
         self._callbacks = callbacks
@@ -125,8 +114,6 @@ class PolledCoordinator:
         self._commands: deque[cmd.Command] = deque()
         self._is_executing = False
         self._deadlines: dict[TimerKind, int] = {}
-        self._coordinators: dict[int, Node] = {}
-        """Broker id -> its address, of the coordinators that were found."""
         self._calls: dict[int, CommitOffsetsCall | CommittedOffsetsCall] = {}
         self._call_count = 0
         self._metadata_version = -1
@@ -168,14 +155,8 @@ class PolledCoordinator:
 
     def _execute(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Send():
-                self._send(command)
-            case cmd.ConnectCoordinator(node):
-                host, port = node.address.host, node.address.port
-                self._coordinators[node.id] = Node(COORDINATOR_NODE_ID - node.id, host, port)
-            case cmd.DisconnectCoordinator(node_id):
-                for each in self._nodes(node_id):
-                    self._client.disconnect_async(each)
+            case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
+                self._requests.execute(command)
             case cmd.SetMemberTimer(kind, deadline_ms):
                 self._deadlines[kind] = deadline_ms
             case cmd.CancelMemberTimer(kind):
@@ -223,42 +204,14 @@ class PolledCoordinator:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _nodes(self, broker_id: int) -> list[Node]:
-        node = self._coordinators.get(broker_id)
-        return [] if node is None else [node, node._replace(id=JOIN_NODE_ID + broker_id)]
-
-    def _send(self, command: cmd.Send) -> None:
-        if command.node is None:
-            node = self._client.least_loaded_node()
-        else:
-            nodes = self._nodes(command.node)
-            node = nodes[command.api_key == JOIN_GROUP.key] if nodes else None
-        if node is None:
-            self._events.append(ev.RequestFailed(command.request, Failure.NO_BROKER))
-            return
-        version_max = None if command.version_most == VERSION_ANY else command.version_most
-        builder = RequestBuilder(APIS[command.api_key], command.body, version_max=version_max)
-        future = self._client.send(node, builder, command.timeout_ms)
-        future.add_listener(partial(self._on_response, command), partial(self._on_failure, command))
-
-    def _on_response(self, command: cmd.Send, response: ClientResponse) -> None:
-        assert response.version is not None, "it was sent"
-        self.metrics.record_response(command.api_key, response)
-        if command.api_key == OFFSET_COMMIT.key:
-            self._note_accepted_offsets(command, response)
-        self._feed(ev.Responded(command.request, response.body, response.version))
-
-    def _on_failure(self, command: cmd.Send, error: Exception) -> None:
-        match error:
-            case AuthenticationException():
-                failure = ev.RequestFailed(command.request, Failure.DISCONNECTED, error)
-            case UnsupportedVersionException():
-                failure = ev.RequestFailed(command.request, Failure.UNSUPPORTED, error)
-            case TimeoutException():
-                failure = ev.RequestFailed(command.request, Failure.TIMED_OUT)
-            case _:
-                failure = ev.RequestFailed(command.request, Failure.DISCONNECTED)
-        self._feed(failure)
+    def _on_answer(
+        self, event: ev.Responded | ev.RequestFailed, command: cmd.Send, response: ClientResponse | None, _: int
+    ) -> None:
+        if response is not None:
+            self.metrics.record_response(command.api_key, response)
+            if command.api_key == OFFSET_COMMIT.key:
+                self._note_accepted_offsets(command, response)
+        self._feed(event)
 
     def _note_accepted_offsets(self, command: cmd.Send, response: ClientResponse) -> None:
         if not self._interceptors:
@@ -425,14 +378,11 @@ class PolledCoordinator:
         return min(deadlines, default=None)
 
     def _check_connection(self) -> None:
-        """Tell the machine that the connection to the coordinator broke while no request was in flight."""
+        """Report a connection to the coordinator that broke while no request was in flight."""
         found = self._machine.coordinator_discovery.coordinator
-        if (
-            found is not None
-            and found.id in self._coordinators
-            and self._client.is_unavailable(self._nodes(found.id)[0])
-        ):
-            self._feed(ev.Disconnected(found.id))
+        lost = None if found is None else self._requests.lost_connection(found.id)
+        if lost is not None:
+            self._feed(lost)
 
     def _run_timers(self) -> None:
         with self._lock:

@@ -520,6 +520,21 @@ def test_a_request_of_another_thread_wakes_up_the_poll(consumer: Consumer) -> No
     assert future.succeeded
 
 
+def test_a_request_of_another_thread_is_tried_before_it_fails_with_its_node(consumer: Consumer) -> None:
+    """The failed state of a node ends only when a poll asks for the node, which it does for unsent requests."""
+    consumer.kafka.blocks = True
+    consumer.kafka.failed_until_ms = consumer.clock.now_ms() + 50
+    thread = started(lambda: consumer.client.poll(consumer.timer(60_000)))
+    assert consumer.kafka.blocked.acquire(timeout=JOIN_S)
+    future = consumer.send()
+    thread.join(JOIN_S)
+    assert not future.is_done
+    assert consumer.kafka.ready_calls == 1
+    consumer.kafka.blocks = False
+    consumer.client.poll(consumer.timer())
+    assert isinstance(future.exception, DisconnectException), "tried, and the node is still in its back-off"
+
+
 def test_a_request_without_a_poll_of_another_thread_wakes_nothing(consumer: Consumer) -> None:
     consumer.send()
     assert not consumer.kafka.woken.acquire(blocking=False)

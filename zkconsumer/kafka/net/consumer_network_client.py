@@ -21,9 +21,14 @@ Invariants: ``_poller_waits`` is True only while a thread is inside ``poll`` wit
 unsent requests until its wait is over; a thread that adds work and sees False may rely on the next ``poll`` to see the
 work.  ``_is_wakeup_set`` is reset only by the exception.  A future in ``_pending_completions`` is not done.
 
-Differences from Kafka 3.0: ``send`` wakes up a poll only if there is one, since each wake-up makes the next poll
-return early.  A poll looks at the flag of ``wakeup`` also before it waits: in Kafka a poll of the heartbeat thread may
-take the wake-up of the network client, and the user's thread then waits for its whole time-out.
+Differences from Kafka 3.0:
+
+- A request that another thread sends while this one waits is tried first, and does not fail because of the last
+  connection of its node.  In Kafka it fails at once, so a node that failed once would never be connected again by two
+  threads of which one sends and the other polls.
+- ``send`` wakes up a poll only if there is one, since each wake-up makes the next poll return early.
+- A poll looks at the flag of ``wakeup`` also before it waits: in Kafka a poll of the heartbeat thread may take the
+  wake-up of the network client, and the user's thread then waits for its whole time-out.
 """
 
 from __future__ import annotations
@@ -164,12 +169,16 @@ class FutureCompletion:
             self.future.complete(response)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class UnsentRequest:
-    """A request that waits for its node."""
+    """A request that waits for its node.
+
+    ``is_tried``: ``try_send`` has seen it, and so has tried to connect to its node.
+    """
 
     request: ClientRequest
     completion: FutureCompletion
+    is_tried: bool = False
 
 
 class UnsentRequests:
@@ -207,6 +216,21 @@ class UnsentRequests:
         """Remove and return all requests of a node."""
         with self._mutex:
             return list(self._by_node.pop(node, ()))
+
+    def mark_tried(self, node: Node) -> None:
+        """``try_send`` looks at the requests of this node."""
+        with self._mutex:
+            for request in self._by_node.get(node, ()):
+                request.is_tried = True
+
+    def remove_tried(self, node: Node) -> list[UnsentRequest]:
+        """Remove and return the requests of a node that were tried."""
+        with self._mutex:
+            requests = self._by_node.pop(node, deque())
+            new = deque(each for each in requests if not each.is_tried)
+            if new:
+                self._by_node[node] = new
+            return [each for each in requests if each.is_tried]
 
     def remove_expired(self, now_ms: int) -> list[UnsentRequest]:
         """Remove and return the requests that have waited for longer than their time-out."""
@@ -362,6 +386,7 @@ class ConsumerNetworkClient:
         """Send the unsent requests of ready nodes, with the lock; returns how long the next poll may wait for it."""
         delay_ms = self._max_poll_timeout_ms
         for node in self._unsent.nodes():
+            self._unsent.mark_tried(node)
             delay_ms = min(delay_ms, self._client.poll_delay_ms(node, now_ms))
             while (unsent := self._unsent.first(node)) is not None and self._client.ready(node, now_ms):
                 self._client.send(unsent.request, now_ms)
@@ -480,7 +505,7 @@ class ConsumerNetworkClient:
         for node in self._unsent.nodes():
             if self._client.connection_failed(node):
                 error = self._client.authentication_error(node)
-                for unsent in self._unsent.remove(node):
+                for unsent in self._unsent.remove_tried(node):
                     unsent.completion.on_complete(
                         ClientResponse(unsent.request, now_ms, was_disconnected=True, authentication_error=error)
                     )

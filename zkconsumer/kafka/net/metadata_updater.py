@@ -65,10 +65,25 @@ class MetadataUpdater(Protocol):
 
 
 class ManualMetadataUpdater:
-    """A ``MetadataUpdater`` of fixed nodes, for clients that need no metadata (Java's ``ManualMetadataUpdater``)."""
+    """A ``MetadataUpdater`` of fixed nodes, for clients that need no metadata (Java's ``ManualMetadataUpdater``).
+
+    It is also the ``ConsumerClusterMetadata`` of a ``ConsumerNetworkClient`` that needs none.
+    """
+
+    update_version = 0
+    update_requested = False
 
     def __init__(self, nodes: Sequence[Node] = ()) -> None:
         self._nodes = tuple(nodes)
+
+    def request_update(self) -> int:
+        return self.update_version
+
+    def time_to_next_update(self, now_ms: int) -> int:
+        return FOREVER_MS
+
+    def maybe_throw_any_exception(self) -> None:
+        """There is none."""
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the nodes."""

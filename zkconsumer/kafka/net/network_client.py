@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 from dataclasses import replace
 from enum import Enum
 
@@ -32,9 +33,11 @@ from zkconsumer.errors import (
     ForkedError,
     RemoteProtocolError,
 )
+from zkconsumer.kafka.api_versions_deny_list import API_VERSIONS_DENY_LIST
 from zkconsumer.kafka.client_log import log_client_events
 from zkconsumer.kafka.client_log_event import ClientLogEvent
 from zkconsumer.kafka.metadata.node import Node
+from zkconsumer.kafka.net.broker_channel import ChannelFactory
 from zkconsumer.kafka.net.client_request import (
     ClientRequest,
     ClientResponse,
@@ -43,7 +46,8 @@ from zkconsumer.kafka.net.client_request import (
 )
 from zkconsumer.kafka.net.connection_errors import PortDiagnosis
 from zkconsumer.kafka.net.host_resolver import HostResolver, resolve_host
-from zkconsumer.kafka.net.network_machine import NetworkMachine
+from zkconsumer.kafka.net.metadata_updater import MetadataUpdater
+from zkconsumer.kafka.net.network_machine import DenyList, NetworkMachine, NetworkSettings
 from zkconsumer.kafka.net.network_messages import (
     CompleteRequest,
     DisconnectReason,
@@ -310,3 +314,33 @@ class NetworkClient:
             except Exception:
                 log.exception("request-callback-failed request=%s", response.request)
         return completed
+
+
+class EveryBroker:
+    """The ``DenyList`` of ``api.version.request=false``: no broker is asked for its versions."""
+
+    def contains(self, host: str, port: int) -> bool:
+        return True
+
+    def add(self, host: str, port: int) -> None:
+        pass
+
+
+def new_network_client(
+    new_channel: ChannelFactory,
+    updater: MetadataUpdater,
+    settings: NetworkSettings,
+    clock: Clock,
+    *,
+    diagnose: PortDiagnosis | None,
+    asks_versions: bool = True,
+    send_buffer_bytes: int = -1,
+    receive_buffer_bytes: int = -1,
+) -> NetworkClient:
+    """A network client with its own sockets.  ``asks_versions``: api.version.request; buffers: -1 is the system's."""
+    deny_list: DenyList = API_VERSIONS_DENY_LIST if asks_versions else EveryBroker()
+    machine = NetworkMachine(settings, updater, uniform=random.random, deny_list=deny_list)
+    selector = Selector(
+        new_channel, clock, send_buffer_bytes=send_buffer_bytes, receive_buffer_bytes=receive_buffer_bytes
+    )
+    return NetworkClient(machine, selector, clock, diagnose=diagnose)
