@@ -273,6 +273,7 @@ static PyGetSetDef record_getset[] = {
 
 static PyMethodDef record_methods[] = {
     {"__reduce__", (PyCFunction)record_reduce, METH_NOARGS, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zkconsumer.kafka.fetch.fetched_records import ConsumerRecord, FetchedRecords
 from zkconsumer.types import TopicPartition
@@ -22,10 +22,10 @@ class ConsumerRecords(Generic[K, V]):
 
     __slots__ = ("_by_partition",)
 
-    def __init__(self, by_partition: Mapping[TopicPartition, FetchedRecords]) -> None:
+    def __init__(self, by_partition: Mapping[TopicPartition, FetchedRecords[K, V]]) -> None:
         self._by_partition = MappingProxyType(dict(by_partition))
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return chain.from_iterable(part for records in self._by_partition.values() for part in records.iterators())
 
     def __len__(self) -> int:
@@ -34,11 +34,11 @@ class ConsumerRecords(Generic[K, V]):
     def __repr__(self) -> str:
         return f"ConsumerRecords({', '.join(map(repr, self._by_partition.values()))})"
 
-    def records(self, partition: TopicPartition) -> FetchedRecords:
+    def records(self, partition: TopicPartition) -> FetchedRecords[K, V]:
         """The records of one partition; none if it has none."""
         return self._by_partition.get(partition) or FetchedRecords(partition)
 
-    def records_of_topic(self, topic: str) -> Iterable[ConsumerRecord]:
+    def records_of_topic(self, topic: str) -> Iterable[ConsumerRecord[K, V]]:
         """The records of one topic (Java: ``records(topic)``)."""
         return (
             record
@@ -60,5 +60,5 @@ class ConsumerRecords(Generic[K, V]):
         return not self._by_partition
 
 
-EMPTY: ConsumerRecords[bytes | None, bytes | None] = ConsumerRecords({})
+EMPTY: ConsumerRecords[Any, Any] = ConsumerRecords({})
 """The result of a ``poll`` without records."""

@@ -303,7 +303,7 @@ class KafkaConsumer(Generic[K, V]):
                 return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
             timer.update()
             if timer.is_expired:
-                return EMPTY  # type: ignore[return-value]
+                return EMPTY
 
     def _update_fetch_positions(self, timer: Timer) -> None:
         """Give each partition a valid position, as far as possible now."""
@@ -317,7 +317,7 @@ class KafkaConsumer(Generic[K, V]):
             return
         self._fetcher.reset_offsets_if_needed()
 
-    def _poll_for_fetches(self, timer: Timer) -> dict[TopicPartition, FetchedRecords]:
+    def _poll_for_fetches(self, timer: Timer) -> dict[TopicPartition, FetchedRecords[Any, Any]]:
         group = self._coordinator
         if group is not None and group.has_commands:
             return {}

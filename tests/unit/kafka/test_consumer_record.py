@@ -116,6 +116,10 @@ def test_records_are_equal_if_all_fields_are() -> None:
         hash(a_record())
 
 
+def test_the_class_has_type_parameters_for_key_and_value() -> None:
+    assert ConsumerRecord[str, int].__args__ == (str, int)  # type: ignore[attr-defined]
+
+
 def test_the_text_names_every_field() -> None:
     assert repr(a_record()) == (
         "ConsumerRecord(topic='t', partition=1, offset=2, timestamp=3, timestamp_type=1, key=b'k', value='v', "

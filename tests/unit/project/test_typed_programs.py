@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bridge import CoordinatorConsumerConfig
+from bridge import CoordinatorConsumerConfig, KafkaConsumer
 from bridge.testing.embedded_broker import EmbeddedBroker
 from bridge.testing.fake_environment import ADDRESS, FakeEnvironment
 from tests.in_memory_fixtures import DEADLINE_MS, MakeConnector, wait_until
-from tests.typed_programs import coordinator, java_names, listener, one_partition
+from tests.typed_programs import coordinator, java_names, listener, one_partition, polling
+from zkconsumer import OffsetAndMetadata, javaapi
 from zkconsumer import connector as connector_module
-from zkconsumer import javaapi
 from zkconsumer.types import TopicPartition
 
 ROOT = Path(__file__).parents[3]
@@ -185,3 +185,15 @@ def test_the_member_of_a_coordinators_group_reads_and_ends(capsys: pytest.Captur
             connector._member.membership.thread_died("a-thread", ValueError("bad luck"))
         assert found == {TopicPartition("clicks", number): [str(number)] for number in range(2)}
         assert alerts.seen == ["ThreadFailedError"]
+
+
+def test_the_program_with_poll_reads_and_commits() -> None:
+    with EmbeddedBroker(properties={"offsets.topic.num.partitions": "1"}) as broker:
+        broker.create_topic("clicks", 2)
+        for partition in range(2):
+            broker.append("clicks", partition, [number.to_bytes(8, "big") for number in range(5)])
+        settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+        assert polling.total(settings, "clicks", 10) == 20
+        both = [TopicPartition("clicks", partition) for partition in range(2)]
+        with KafkaConsumer[bytes, bytes](settings) as consumer:
+            assert consumer.committed(both) == dict.fromkeys(both, OffsetAndMetadata(5, leader_epoch=0))

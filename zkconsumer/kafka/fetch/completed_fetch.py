@@ -106,7 +106,7 @@ class CompletedFetch:
             self._totals.record(self.partition, self._bytes_read, self._records_read)
             self._on_drained(self.partition, self._records_read > 0)
 
-    def fetch_records(self, records_max: int) -> FetchedRecords:
+    def fetch_records(self, records_max: int) -> FetchedRecords[Any, Any]:
         """The next records; none at the end, and then ``next_fetch_offset`` is behind all batches.
 
         ``KafkaException``, ``RecordDeserializationException``: the next record cannot be read (see the module).

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, pairwise, repeat, starmap
 from operator import sub
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 from zkconsumer.kafka.record_columns import (
     BatchColumns,
@@ -37,6 +37,8 @@ NULL_SIZE = -1
 
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
+K = TypeVar("K")
+V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -54,7 +56,7 @@ class Deserializer(Protocol[T_co]):
         """
 
 
-class ConsumerRecord:
+class ConsumerRecord(Generic[K, V]):
     """One record, as ``org.apache.kafka.clients.consumer.ConsumerRecord``.
 
     ``timestamp``: ms since 1970, -1 in message format 0.  ``timestamp_type``: 0 producer, 1 log append, -1 none.
@@ -83,8 +85,8 @@ class ConsumerRecord:
         offset: int,
         timestamp: int,
         timestamp_type: int,
-        key: Any,
-        value: Any,
+        key: K | None,
+        value: V | None,
         headers: RecordHeaders,
         leader_epoch: int | None,
         serialized_key_size: int,
@@ -208,7 +210,7 @@ def _sizes(gathered: ByteColumnBuffers, fields: Sequence[bytes | None]) -> Itera
     return map(sub, ends[1:], ends)
 
 
-class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
+class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
     """Records of one partition in order of offset, perhaps none.  ``records[i]`` makes one object.
 
     ``offsets``, ``timestamps`` (ms since 1970, -1 in message format 0): int64 buffers.  ``timestamp_types``: int32.
@@ -230,12 +232,12 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
         return self._starts[-1]
 
     @overload
-    def __getitem__(self, index: int) -> ConsumerRecord: ...
+    def __getitem__(self, index: int) -> ConsumerRecord[K, V]: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[ConsumerRecord]: ...
+    def __getitem__(self, index: slice) -> list[ConsumerRecord[K, V]]: ...
 
-    def __getitem__(self, index: int | slice) -> ConsumerRecord | list[ConsumerRecord]:
+    def __getitem__(self, index: int | slice) -> ConsumerRecord[K, V] | list[ConsumerRecord[K, V]]:
         if isinstance(index, slice):
             return [self[each] for each in range(len(self))[index]]
         index = range(len(self))[index]
@@ -244,10 +246,10 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
         [record] = part.columns.records(index, index + 1)
         return self._consumer_record(part, index, record)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return chain.from_iterable(self.iterators())
 
-    def iterators(self) -> Iterator[Iterable[ConsumerRecord]]:
+    def iterators(self) -> Iterator[Iterable[ConsumerRecord[K, V]]]:
         """The records in several parts; an iteration over these parts costs less than one over a generator."""
         for part in self.slices:
             if _COMPILED is not None and isinstance(part.columns, TableColumns):
@@ -279,7 +281,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
             _sizes(gathered_values, raw_values),
         )
 
-    def _consumer_record(self, part: RecordSlice, index: int, record: Record) -> ConsumerRecord:
+    def _consumer_record(self, part: RecordSlice, index: int, record: Record) -> ConsumerRecord[K, V]:
         return ConsumerRecord(
             *self.partition,
             record.offset,
@@ -302,11 +304,11 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord]):
         return offsets, timestamps, types
 
     @cached_property
-    def keys(self) -> Sequence[Any]:
+    def keys(self) -> Sequence[K | None]:
         return self._joined(lambda part: bytes_of(part.columns.keys()) if part.keys is None else part.keys)
 
     @cached_property
-    def values(self) -> Sequence[Any]:
+    def values(self) -> Sequence[V | None]:
         return self._joined(lambda part: bytes_of(part.columns.values()) if part.values is None else part.values)
 
     def _joined(self, column: Callable[[RecordSlice], Sequence[Any]]) -> Sequence[Any]:

@@ -228,7 +228,7 @@ class Fetcher:
         self._responses.run()
         return any(self._subscriptions.is_fetchable(fetch.partition) for fetch in self._completed_fetches)
 
-    def fetched_records(self) -> dict[TopicPartition, FetchedRecords]:
+    def fetched_records(self) -> dict[TopicPartition, FetchedRecords[Any, Any]]:
         """Up to max.poll.records buffered records, by partition; moves the positions behind them.
 
         A partition without records is not in the result, although its position may have moved (compaction, control
@@ -237,7 +237,7 @@ class Fetcher:
         ``KafkaException`` (damaged records; an unexpected error of a broker).
         """
         self._responses.run()
-        found: dict[TopicPartition, FetchedRecords] = {}
+        found: dict[TopicPartition, FetchedRecords[Any, Any]] = {}
         paused: list[CompletedFetch] = []
         left = self._config.max_poll_records
         try:
@@ -281,7 +281,7 @@ class Fetcher:
         else:
             fetch.drain()
 
-    def _fetch_records(self, fetch: CompletedFetch, records_max: int) -> FetchedRecords:
+    def _fetch_records(self, fetch: CompletedFetch, records_max: int) -> FetchedRecords[Any, Any]:
         tp = fetch.partition
         if not self._subscriptions.is_fetchable(tp):
             self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason="not fetchable any more")
@@ -294,7 +294,9 @@ class Fetcher:
         fetch.drain()
         return FetchedRecords(tp)
 
-    def _next_records(self, fetch: CompletedFetch, position: FetchPosition, records_max: int) -> FetchedRecords:
+    def _next_records(
+        self, fetch: CompletedFetch, position: FetchPosition, records_max: int
+    ) -> FetchedRecords[Any, Any]:
         tp = fetch.partition
         records = fetch.fetch_records(records_max)
         if fetch.next_fetch_offset > position.offset:
