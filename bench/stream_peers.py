@@ -278,12 +278,12 @@ CONFLUENT_AS_OURS = {
     "socket.receive.buffer.bytes": "65536",
     "auto.commit.interval.ms": "60000",
     "queued.max.messages.kbytes": "8192",
-    "fetch.queue.backoff.ms": "20",
+    "fetch.queue.backoff.ms": "100",
 }
 CONFLUENT_BEST = {
     "fetch.message.max.bytes": str(4 << 20),
     "queued.min.messages": "20000",
-    "fetch.queue.backoff.ms": "20",
+    "fetch.queue.backoff.ms": "100",
     "auto.commit.interval.ms": "60000",
 }
 FRANZ_AS_OURS = {"max.partition.fetch.bytes": MB, "fetch.max.wait.ms": "100", "auto.commit.interval.ms": "60000"}
@@ -302,7 +302,7 @@ TRIED = """\
 - Java: 1, 4 and 16 MiB of a partition; receive buffers of 64 KiB, 1 MiB and the system's; 500, 5,000 and 20,000 records
   a poll; the collectors Serial, Parallel and G1.
 - confluent-kafka: 1 and 4 MiB of a partition; 20,000, 100,000 and 200,000 messages queued; receive buffers of 1 MiB and
-  the system's; 20 ms and 1 s (its default, with which it mostly waits here) before the next fetch while its queue is
+  the system's; 100 ms and 1 s (its default, with which it mostly waits here) before the next fetch while its queue is
   full.
 - franz-go: 1 and 4 MiB of a partition; with and without `pools`; `GOGC` 100 and 400.
 - kafka-python: 1 and 4 MiB of a partition; receive buffers of 64 KiB and the system's; 500 and 5,000 records a poll.
