@@ -23,8 +23,10 @@ sys.path.insert(0, str(ROOT))
 from tests.reference_pages import (  # noqa: E402
     command_outcomes_page,
     config_page,
+    consumer_metrics_table,
     coordinator_config_page,
     development_broker_page,
+    kafka_consumer_config_page,
     kafka_log_text_page,
     migrate_exit_codes_page,
     phases_page,
@@ -291,7 +293,7 @@ METRICS_INTRODUCTION = """\
 
 The metrics of a member with their names for JSON and for Prometheus, and the hooks that your program can implement.
 [Monitor a member with Prometheus](../how-to/monitor-a-member-with-prometheus.md) has the setup. See also:
-[counters](counters.md).
+[counters](counters.md). `bridge.KafkaConsumer` has Java's metrics: [below](#metrics-of-kafkaconsumer).
 
 `connector.metrics()` returns all metrics, for `json.dumps`. `connector.dump_metrics(path)` replaces a file with them,
 and `zkconsumer consume --metrics FILE` does so every 10 s and at the end. The names are those of the MBeans of the
@@ -341,7 +343,7 @@ the waiting ones.
 
 
 def render_metrics(_: Sources) -> str:
-    """The page ``metrics.md``; the two modules that it shows import nothing, so they are imported here."""
+    """The page ``metrics.md``; the modules that it shows are imported."""
     rows = [
         f"| `{row.pattern}` | {row.kind.value} | {f'`{row.prometheus}`' if row.prometheus else '-'} | {row.sentence} |"
         for row in ROWS
@@ -351,7 +353,8 @@ def render_metrics(_: Sources) -> str:
         if not name.startswith("_"):
             gets = ", ".join(f"`{each}`" for each in list(inspect.signature(hook).parameters)[1:]) or "-"
             hooks.append(f"| `{name}` | {gets} | {_first_paragraph(hook.__doc__ or '')} |")
-    return METRICS_INTRODUCTION + "\n".join(rows) + "\n" + METRICS_AFTER + "\n".join(hooks) + "\n"
+    after = METRICS_AFTER + "\n".join(hooks)
+    return METRICS_INTRODUCTION + "\n".join([*rows, after, "", consumer_metrics_table.render()])
 
 
 # --- the settings -----------------------------------------------------------------------------------------------
@@ -379,6 +382,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "metrics.md": render_metrics,
     "config.md": lambda _: config_page.render(kafkas_keys()),
     "coordinator-config.md": lambda _: coordinator_config_page.render(kafkas_keys(), kafkas_defaults()),
+    "kafka-consumer-config.md": lambda _: kafka_consumer_config_page.render(kafkas_keys(), kafkas_defaults()),
     "spark-options.md": lambda _: spark_option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: development_broker_page.render(),
     "kafka-log-texts.md": lambda _: kafka_log_text_page.render(),

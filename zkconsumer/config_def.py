@@ -309,6 +309,8 @@ def default_text(setting: Setting[Any]) -> str:
             return f"true with {key}={value}, else false"
         case bool() as default:
             return str(default).lower()
+        case tuple() as items:
+            return ",".join(map(str, items)) or "none"
     return {None: "none", ...: "must be given"}.get(setting.default) or str(setting.default)
 
 

@@ -38,6 +38,10 @@ _WITHOUT_EFFECT: dict[str, str] = {
     "enable.metrics.push": _METRICS,
     "internal.throw.on.fetch.stable.offset.unsupported": "a broker before 2.5 is asked for the offset without this "
     "condition",
+    **dict.fromkeys(
+        ("metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy"),
+        "as in Kafka 3.0, the brokers of the last metadata are asked, and bootstrap.servers only before the first",
+    ),
     "metric.reporters": f"it names classes of the JVM; {_METRICS}",
     "metrics.num.samples": f"metrics are not sampled; {_METRICS}",
     "metrics.recording.level": _METRICS,

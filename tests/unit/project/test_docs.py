@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 
+from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
 from bridge.coordinator.config import GroupCoordinatorConfig as BrokersGroupConfig
 from bridge.migration.control.control_layout import (
     ABORT_CHILD,
@@ -234,8 +235,22 @@ def test_a_command_that_is_not_known_is_found(wrong: str) -> None:
 def known_keys() -> set[str]:
     of_brokers = {each.metadata["kafka.key"] for each in fields(BrokersGroupConfig)}
     of_spark = SOURCE_OPTIONS.keys() | GROUP_OPTIONS.keys() | BROKER_OPTIONS.keys()
-    return {row.key for row in ConsumerConfig.describe()} | of_spark | MODERN.keys() | of_brokers
+    of_members = {row.key for config in (ConsumerConfig, KafkaConsumerConfig) for row in config.describe()}
+    return of_members | of_spark | MODERN.keys() | of_brokers
 
+
+KEYS_OF_OTHERS = {
+    "auto.create.topics.enable": "of brokers",
+    "connections.max.reauth.ms": "of brokers",
+    "key.separator": "of ConsoleConsumer",
+    "metadata.broker.list": "of librdkafka",
+    "queued.min.messages": "of librdkafka",
+    **dict.fromkeys(
+        ("deserializer.encoding", "key.deserializer.encoding", "value.deserializer.encoding"),
+        "of deserializers",
+    ),
+}
+"""Key that begins like one of ours -> what reads it."""
 
 TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
 """What they say is what there is; the second is about a broker's own keys."""
@@ -244,7 +259,7 @@ TABLES_OF_KEYS = (REFERENCE / "config.md", REFERENCE / "development-broker.md")
 @pytest.mark.parametrize("page", [page for page in pages() if page not in TABLES_OF_KEYS], ids=page_id)
 def test_every_setting_that_a_page_names_is_known(page: Path) -> None:
     ours = known_keys()
-    known = ours | kafkas_keys().keys() | set(java_client_keys())
+    known = ours | kafkas_keys().keys() | set(java_client_keys()) | KEYS_OF_OTHERS.keys()
     first_words = {key.partition(".")[0] for key in ours} - {"kafka"}
     for code in code_in(page.read_text("utf-8")):
         key = code.partition("=")[0].strip()
