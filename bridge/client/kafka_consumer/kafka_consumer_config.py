@@ -230,14 +230,14 @@ class KafkaClientSettings(SettingsTable):
         "The pause before the next attempt to connect to the same broker; it doubles with each failure.", unit="ms",
     )  # fmt: skip
     reconnect_backoff_max_ms = integer(
-        "reconnect.backoff.max.ms", 1000, "The maximum of this pause, without its jitter of 20 %.", unit="ms"
+        "reconnect.backoff.max.ms", 1000, "The maximum of this pause, with its jitter of 20 %.", unit="ms"
     )
     socket_connection_setup_timeout_ms = integer(
         "socket.connection.setup.timeout.ms", 10_000,
         "How long a connection may take, with TLS and login; it doubles with each failure.", unit="ms", low=1,
     )  # fmt: skip
     socket_connection_setup_timeout_max_ms = integer(
-        "socket.connection.setup.timeout.max.ms", 30_000, "The maximum of this time, without its jitter of 20 %.",
+        "socket.connection.setup.timeout.max.ms", 30_000, "The maximum of this time, with its jitter of 20 %.",
         unit="ms", low=1,
     )  # fmt: skip
     connections_max_idle_ms = integer(
