@@ -1,4 +1,4 @@
-"""``parity-clients.md`` has every class and public method of Kafka's clients; each cited test uses the names of its row.
+"""``parity-clients.md`` has every class and public method of Kafka's clients; cited tests use the names of their rows.
 
 A test may be a function, a module, or a page whose marked blocks are run (``test_docs.py``).  A name in front of the
 first colon of the third column must occur in a cited test, or in the helpers that it uses; what follows is explanation.

@@ -36,7 +36,7 @@ class GroupAuthorizationException(UsageError):
 
 
 class InvalidGroupIdException(UsageError):
-    """The brokers do not accept this ``group.id``; choose another."""
+    """There is no ``group.id``, or the brokers do not accept it; set it, or choose another."""
 
 
 class InvalidSessionTimeoutException(UsageError):
