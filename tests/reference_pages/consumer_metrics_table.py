@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.client.commands import Callback
 from bridge.client.kafka_consumer.consumer_metrics import ConsumerCoordinatorMetrics, ConsumerMetrics, MetricName
 from bridge.client.kafka_consumer.prometheus import prometheus_name
 from zkconsumer.kafka.fetch.consumer_fetch_metrics import ConsumerFetchMetrics
+from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.types import TopicPartition
 
 _PART = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bridge.client.config import MemberSettings
 from bridge.client.kafka_consumer.kafka_consumer_config import KafkaClientSettings, KafkaConsumerConfig
 from bridge.client.kafka_consumer_keys import assignor_names
 from tests.reference_pages.config_page import settings_table
@@ -12,6 +11,7 @@ from zkconsumer.config_def import SettingsTable, SettingStatus
 from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
 from zkconsumer.config_tables.transaction_settings import TransactionSettings
 from zkconsumer.configuration import SettingRow, settings_of
+from zkconsumer.kafka.group.group_member_config import MemberSettings
 from zkconsumer.other_client_keys import java_client_key_text, java_client_keys
 
 _PAGE = """\

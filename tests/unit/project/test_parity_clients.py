@@ -25,13 +25,13 @@ from tests.unit.project.test_docs import FILE, blocks, code_in, table_rows
 PAGE = REFERENCE / "parity-clients.md"
 NAMES = ROOT / "tests" / "data" / "java-client-names.txt"
 OF_THE_STATE_MACHINE = (
-    "bridge/client/abstract_coordinator.py",
-    "bridge/client/consumer_rebalance.py",
-    "bridge/client/coordinator_discovery.py",
-    "bridge/client/error_policy.py",
-    "bridge/client/events.py",
-    "bridge/client/generation.py",
-    "bridge/client/group_member.py",
+    "zkconsumer/kafka/group/abstract_coordinator.py",
+    "zkconsumer/kafka/group/consumer_rebalance.py",
+    "zkconsumer/kafka/group/coordinator_discovery.py",
+    "zkconsumer/kafka/group/error_policy.py",
+    "zkconsumer/kafka/group/events.py",
+    "zkconsumer/kafka/group/generation.py",
+    "zkconsumer/kafka/group/group_member.py",
 )
 OF_A_WHOLE = {
     "bridge/client/assignors/": {"ASSIGNORS", "CooperativeStickyAssignor", "RangeAssignor", "StickyAssignor"},
