@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.client.assignment_executor import AssignmentLimits
-from bridge.client.assignors import ASSIGNORS
 from bridge.client.coordinator_membership import MembershipSettings
-from bridge.client.custom_assignor import load_assignor
+from bridge.client.custom_assignor import create_assignors
 from bridge.client.stream_assignor import StreamAssignor
-from zkconsumer.errors import InvalidConfigException
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
@@ -48,15 +46,7 @@ def assignors_of(config: ConsumerConfig) -> list[ConsumerPartitionAssignor]:
 
     Raises ``InvalidConfigException`` for an assignor of the user that cannot be used, and for two of one name.
     """
-    strategies = strategies_of(config)
-    assignors = [ASSIGNORS[name]() if name in ASSIGNORS else load_assignor(name, config.values) for name in strategies]
-    names = [assignor.name for assignor in assignors]
-    if len(set(names)) < len(names):
-        raise InvalidConfigException(
-            f"partition.assignment.strategy: two of {', '.join(strategies)} have the same name ({', '.join(names)}); "
-            "the group knows assignors by their names, so remove one, or rename it"
-        )
-    return assignors
+    return create_assignors(strategies_of(config), config.values)
 
 
 def strategies_of(config: ConsumerConfig) -> list[str]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from bridge.client.assignors import ASSIGNORS
 from bridge.client.consumer_interceptors import ConsumerInterceptors, load_interceptors
-from bridge.client.custom_assignor import check_assignor, load_assignor
+from bridge.client.custom_assignor import create_assignors
 from bridge.client.deserializers import load_deserializer
-from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
+from bridge.client.kafka_consumer.kafka_consumer_config import KEYS_WITHOUT_EFFECT, KafkaConsumerConfig
 from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
 from zkconsumer.base.clock import Clock
 from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
@@ -31,18 +29,16 @@ from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
 from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
 from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS, GroupMemberConfig
-from zkconsumer.kafka.group.partition_assignor import ConsumerPartitionAssignor
 from zkconsumer.kafka.metadata.cluster import ClusterResourceListener
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.default_metadata_updater import DefaultMetadataUpdater
 from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
+from zkconsumer.kafka.net.host_resolver import bootstrap_addresses
 from zkconsumer.kafka.net.network_client import new_network_client
 from zkconsumer.kafka.net.network_machine import NetworkSettings
 from zkconsumer.wire.transactions import IsolationLevel
 
 log = logging.getLogger("zkconsumer.member")
-
-CANONICAL_LOOKUP = "resolve_canonical_bootstrap_servers_only"
 
 _numbers = count(1)
 
@@ -87,6 +83,9 @@ def _create(
     client_id = config.client_id or _new_client_id(config)
     values = {**config.originals, "client.id": client_id}
     for key, why in config.ignored.items():
+        if key in KEYS_WITHOUT_EFFECT:
+            log.warning("setting-ignored: %s has no effect reason=%r", key, why)
+            continue
         log.warning(
             "setting-ignored: The configuration '%s' was supplied but isn't a known config. reason=%r", key, why
         )
@@ -104,7 +103,10 @@ def _create(
     coordinator = None
     if config.group_id is not None:
         machine = ConsumerCoordinator(
-            group_config(config), load_assignors(config, values), random.random, clock.now_ms()
+            group_config(config),
+            create_assignors(config.partition_assignment_strategy, values),
+            random.random,
+            clock.now_ms(),
         )
         coordinator = PolledCoordinator(
             machine, client, metadata, subscriptions, callbacks, interceptors, clock, client_id
@@ -142,23 +144,6 @@ def close_deserializers(deserializers: Sequence[Deserializer[Any] | None]) -> No
                 log.exception("deserializer-not-closed class=%s", type(one).__qualname__)
 
 
-def load_assignors(config: KafkaConsumerConfig, values: Mapping[str, Any]) -> list[ConsumerPartitionAssignor]:
-    """The assignors of ``partition.assignment.strategy``; ``InvalidConfigException``: one cannot be used."""
-    made = [_assignor(one, values) for one in config.partition_assignment_strategy]
-    names = [one.name for one in made]
-    if len(set(names)) < len(names):
-        raise InvalidConfigException(
-            f"partition.assignment.strategy: two assignors have the same name ({', '.join(names)}); remove one"
-        )
-    return made
-
-
-def _assignor(named: Any, values: Mapping[str, Any]) -> ConsumerPartitionAssignor:
-    if not isinstance(named, str):
-        return check_assignor(named, type(named).__qualname__)
-    return ASSIGNORS[named]() if named in ASSIGNORS else load_assignor(named, values)
-
-
 def group_config(config: KafkaConsumerConfig) -> GroupMemberConfig:
     """The settings of the group's machine."""
     values = {key: config.values[key] for key in GROUP_SETTINGS}
@@ -177,28 +162,9 @@ def _metadata(
         listeners=listeners,
     )
     assert config.bootstrap_servers is not None, "it is required"
-    bootstrap = BootstrapBrokers(config.bootstrap_servers)
-    bootstrap.check()
-    addresses = [(broker.host, broker.port) for broker in bootstrap.brokers()]
-    if config.client_dns_lookup == CANONICAL_LOOKUP:
-        addresses = canonical_addresses(addresses)
-    metadata.bootstrap(addresses)
+    servers = [(broker.host, broker.port) for broker in BootstrapBrokers(config.bootstrap_servers).brokers()]
+    metadata.bootstrap(bootstrap_addresses(servers, config.client_dns_lookup))
     return metadata
-
-
-def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Each IP address of each host under its canonical name, once; a host without an address stays as it is."""
-    found: dict[tuple[str, int], None] = {}
-    for host, port in addresses:
-        try:
-            resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
-            resolved = []
-            found[host, port] = None
-        for *_, address in resolved:
-            name, _ = socket.getnameinfo(address, 0)
-            found[name, port] = None
-    return list(found)
 
 
 def _network_client(

@@ -190,6 +190,8 @@ class KafkaConsumer(Generic[K, V]):
         return self._coordinator
 
     def _timer(self, timeout_ms: int | None) -> Timer:
+        if timeout_ms is not None:
+            _check_timeout(timeout_ms)
         return Timer(self._clock, self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
     # --- subscription and assignment ----------------------------------------------------------------------------------
@@ -232,11 +234,11 @@ class KafkaConsumer(Generic[K, V]):
         ``UsageError``: the consumer is subscribed, or a topic has no name.
         """
         with self._access():
-            assigned = list(partitions)
+            assigned = _partitions_of(partitions)
             if not assigned:
                 self.unsubscribe()
                 return
-            if not all(isinstance(tp, TopicPartition) and tp.topic.strip() for tp in assigned):
+            if not all(tp.topic.strip() for tp in assigned):
                 raise UsageError("Topic partitions to assign to cannot have null or empty topic")
             if self._coordinator is not None:
                 # What is due now; no rebalance follows that would commit it.
@@ -275,8 +277,7 @@ class KafkaConsumer(Generic[K, V]):
         ``wakeup``; errors of the group, of authentication and of records; no error between taking records and returning
         them.
         """
-        if timeout_ms < 0:
-            raise UsageError("Timeout must not be negative")
+        _check_timeout(timeout_ms)
         with self._access():
             self._metrics.poll.record_start(self._clock.now_ms())
             try:
@@ -387,19 +388,19 @@ class KafkaConsumer(Generic[K, V]):
 
     def _seek_to(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
         with self._access():
-            wanted = list(partitions) or self._subscriptions.assigned_partitions_list()
+            wanted = _partitions_of(partitions) or self._subscriptions.assigned_partitions_list()
             self._subscriptions.request_offset_resets(wanted, strategy)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these until ``resume``; what is buffered is kept.  No rebalance happens."""
         with self._access():
-            for tp in partitions:
+            for tp in _partitions_of(partitions):
                 self._subscriptions.pause(tp)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these again."""
         with self._access():
-            for tp in partitions:
+            for tp in _partitions_of(partitions):
                 self._subscriptions.resume(tp)
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -419,7 +420,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         with self._access():
             group = self._group()
-            wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+            wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
             for tp, offset in wanted.items():
                 self._note_epoch(tp, offset)
             timer = self._timer(timeout_ms)
@@ -439,7 +440,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         with self._access():
             group = self._group()
-            wanted = dict(self._subscriptions.all_consumed() if offsets is None else offsets)
+            wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
             for tp, offset in wanted.items():
                 self._note_epoch(tp, offset)
             group.commit_offsets_async(wanted, callback)
@@ -451,12 +452,12 @@ class KafkaConsumer(Generic[K, V]):
         with self._access():
             group = self._group()
             timer = self._timer(timeout_ms)
-            call = group.ask_committed_offsets(partitions)
+            call = group.ask_committed_offsets(_partitions_of(partitions))
             if not group.wait_for_committed_offsets(call, timer, until_commands=False):
                 raise TimeoutException(
                     f"Timeout of {timer.timeout_ms}ms expired before the last committed offset for partitions "
-                    f"{sorted(map(str, partitions))} could be determined. Try tuning default.api.timeout.ms larger to "
-                    "relax the threshold."
+                    f"{sorted(map(str, call.partitions))} could be determined. Try tuning default.api.timeout.ms "
+                    "larger to relax the threshold."
                 )
             if call.error is not None:
                 raise call.error
@@ -471,6 +472,7 @@ class KafkaConsumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record whose timestamp (ms since 1970) is at or after the given one; None: there is none."""
         with self._access():
+            _partitions_of(timestamps)
             for tp, timestamp in timestamps.items():
                 if timestamp < 0:
                     raise UsageError(
@@ -483,14 +485,14 @@ class KafkaConsumer(Generic[K, V]):
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition, assigned or not."""
         with self._access():
-            return self._fetcher.beginning_offsets(partitions, self._timer(timeout_ms))
+            return self._fetcher.beginning_offsets(_partitions_of(partitions), self._timer(timeout_ms))
 
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The high watermark of each, or with ``isolation.level=read_committed`` its last stable offset."""
         with self._access():
-            return self._fetcher.end_offsets(partitions, self._timer(timeout_ms))
+            return self._fetcher.end_offsets(_partitions_of(partitions), self._timer(timeout_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets there are between the position and the end, as the last fetch showed it; None: not known
@@ -560,8 +562,7 @@ class KafkaConsumer(Generic[K, V]):
         nothing.  Waits for the group at most ``timeout_ms``.  Raises the first error, after everything is closed."""
         if self._is_closed:
             return
-        if timeout_ms < 0:
-            raise UsageError("The timeout cannot be negative.")
+        _check_timeout(timeout_ms)
         with self._access():
             first: Exception | None = None
             if self._depth > 1:
@@ -596,3 +597,28 @@ class _UntilRecords:
 
     def should_block(self) -> bool:
         return not self._fetcher.has_available_fetches
+
+
+def _check_timeout(timeout_ms: int) -> None:
+    if not isinstance(timeout_ms, int) or timeout_ms < 0:
+        raise UsageError(f"a timeout is a number of milliseconds, an integer that is not negative: {timeout_ms!r}")
+
+
+def _partitions_of(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    """The partitions of an argument; ``UsageError``: it is not a collection of ``TopicPartition``."""
+    if isinstance(partitions, TopicPartition):
+        raise UsageError(f"this takes a list of partitions: [{partitions!r}]")
+    found = list(partitions)
+    for tp in found:
+        if not isinstance(tp, TopicPartition):
+            raise UsageError(f"{tp!r} is not a TopicPartition")
+    return found
+
+
+def _offsets_of(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets of an argument; ``UsageError``: they are not of this type."""
+    _partitions_of(offsets)
+    for tp, offset in offsets.items():
+        if not isinstance(offset, OffsetAndMetadata):
+            raise UsageError(f"the offset of {tp} is {offset!r}: pass an OffsetAndMetadata")
+    return dict(offsets)

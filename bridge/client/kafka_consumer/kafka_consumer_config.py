@@ -33,7 +33,7 @@ RECORDS_MAX = 1_000_000
 """The largest ``max.poll.records``: the fetcher reserves 64 bytes for each record of a call."""
 
 _METRICS = "call metrics() for all metrics"
-_WITHOUT_EFFECT: dict[str, str] = {
+KEYS_WITHOUT_EFFECT: dict[str, str] = {
     "auto.include.jmx.reporter": _METRICS,
     "enable.metrics.push": _METRICS,
     "internal.throw.on.fetch.stable.offset.unsupported": "a broker before 2.5 is asked for the offset without this "
@@ -48,6 +48,8 @@ _WITHOUT_EFFECT: dict[str, str] = {
     "metrics.sample.window.ms": f"metrics are not sampled; {_METRICS}",
 }
 """Kafka's keys that change nothing in what is read or committed -> what to use instead."""
+
+RESET_POLICIES = ("latest", "earliest", "none")
 
 _SAME_AS_ALWAYS: dict[str, str] = {"group.protocol": "classic", "internal.leave.group.on.close": "true"}
 """Key -> its only value that is supported, which is the behaviour anyway."""
@@ -94,17 +96,31 @@ def _strategy_setting() -> Setting[Any]:
     )  # fmt: skip
 
 
+def _encoding_setting(key: str, what: str) -> Setting[str | None]:
+    return optional_text(
+        key, f"The encoding of {what}, for `StringDeserializer` and `UUIDDeserializer`; UTF-8 if it is not set.",
+        lambda given: given, "the name of an encoding of Python",
+    )  # fmt: skip
+
+
 def _reset_setting() -> Setting[str]:
     """``auto.offset.reset``, also with the values of the Scala consumer."""
-    made = choice(
+    words = {**{word: word for word in RESET_POLICIES}, "largest": "latest", "smallest": "earliest"}
+
+    def check(given: str) -> str:
+        if given not in words:
+            raise ValueError
+        return words[given]
+
+    return text(
         "auto.offset.reset",
-        ("latest", "earliest", "none"),
+        RESET_POLICIES[0],
         "Where to begin in a partition without a committed offset, or with one that the broker does not have any more: "
-        "`latest` is the end, `earliest` the beginning; with `none`, `poll` raises `NoOffsetForPartitionException` or "
-        "`OffsetOutOfRangeException`.",
-        {"largest": "latest", "smallest": "earliest"},
+        "`latest` (or `largest`) is the end, `earliest` (or `smallest`) the beginning; with `none`, `poll` raises "
+        "`NoOffsetForPartitionException` or `OffsetOutOfRangeException`.",
+        check,
+        "latest, earliest or none (or the old values largest or smallest)",
     )
-    return made
 
 
 class KafkaClientSettings(SettingsTable):
@@ -190,6 +206,9 @@ class KafkaClientSettings(SettingsTable):
     value_deserializer = _object_setting(
         "value.deserializer", None, "The same for values.", "a name, package.module:ClassName or an object"
     )
+    deserializer_encoding = _encoding_setting("deserializer.encoding", "keys and values")
+    key_deserializer_encoding = _encoding_setting("key.deserializer.encoding", "keys")
+    value_deserializer_encoding = _encoding_setting("value.deserializer.encoding", "values")
     interceptor_classes = _class_list(
         "interceptor.classes",
         "Interceptors (KIP-42), called in this order: classes of yours as `package.module:ClassName`, or objects.",
@@ -299,8 +318,8 @@ class KafkaConsumerConfig(
     @classmethod
     def why_ignored(cls, key: str) -> str:
         """See ``Configuration``: a key that nobody knows is for the program's own classes."""
-        if key in _WITHOUT_EFFECT:
-            return java_client_key_text(_WITHOUT_EFFECT[key])
+        if key in KEYS_WITHOUT_EFFECT:
+            return java_client_key_text(KEYS_WITHOUT_EFFECT[key])
         why = why_ignored_by_all_members(key)
         if why:
             return why

@@ -38,6 +38,10 @@ class CommitOffsetsCall:
         self.error = error
         self.is_done = True
 
+    def fail(self, error: ZkConsumerError) -> None:
+        """There will be no result."""
+        self.end(error)
+
 
 @dataclass(slots=True, eq=False)
 class CommittedOffsetsCall:
@@ -57,6 +61,10 @@ class CommittedOffsetsCall:
         self.offsets = offsets
         self.error = error
         self.is_done = True
+
+    def fail(self, error: ZkConsumerError) -> None:
+        """There will be no result."""
+        self.end({}, error)
 
 
 def to_offset(offset: OffsetAndMetadata) -> Offset:

@@ -136,6 +136,8 @@ class PolledCoordinator:
     def _feed(self, event: ev.Event) -> None:
         """Let the machine handle an event, after those that are being handled."""
         with self._lock:
+            if isinstance(self._fatal, InternalError):
+                return
             self._events.append(event)
             if self._is_executing:
                 return
@@ -147,11 +149,25 @@ class PolledCoordinator:
                     else:
                         now_ms = self._clock.now_ms()
                         self._commands.extend(self._machine.handle(self._events.popleft(), now_ms))
+            except Exception as error:  # noqa: BLE001
+                # The machine does not raise.  Without it no call may wait for its answers.
+                self._break(InternalError(f"the member of group {self._config.group_id} failed: {error!r}"), error)
             finally:
                 self._is_executing = False
         self._heartbeat_thread.notify()
         if self._program_commands:
             self._client.wake_up_poller()
+
+    def _break(self, failure: InternalError, cause: BaseException) -> None:
+        """An error that is a bug ends the member: later calls raise it, and ``close`` does not wait."""
+        failure.__cause__ = cause
+        self._fatal = self._fatal or failure
+        self._is_stopped = True
+        self._events.clear()
+        self._commands.clear()
+        for call in self._calls.values():
+            call.fail(failure)
+        self._calls.clear()
 
     def _execute(self, command: cmd.Command) -> None:
         match command:
@@ -540,10 +556,8 @@ class PolledCoordinator:
         return None
 
     def _on_thread_error(self, name: str, error: BaseException) -> None:
-        failure = InternalError(f"the thread {name} ended with {error!r}")
-        failure.__cause__ = error
         with self._lock:
-            self._fatal = self._fatal or failure
+            self._break(InternalError(f"the thread {name} ended with {error!r}"), error)
         self._client.wake_up_poller()
 
 

@@ -242,7 +242,8 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def _callback_failed(self, error: Exception | None) -> None:
         if error is not None:
-            raised = error if isinstance(error, ZkConsumerError) else RebalanceCallbackFailed(f"it raised {error!r}")
+            text = f"a callback of the rebalance listener raised {error!r}, and the rebalance continued without it"
+            raised = error if isinstance(error, ZkConsumerError) else RebalanceCallbackFailed(text)
             if raised is not error:
                 raised.__cause__ = error
             self.raise_to_program(raised)
