@@ -1,6 +1,7 @@
 """Makes the parts of a ``KafkaConsumer`` from its configuration (Java: the constructor of ``KafkaConsumer``).
 
 ``create_components`` either returns all of them, or closes what it has opened and raises one error with the cause.
+``ConsumerEnvironment`` has what the parts use of the operating system; tests pass another one.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 from bridge.client.consumer_interceptors import ConsumerInterceptors, load_interceptors
 from bridge.client.custom_assignor import create_assignors
 from bridge.client.deserializers import load_deserializer
+from bridge.client.kafka_consumer.heartbeat_thread import StartThread
 from bridge.client.kafka_consumer.kafka_consumer_config import KEYS_WITHOUT_EFFECT, KafkaConsumerConfig
 from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
-from zkconsumer.base.clock import Clock
+from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
+from zkconsumer.base.threads import spawn
 from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
 from zkconsumer.kafka.bootstrap_brokers import BootstrapBrokers
 from zkconsumer.kafka.broker_security import SecureConnectionFactory, broker_security_from_config
@@ -32,7 +35,8 @@ from zkconsumer.kafka.group.group_member_config import GROUP_SETTINGS, GroupMemb
 from zkconsumer.kafka.metadata.cluster import ClusterResourceListener
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.default_metadata_updater import DefaultMetadataUpdater
-from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
+from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient, KafkaClient
+from zkconsumer.kafka.net.exponential_backoff import Uniform
 from zkconsumer.kafka.net.host_resolver import bootstrap_addresses
 from zkconsumer.kafka.net.network_client import new_network_client
 from zkconsumer.kafka.net.network_machine import NetworkSettings
@@ -41,6 +45,58 @@ from zkconsumer.wire.transactions import IsolationLevel
 log = logging.getLogger("zkconsumer.member")
 
 _numbers = count(1)
+
+
+def new_kafka_client(
+    config: KafkaConsumerConfig,
+    client_id: str,
+    metadata: ConsumerMetadata,
+    clock: Clock,
+    oauth_token: Callable[[], str] | None,
+) -> KafkaClient:
+    """A client with sockets, TLS and SASL."""
+    security = SecureConnectionFactory(broker_security_from_config(config, oauth_token), clock)
+    settings = NetworkSettings(
+        client_id=client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
+        connections_max_idle_ms=config.connections_max_idle_limit_ms,
+    )
+    return new_network_client(
+        security.new_channel,
+        DefaultMetadataUpdater(metadata, config.request_timeout_ms),
+        settings,
+        clock,
+        diagnose=security.diagnose,
+        asks_versions=config.api_version_request,
+        send_buffer_bytes=config.send_buffer_bytes,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+    )
+
+
+NewKafkaClient: TypeAlias = Callable[
+    [KafkaConsumerConfig, str, ConsumerMetadata, Clock, Callable[[], str] | None], KafkaClient
+]
+"""As ``new_kafka_client``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEnvironment:
+    """What the parts of a consumer use of the operating system: time, network, a thread, random numbers.
+
+    ``start_thread`` starts the heartbeat thread.
+    """
+
+    clock: Clock = SYSTEM_CLOCK
+    new_kafka_client: NewKafkaClient = new_kafka_client
+    start_thread: StartThread = spawn
+    uniform: Uniform = random.random
+
+
+SYSTEM_ENVIRONMENT = ConsumerEnvironment()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +114,16 @@ class ConsumerComponents:
 
 
 def create_components(
-    config: KafkaConsumerConfig, callbacks: ProgramCallbacks, clock: Clock, oauth_token: Callable[[], str] | None
+    config: KafkaConsumerConfig,
+    callbacks: ProgramCallbacks,
+    environment: ConsumerEnvironment,
+    oauth_token: Callable[[], str] | None,
 ) -> ConsumerComponents:
     """All parts.  ``InvalidConfigException``: the configuration, or a class that it names, cannot be used;
     ``KafkaException``: something else has failed, which is its cause."""
     with contextlib.ExitStack() as opened:
         try:
-            made = _create(config, callbacks, clock, oauth_token, opened)
+            made = _create(config, callbacks, environment, oauth_token, opened)
         except InvalidConfigException:
             raise
         except (ZkConsumerError, OSError) as error:
@@ -76,10 +135,11 @@ def create_components(
 def _create(
     config: KafkaConsumerConfig,
     callbacks: ProgramCallbacks,
-    clock: Clock,
+    environment: ConsumerEnvironment,
     oauth_token: Callable[[], str] | None,
     opened: contextlib.ExitStack,
 ) -> ConsumerComponents:
+    clock = environment.clock
     client_id = config.client_id or _new_client_id(config)
     values = {**config.originals, "client.id": client_id}
     for key, why in config.ignored.items():
@@ -98,18 +158,31 @@ def _create(
     ]
     subscriptions = SubscriptionState(OffsetResetStrategy(config.auto_offset_reset))
     metadata = _metadata(config, subscriptions, listeners)
-    client = _network_client(config, client_id, metadata, clock, oauth_token, opened)
+    kafka_client = environment.new_kafka_client(config, client_id, metadata, clock, oauth_token)
+    opened.callback(kafka_client.close)
+    client = ConsumerNetworkClient(
+        kafka_client,
+        metadata,
+        clock,
+        retry_backoff_ms=config.retry_backoff_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        max_poll_timeout_ms=config.heartbeat_interval_ms,
+    )
     fetcher = Fetcher(client, metadata, subscriptions, _fetch_config(config), clock, *deserializers)
     coordinator = None
     if config.group_id is not None:
-        machine = ConsumerCoordinator(
-            group_config(config),
-            create_assignors(config.partition_assignment_strategy, values),
-            random.random,
-            clock.now_ms(),
-        )
+        assignors = create_assignors(config.partition_assignment_strategy, values)
+        machine = ConsumerCoordinator(group_config(config), assignors, environment.uniform, clock.now_ms())
         coordinator = PolledCoordinator(
-            machine, client, metadata, subscriptions, callbacks, interceptors, clock, client_id
+            machine,
+            client,
+            metadata,
+            subscriptions,
+            callbacks,
+            interceptors,
+            clock,
+            client_id,
+            start_thread=environment.start_thread,
         )
     return ConsumerComponents(
         client_id, client, metadata, subscriptions, fetcher, coordinator, interceptors, deserializers
@@ -165,45 +238,6 @@ def _metadata(
     servers = [(broker.host, broker.port) for broker in BootstrapBrokers(config.bootstrap_servers).brokers()]
     metadata.bootstrap(bootstrap_addresses(servers, config.client_dns_lookup))
     return metadata
-
-
-def _network_client(
-    config: KafkaConsumerConfig,
-    client_id: str,
-    metadata: ConsumerMetadata,
-    clock: Clock,
-    oauth_token: Callable[[], str] | None,
-    opened: contextlib.ExitStack,
-) -> ConsumerNetworkClient:
-    security = SecureConnectionFactory(broker_security_from_config(config, oauth_token), clock)
-    settings = NetworkSettings(
-        client_id=client_id,
-        request_timeout_ms=config.request_timeout_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
-        connection_setup_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
-        connections_max_idle_ms=config.connections_max_idle_limit_ms,
-    )
-    network = new_network_client(
-        security.new_channel,
-        DefaultMetadataUpdater(metadata, config.request_timeout_ms),
-        settings,
-        clock,
-        diagnose=security.diagnose,
-        asks_versions=config.api_version_request,
-        send_buffer_bytes=config.send_buffer_bytes,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-    )
-    opened.callback(network.close)
-    return ConsumerNetworkClient(
-        network,
-        metadata,
-        clock,
-        retry_backoff_ms=config.retry_backoff_ms,
-        request_timeout_ms=config.request_timeout_ms,
-        max_poll_timeout_ms=config.heartbeat_interval_ms,
-    )
 
 
 def _fetch_config(config: KafkaConsumerConfig) -> FetchConfig:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from zkconsumer.base.clock import Clock
-from zkconsumer.base.threads import OnThreadError, StopSignal, WorkerThread, spawn
+from zkconsumer.base.threads import OnThreadError, StopSignal, WorkerThread
+
+StartThread: TypeAlias = Callable[..., WorkerThread]
+"""As ``zkconsumer.base.threads.spawn``."""
 
 
 class BackgroundWork(Protocol):
@@ -33,8 +36,7 @@ class HeartbeatThread:
         work: BackgroundWork,
         clock: Clock,
         on_thread_error: OnThreadError,
-        *,
-        start_thread: Callable[..., WorkerThread] = spawn,
+        start_thread: StartThread,
     ) -> None:
         self._name = name
         self._work = work

@@ -23,15 +23,19 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from bridge.client.kafka_consumer.committed_offset_load import CommittedOffsetLoad
-from bridge.client.kafka_consumer.consumer_components import close_deserializers, create_components
+from bridge.client.kafka_consumer.consumer_components import (
+    SYSTEM_ENVIRONMENT,
+    ConsumerEnvironment,
+    close_deserializers,
+    create_components,
+)
 from bridge.client.kafka_consumer.consumer_metrics import ConsumerMetrics, MetricName
 from bridge.client.kafka_consumer.consumer_records import EMPTY, ConsumerRecords
 from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
 from bridge.client.kafka_consumer.offset_calls import OffsetCommitCallback, to_offset_and_metadata
-from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.timer import Timer
 from zkconsumer.errors import (
     ConnectorClosed,
@@ -100,6 +104,9 @@ class KafkaConsumer(Generic[K, V]):
     left open then.
     """
 
+    _environment: ClassVar[ConsumerEnvironment] = SYSTEM_ENVIRONMENT
+    """A test replaces it in a subclass."""
+
     def __init__(
         self,
         config: Mapping[str, object] | KafkaConsumerConfig,
@@ -107,7 +114,6 @@ class KafkaConsumer(Generic[K, V]):
         value_deserializer: Any = None,
         *,
         oauth_token: Callable[[], str] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         given = {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer}
         given = {key: one for key, one in given.items() if one is not None}
@@ -116,9 +122,9 @@ class KafkaConsumer(Generic[K, V]):
         elif given:
             config = config.with_overrides(given)
         self.config = config
-        self._clock = clock
+        clock = self._clock = self._environment.clock
         calls = _ListenerCalls()
-        parts = create_components(config, calls, clock, oauth_token)
+        parts = create_components(config, calls, self._environment, oauth_token)
         calls.listener = lambda: parts.subscriptions.rebalance_listener
         self._parts = parts
         self._client = parts.client

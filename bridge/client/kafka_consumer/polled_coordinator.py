@@ -64,6 +64,7 @@ from zkconsumer.wire.schemas import OFFSET_COMMIT
 
 if TYPE_CHECKING:
     from bridge.client.consumer_interceptors import ConsumerInterceptors
+    from bridge.client.kafka_consumer.heartbeat_thread import StartThread
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
     from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
@@ -98,6 +99,8 @@ class PolledCoordinator:
         interceptors: ConsumerInterceptors[Any],
         clock: Clock,
         name: str,
+        *,
+        start_thread: StartThread,
     ) -> None:
         self.metrics = ConsumerCoordinatorMetrics()
         self._machine = machine
@@ -129,7 +132,7 @@ class PolledCoordinator:
         """Errors for the next call of the program."""
         self._fatal: ZkConsumerError | None = None
         self._is_stopped = False
-        self._heartbeat_thread = HeartbeatThread(f"{name}-heartbeat", self, clock, self._on_thread_error)
+        self._heartbeat_thread = HeartbeatThread(f"{name}-heartbeat", self, clock, self._on_thread_error, start_thread)
 
     # --- the machine --------------------------------------------------------------------------------------------------
 
