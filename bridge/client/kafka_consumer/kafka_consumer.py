@@ -220,7 +220,7 @@ class KafkaConsumer(Generic[K, V]):
                 self._metadata.request_update_for_new_topics()
                 group.subscribe()
                 return
-            if isinstance(topics, str):
+            if topics is None or isinstance(topics, str):
                 raise UsageError(f"subscribe takes a list of topics: subscribe([{topics!r}])")
             names = list(topics)
             if not names:
@@ -244,7 +244,7 @@ class KafkaConsumer(Generic[K, V]):
             if not assigned:
                 self.unsubscribe()
                 return
-            if not all(tp.topic.strip() for tp in assigned):
+            if not all(tp.topic and tp.topic.strip() for tp in assigned):
                 raise UsageError("Topic partitions to assign to cannot have null or empty topic")
             if self._coordinator is not None:
                 # What is due now; no rebalance follows that would commit it.
@@ -256,12 +256,17 @@ class KafkaConsumer(Generic[K, V]):
                 self._metadata.request_update_for_new_topics()
 
     def unsubscribe(self) -> None:
-        """Leave the group, and read nothing.  Automatic commits are made, and the listener is called, before."""
+        """Leave the group, and read nothing.  Automatic commits are made, and the listener is called, before.
+
+        Raises the exception of the listener, after that.
+        """
         with self._access():
             self._fetcher.clear_buffered_data_for_unassigned_partitions(())
-            if self._coordinator is not None and self._subscriptions.has_auto_assigned_partitions:
-                self._coordinator.unsubscribe(self._timer(None))
-            self._subscriptions.unsubscribe()
+            try:
+                if self._coordinator is not None and self._subscriptions.has_auto_assigned_partitions:
+                    self._coordinator.unsubscribe(self._timer(None))
+            finally:
+                self._subscriptions.unsubscribe()
             log.info("unsubscribed: Unsubscribed all topics or patterns and assigned partitions")
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -289,6 +294,8 @@ class KafkaConsumer(Generic[K, V]):
             try:
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
+                if self._coordinator is not None and self._coordinator.is_in_callback:
+                    raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
                 return self._poll(Timer(self._clock, timeout_ms))
             finally:
                 self._metrics.poll.record_end(self._clock.now_ms())
@@ -612,7 +619,7 @@ def _check_timeout(timeout_ms: int) -> None:
 
 def _partitions_of(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
     """The partitions of an argument; ``UsageError``: it is not a collection of ``TopicPartition``."""
-    if isinstance(partitions, TopicPartition):
+    if partitions is None or isinstance(partitions, TopicPartition):
         raise UsageError(f"this takes a list of partitions: [{partitions!r}]")
     found = list(partitions)
     for tp in found:

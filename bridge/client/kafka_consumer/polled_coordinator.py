@@ -311,8 +311,15 @@ class PolledCoordinator:
         self._heartbeat_thread.start()
 
     def unsubscribe(self, timer: Timer) -> None:
-        """Leave the group: commit if that is automatic, call the listener, send LeaveGroup."""
+        """Leave the group: commit if that is automatic, call the listener, send LeaveGroup.
+
+        Raises the exception of the listener afterwards.  Inside of the listener it does not wait: the member leaves
+        when the listener returns.
+        """
+        self._errors.clear()  # they are about the membership that ends
         self._feed(ev.Unsubscribed())
+        if self.is_in_callback:
+            return
         while self._machine.exit is Exit.UNSUBSCRIBING and not timer.is_expired:
             self.run_commands()
             self._wait(timer, is_wakeup_disabled=True)
@@ -323,6 +330,8 @@ class PolledCoordinator:
                 "unsubscribe-timed-out group=%s timeout_ms=%d: the coordinator removes this member after "
                 "session.timeout.ms", self._config.group_id, timer.timeout_ms,
             )  # fmt: skip
+        if self._errors:
+            raise self._errors.popleft()
 
     def commit_if_due(self) -> None:
         """Begin an automatic commit, if one is due."""
@@ -429,23 +438,36 @@ class PolledCoordinator:
         self._is_running_commands = True
         try:
             while self._program_commands:
-                self._run_command(self._program_commands.popleft())
+                self._run_command(self._program_commands[0])
         finally:
             self._is_running_commands = False
 
+    @property
+    def is_in_callback(self) -> bool:
+        """Whether the rebalance listener is being called."""
+        return self._is_running_commands
+
     def _run_command(self, command: cmd.Command) -> None:
+        """Execute the oldest command, and remove it at the end.
+
+        An exception of a signal handler before that lets the next call execute it again: the machine waits for its
+        answer, and ignores a second one.
+        """
         match command:
             case Drain(partitions):
                 self._subscriptions.mark_pending_revocation(
                     [tp for tp in partitions if self._subscriptions.is_assigned(tp)]
                 )
+                self._program_commands.popleft()
             case CollectPositions():
                 consumed = self._subscriptions.all_consumed()
                 self._feed(ev.OffsetsCollected({tp: to_offset(one) for tp, one in consumed.items()}))
+                self._program_commands.popleft()
             case cmd.Invoke():
                 self._invoke(command)
             case cmd.StartPartitions():
-                pass  # the assignment is there already, so that the callback could seek
+                # The assignment is there already, so that the callback could seek.
+                self._program_commands.popleft()
 
     def _invoke(self, command: cmd.Invoke) -> None:
         if command.callback is Callback.ASSIGNED:
@@ -466,10 +488,11 @@ class PolledCoordinator:
             )  # fmt: skip
             error = raised
         finally:
-            # Also after an exception of a signal handler: the machine waits for this answer.
+            # Also after an exception inside the callback that is not the program's, such as KeyboardInterrupt.
             if command.callback is not Callback.ASSIGNED:
                 self._assign(self._subscriptions.assigned_partitions() - command.partitions)
             self._feed(ev.CallbackDone(command.number, error=error))
+            self._program_commands.popleft()
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         if self._subscriptions.has_auto_assigned_partitions:
