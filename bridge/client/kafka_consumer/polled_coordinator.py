@@ -121,8 +121,10 @@ class PolledCoordinator:
         self._call_count = 0
         self._metadata_version = -1
         """The update of the metadata that the machine has."""
-        self._pattern_version: int | None = None
-        """The update whose topics were compared with the pattern; None: none since ``subscribe``."""
+        self._pattern_version = -1
+        """The last update at ``subscribe``, or later the one whose topics were compared with the pattern."""
+        self._has_pattern_topics = False
+        """Whether the machine has the topics of the present pattern."""
         self._program_commands: deque[cmd.Command] = deque()
         self._is_running_commands = False
         self._completed_commits: deque[CommitOffsetsCall] = deque()
@@ -293,10 +295,11 @@ class PolledCoordinator:
         version = self._metadata.update_version
         if version == self._pattern_version:
             return
-        is_first, self._pattern_version = self._pattern_version is None, version
+        self._pattern_version = version
         matches = self._subscriptions.matches_subscribed_pattern
         topics = frozenset(filter(matches, self._metadata.fetch().topics))
-        if self._subscriptions.subscribe_from_pattern(topics) or is_first:
+        if self._subscriptions.subscribe_from_pattern(topics) or not self._has_pattern_topics:
+            self._has_pattern_topics = True
             self._feed(ev.Subscribed(topics, matches))
 
     # --- the subscription ---------------------------------------------------------------------------------------------
@@ -304,8 +307,9 @@ class PolledCoordinator:
     def subscribe(self) -> None:
         """The subscription has changed (``SubscriptionState``); a pattern has its topics after the next metadata."""
         if self._subscriptions.has_pattern_subscription:
-            self._pattern_version = None
-            self._update_pattern_subscription()
+            # What is known has the topics of the former subscription only: the member would join twice.
+            self._pattern_version = self._metadata.update_version
+            self._has_pattern_topics = False
         else:
             self._feed(ev.Subscribed(self._subscriptions.subscription()))
         self._heartbeat_thread.start()
