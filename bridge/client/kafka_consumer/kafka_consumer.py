@@ -577,27 +577,25 @@ class KafkaConsumer(Generic[K, V]):
             return
         _check_timeout(timeout_ms)
         with self._access():
-            first: Exception | None = None
             if self._depth > 1:
                 raise UsageError("close() cannot be called inside of a callback of this consumer")
+            is_forked = self._pid != os.getpid()  # a child does not leave the group
             self._client.disable_wakeups()
             try:
-                if self._coordinator is not None and self._pid == os.getpid():  # a child does not leave the group
+                if self._coordinator is not None and not is_forked:
                     self._coordinator.close(Timer(self._clock, min(timeout_ms, self.config.request_timeout_ms)))
-            except ZkConsumerError as error:
+            except Exception as error:
                 log.error("close-failed: Failed to close coordinator reason=%r", str(error))
-                first = error
+                raise
             finally:
                 self._is_closed = True
-                self._close_parts()
-            if first is not None:
-                raise first
+                self._close_parts(is_forked=is_forked)
 
-    def _close_parts(self) -> None:
+    def _close_parts(self, *, is_forked: bool) -> None:
         self._fetcher.close()
         self._parts.interceptors.close()
         self._metadata.close()
-        self._client.close()
+        self._client.close(is_forked=is_forked)
         close_deserializers(self._parts.deserializers)
         log.debug("consumer-closed: Kafka consumer has been closed client=%s", self._parts.client_id)
 

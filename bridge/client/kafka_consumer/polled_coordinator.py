@@ -133,6 +133,7 @@ class PolledCoordinator:
         self._errors: deque[ZkConsumerError] = deque()
         """Errors for the next call of the program."""
         self._fatal: ZkConsumerError | None = None
+        self._is_closing = False
         self._is_stopped = False
         self._heartbeat_thread = HeartbeatThread(f"{name}-heartbeat", self, clock, self._on_thread_error, start_thread)
 
@@ -176,6 +177,8 @@ class PolledCoordinator:
 
     def _execute(self, command: cmd.Command) -> None:
         match command:
+            case cmd.DisconnectCoordinator() if self._is_closing:
+                pass  # LeaveGroup may not be written yet; all connections are closed soon
             case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
                 self._requests.execute(command)
             case cmd.SetMemberTimer(kind, deadline_ms):
@@ -556,34 +559,58 @@ class PolledCoordinator:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def close(self, timer: Timer) -> None:
-        """Commit if that is automatic, call the listener, leave the group, and end the heartbeat thread."""
-        first: BaseException | None = None
-        if self._config.enable_auto_commit and not self._subscriptions.has_auto_assigned_partitions:
-            first = self._try(partial(self._commit_at_close, timer))
+        """Commit if that is automatic, call the listener, leave the group, and end the heartbeat thread.
+
+        When there is no time for the answers, the last commit and LeaveGroup are sent without waiting.  Raises the
+        first error after all steps: that of the listener, or of the network.
+        """
+        self._errors.clear()  # they are about the membership that ends
+        self._is_closing = True
+        errors: list[Exception] = []
+        try:
+            self._leave(timer, errors)
+        finally:
+            self._heartbeat_thread.close(THREAD_END_MS)
+        errors += self._errors
+        if errors:
+            raise errors[0]
+
+    def _leave(self, timer: Timer, errors: list[Exception]) -> None:
+        is_member = self._subscriptions.has_auto_assigned_partitions
+        if self._config.enable_auto_commit and (timer.is_expired or not is_member):
+            self._try(partial(self._commit_at_close, timer), errors)
         self._feed(ev.Closed(leave=True, timeout_ms=timer.remaining_ms))
         while not self._is_stopped:
-            first = self._try(self.run_commands) or first
-            first = self._try(partial(self._wait, timer, is_wakeup_disabled=True)) or first
+            self._try(self.run_commands, errors)
+            self._try(partial(self._wait, timer, is_wakeup_disabled=True), errors)
+            timer.update()
             if timer.is_expired and not self._is_stopped:
                 self._feed(ev.MemberTimerFired(TimerKind.CLOSE, self._clock.now_ms()))
                 break
-        first = self._try(self.run_commands) or first
-        first = self._try(self.invoke_completed_offset_commit_callbacks) or first
-        self._heartbeat_thread.close(THREAD_END_MS)
-        if first is not None:
-            raise first
+        self._try(self.run_commands, errors)
+        self._try(self._client.poll_no_wakeup, errors)
+        self._try(self.invoke_completed_offset_commit_callbacks, errors)
 
     def _commit_at_close(self, timer: Timer) -> None:
-        self.commit_offsets_sync(self._subscriptions.all_consumed(), timer)
+        consumed = self._subscriptions.all_consumed()
+        try:
+            if timer.is_expired:
+                self.commit_offsets_async(consumed, None)
+            else:
+                self.commit_offsets_sync(consumed, timer)
+        except ZkConsumerError as error:
+            log.warning(
+                "revocation-commit-failed: Synchronous auto-commit of offsets %s failed: %s group=%s",
+                consumed, error, self._config.group_id,
+            )  # fmt: skip
 
     @staticmethod
-    def _try(step: Callable[[], None]) -> Exception | None:
+    def _try(step: Callable[[], None], errors: list[Exception]) -> None:
         """Run one step of the end; its error does not keep the others from running."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - raised by ``close``
-            return error
-        return None
+            errors.append(error)
 
     def _on_thread_error(self, name: str, error: BaseException) -> None:
         with self._lock:

@@ -461,8 +461,15 @@ class ConsumerNetworkClient:
         self._pending_disconnects.append(node)
         self.wake_up_poller()
 
-    def close(self) -> None:
-        """Close all connections; futures that are not done stay so."""
+    def close(self, *, is_forked: bool = False) -> None:
+        """Close all connections; futures that are not done stay so.
+
+        ``is_forked``: this is a child process.  A thread of the parent may have had the lock at the fork, and nothing
+        releases it here.
+        """
+        if is_forked:
+            self._client.close()
+            return
         with self._lock:
             self._client.close()
 
