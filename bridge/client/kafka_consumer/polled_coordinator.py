@@ -54,6 +54,7 @@ from zkconsumer.kafka.group import events as ev
 from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.kafka.group.consumer_coordinator import ConsumerCoordinator
 from zkconsumer.kafka.group.consumer_rebalance import Exit
+from zkconsumer.kafka.group.errors import RetriableCommitFailedException
 from zkconsumer.kafka.group.events import TimerKind
 from zkconsumer.kafka.group.generation import Generation
 from zkconsumer.kafka.group.member_log_lines import level_of, text_of
@@ -516,6 +517,8 @@ class PolledCoordinator:
         while not call.is_done and not timer.is_expired:
             self._wait(timer, call)
         self.invoke_completed_offset_commit_callbacks()
+        if timer.is_expired and isinstance(call.error, RetriableCommitFailedException):
+            return False  # the machine has the same deadline
         if call.error is not None:
             raise call.error
         return call.is_done
