@@ -40,17 +40,17 @@ class CommittedOffsetLoad:
         self._call: CommittedOffsetsCall | None = None
         self._lookups: dict[TopicPartition, PositionLookup] = {}
 
-    def refresh(self, timer: Timer) -> bool:
+    def refresh(self, timer: Timer, *, until_commands: bool) -> bool:
         """Load the offsets of the partitions that wait for them; returns whether none waits any more.
 
-        It waits at most for ``timer``, and not while the group needs the program's thread.  Raises the error of the
-        coordinator, such as ``GroupAuthorizationException``.
+        It waits at most for ``timer``.  ``until_commands``: and not while the group needs the program's thread, so that
+        ``poll`` can serve it.  Raises the error of the coordinator, such as ``GroupAuthorizationException``.
         """
         while initializing := self._subscriptions.initializing_partitions():
             if self._call is None:
                 self._lookups = {tp: self._subscriptions.position_lookup(tp) for tp in initializing}
                 self._call = self._coordinator.ask_committed_offsets(initializing)
-            if not self._coordinator.wait_for_committed_offsets(self._call, timer, until_commands=True):
+            if not self._coordinator.wait_for_committed_offsets(self._call, timer, until_commands=until_commands):
                 return False
             self._take(self._call)
         return True

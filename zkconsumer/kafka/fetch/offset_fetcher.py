@@ -314,8 +314,11 @@ class OffsetFetcher:
                     for node, rows in by_node.items()
                 ]
                 if timer.timeout_ms == 0:
+                    self._subscriptions.end_offset_request_failed(to_retry)
                     for rows, future in sent:
-                        self._responses.when_done(future, partial(self._on_end_offsets, rows), self._on_search_failure)
+                        self._responses.when_done(
+                            future, partial(self._on_end_offsets, rows), partial(self._on_search_failure, rows)
+                        )
                     return found
                 for rows, future in sent:
                     if not self._client.poll_future(future, timer):
@@ -358,12 +361,14 @@ class OffsetFetcher:
         try:
             result = read_list_offsets_response(rows, response.body)
         except RemoteProtocolError as error:
-            self._on_search_failure(error)
+            self._on_search_failure(rows, error)
             return
         self._log_events.extend(result.log_events)
         self._take_end_offsets(rows, result)
+        self._subscriptions.end_offset_request_failed(rows.keys() - result.fetched_offsets.keys())
 
-    def _on_search_failure(self, error: Exception) -> None:
+    def _on_search_failure(self, rows: Mapping[TopicPartition, ListOffsetsTarget], error: Exception) -> None:
+        self._subscriptions.end_offset_request_failed(rows)
         self._log_event("WARNING", "end-offset-search-failed", reason=repr(error))
 
     def _take_end_offsets(self, rows: Mapping[TopicPartition, ListOffsetsTarget], result: ListOffsetsResult) -> None:

@@ -398,6 +398,12 @@ class PartitionPositions:
         """ListOffsets was sent for the end of the log."""
         self._assigned(tp).end_offset_requested = True
 
+    def end_offset_request_failed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The end offsets of these will not be answered: they may be requested again."""
+        for tp in partitions:
+            if tp in self._assignment:
+                self._assignment[tp].end_offset_requested = False
+
     def partition_end_offset_requested(self, tp: TopicPartition) -> bool:
         """Whether ListOffsets was sent for the end, and nothing has shown the end since."""
         return self._assigned(tp).end_offset_requested

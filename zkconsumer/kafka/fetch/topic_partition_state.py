@@ -56,7 +56,7 @@ class TopicPartitionState:
 
     ``is_pending_revocation``: the partition is being revoked, and no more records are fetched or returned.
     ``high_watermark``, ``last_stable_offset``, ``log_start_offset``: of the last fetch, None before.
-    ``end_offset_requested``: ``current_lag`` has sent ListOffsets because the end is not known yet.
+    ``end_offset_requested``: ``current_lag`` has sent ListOffsets for the end, which is not answered.
     """
 
     __slots__ = (
