@@ -151,8 +151,9 @@ def _create(
         )
     interceptors = load_interceptors(config.interceptor_classes, values)
     opened.callback(interceptors.close)
-    deserializers = _deserializers(config, values)
-    opened.callback(close_deserializers, deserializers)
+    key_deserializer = _deserializer(config.key_deserializer, values, opened, is_key=True)
+    value_deserializer = _deserializer(config.value_deserializer, values, opened, is_key=False)
+    deserializers = key_deserializer, value_deserializer
     listeners: list[Any] = [
         one for one in (*interceptors.all, *deserializers) if callable(getattr(one, "on_update", None))
     ]
@@ -196,14 +197,14 @@ def _new_client_id(config: KafkaConsumerConfig) -> str:
     return f"consumer-{config.group_id}-{config.group_instance_id or next(_numbers)}"
 
 
-def _deserializers(
-    config: KafkaConsumerConfig, values: Mapping[str, Any]
-) -> tuple[Deserializer[Any] | None, Deserializer[Any] | None]:
-    key, value = (
-        None if setting is None else load_deserializer(setting, values, is_key=is_key)
-        for setting, is_key in ((config.key_deserializer, True), (config.value_deserializer, False))
-    )
-    return key, value
+def _deserializer(
+    setting: Any, values: Mapping[str, Any], opened: contextlib.ExitStack, *, is_key: bool
+) -> Deserializer[Any] | None:
+    if setting is None:
+        return None
+    made = load_deserializer(setting, values, is_key=is_key)
+    opened.callback(close_deserializers, [made])
+    return made
 
 
 def close_deserializers(deserializers: Sequence[Deserializer[Any] | None]) -> None:
