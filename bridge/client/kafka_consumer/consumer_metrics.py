@@ -173,10 +173,11 @@ class ConsumerMetrics:
         yield from _average_and_maximum("fetch-throttle-time", fetch.fetch_throttle_ms)
         yield "records-lag-max", fetch.records_lag.highest
         yield "records-lead-min", fetch.records_lead.lowest
-        for topic, amounts in fetch.topics.items():
+        # Copies: the program's thread may add topics and partitions meanwhile.
+        for topic, amounts in list(fetch.topics.items()):
             for name, value in _of_amounts(amounts, seconds):
                 yield name, value, ("topic", topic)
-        for tp, distances in fetch.partitions.items():
+        for tp, distances in list(fetch.partitions.items()):
             tags = ("topic", tp.topic), ("partition", str(tp.partition))
             yield "records-lag", distances.lag.last, *tags
             yield "records-lag-avg", distances.lag.average, *tags
