@@ -38,8 +38,6 @@ OF_A_WHOLE = {
     **{file: {"ConsumerCoordinator"} for file in OF_THE_STATE_MACHINE},
 }
 """Folder or file -> the names of the whole that it is a part of: a test that uses one of them runs the part."""
-WITHOUT_TEST = "not yet"
-"""In the place of a test.  Only rows about ``bridge/client/kafka_consumer/`` may say so."""
 REASON_WORDS_MIN = 5
 
 
@@ -67,10 +65,6 @@ class ParityRow(NamedTuple):
         row = Row("", self.claim, self.test, frozenset())
         if not row.files:
             yield "where?"
-        if self.test == WITHOUT_TEST:
-            if not any(file.startswith("bridge/client/kafka_consumer/") for file in row.files):
-                yield "which test shows it?"
-            return
         if not row.citations:
             yield "which test shows it?"
         yield from (f"{each.text} is not there" for each in row.citations if not names_used_by(each.text))
@@ -161,10 +155,6 @@ HOW_TO = "migration_docs/how-to/read-with-kafka-consumer.md"
         (ParityRow(("A",), "none", "no", ""), "why is there nothing?"),
         (ParityRow(("A",), "kept", "it is there", f"`{FETCHER}`"), "where?"),
         (ParityRow(("A",), "kept", "`Fetcher` in `zkconsumer/kafka/fetch/fetcher.py`", ""), "which test shows it?"),
-        (
-            ParityRow(("A",), "kept", "`Fetcher` in `zkconsumer/kafka/fetch/fetcher.py`", WITHOUT_TEST),
-            "which test shows it?",
-        ),
         (
             ParityRow(("A",), "kept", "`Fetcher` in `zkconsumer/kafka/fetch/fetcher.py`", f"`{FETCHER}::test_none`"),
             f"{FETCHER}::test_none is not there",
