@@ -64,7 +64,7 @@ SCENARIOS = [
     scenario("0.9.0.1", "java-0.9.0.1", OURS, C),
     scenario("4.1.1", OURS, "java-4.1.1", PYTHON),
     scenario("3.9.1", OURS_POLL, "java-3.9.1", OURS, strategy="cooperative-sticky", nightly=False),
-    scenario("3.9.1", "java-2.8.2", OURS_POLL, C, strategy="sticky"),
+    scenario("3.9.1", "java-2.8.2", OURS_POLL, "java-3.9.1", strategy="sticky"),
     scenario("1.1.1", OURS_POLL, C, OURS_POLL, nightly=False),
     scenario("0.11.0.3", OURS_POLL, "java-0.9.0.1", OURS, strategy="roundrobin"),
     scenario("0.9.0.1", OURS_POLL, "java-0.9.0.1", C),
