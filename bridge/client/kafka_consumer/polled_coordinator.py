@@ -57,6 +57,7 @@ from zkconsumer.kafka.group.consumer_rebalance import Exit
 from zkconsumer.kafka.group.errors import RetriableCommitFailedException
 from zkconsumer.kafka.group.events import TimerKind
 from zkconsumer.kafka.group.generation import Generation
+from zkconsumer.kafka.group.kafka_text_forms import offsets_text
 from zkconsumer.kafka.group.member_log_lines import level_of, text_of
 from zkconsumer.kafka.net.client_request import ClientResponse
 from zkconsumer.member.ownership import CollectPositions, Drain
@@ -602,9 +603,10 @@ class PolledCoordinator:
             else:
                 self.commit_offsets_sync(consumed, timer)
         except ZkConsumerError as error:
+            offsets = offsets_text({tp: to_offset(one) for tp, one in consumed.items()})
             log.warning(
-                "revocation-commit-failed: Synchronous auto-commit of offsets %s failed: %s group=%s",
-                consumed, error, self._config.group_id,
+                "revocation-commit-failed: Synchronous auto-commit of offsets %s failed: %s reason=%r",
+                offsets, error, str(error),
             )  # fmt: skip
 
     @staticmethod

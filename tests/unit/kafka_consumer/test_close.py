@@ -210,7 +210,7 @@ def test_close_does_not_raise_an_earlier_error_of_the_group() -> None:
     assert len(scripted.sent(LEAVE_GROUP)) == 1
 
 
-def test_close_does_not_raise_when_the_last_commit_is_refused() -> None:
+def test_close_does_not_raise_when_the_last_commit_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     for scripted in (joined(), ScriptedConsumer()):
         if not scripted.consumer.assignment():
             scripted.assign(TP0)
@@ -218,6 +218,7 @@ def test_close_does_not_raise_when_the_last_commit_is_refused() -> None:
         scripted.consumer.close()
         assert len(scripted.cluster.commits) == 1
         assert scripted.kafka.is_closed
+    assert caplog.text.count("revocation-commit-failed") == 2
 
 
 def test_an_interrupt_of_close_closes_everything() -> None:
