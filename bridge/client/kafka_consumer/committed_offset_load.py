@@ -3,7 +3,8 @@
     assignment --> INITIALIZING --OffsetFetch--> committed: ``maybe_seek_to_committed``
                                             '--> nothing committed: ``auto.offset.reset``
 
-One look-up is open at a time; a partition that is assigned meanwhile is in the next one.  Each result names the state
+One look-up is open at a time; a partition that is assigned meanwhile is in the next one.  ``poll`` does not wait here,
+so the others are read meanwhile.  Each result names the state
 of the partition at the time of the request, so it changes nothing after a ``seek`` or another assignment.  Java:
 ``ConsumerCoordinator.refreshCommittedOffsetsIfNeeded``.
 """
@@ -40,17 +41,16 @@ class CommittedOffsetLoad:
         self._call: CommittedOffsetsCall | None = None
         self._lookups: dict[TopicPartition, PositionLookup] = {}
 
-    def refresh(self, timer: Timer, *, until_commands: bool) -> bool:
+    def refresh(self, timer: Timer) -> bool:
         """Load the offsets of the partitions that wait for them; returns whether none waits any more.
 
-        It waits at most for ``timer``.  ``until_commands``: and not while the group needs the program's thread, so that
-        ``poll`` can serve it.  Raises the error of the coordinator, such as ``GroupAuthorizationException``.
+        It waits at most for ``timer``.  Raises the error of the coordinator, such as ``GroupAuthorizationException``.
         """
         while initializing := self._subscriptions.initializing_partitions():
             if self._call is None:
                 self._lookups = {tp: self._subscriptions.position_lookup(tp) for tp in initializing}
                 self._call = self._coordinator.ask_committed_offsets(initializing)
-            if not self._coordinator.wait_for_committed_offsets(self._call, timer, until_commands=until_commands):
+            if not self._coordinator.wait_for_committed_offsets(self._call, timer):
                 return False
             self._take(self._call)
         return True

@@ -305,7 +305,7 @@ class KafkaConsumer(Generic[K, V]):
             self._client.maybe_trigger_wakeup()
             if self._coordinator is not None:
                 self._coordinator.poll()
-            self._update_fetch_positions(timer, is_poll=True)
+            self._update_fetch_positions(Timer(self._clock, 0))  # the wait below is for all partitions
             records = self._poll_for_fetches(timer)
             if records:
                 # Their positions have moved: no error and no wake-up may be raised before they are returned.
@@ -319,15 +319,15 @@ class KafkaConsumer(Generic[K, V]):
             if timer.is_expired:
                 return EMPTY
 
-    def _update_fetch_positions(self, timer: Timer, *, is_poll: bool) -> None:
-        """Give each partition a valid position, as far as possible now; ``is_poll``: the group may interrupt it."""
+    def _update_fetch_positions(self, timer: Timer) -> None:
+        """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``."""
         self._fetcher.validate_offsets_if_needed()
         self._has_all_positions = self._subscriptions.has_all_fetch_positions()
         if self._has_all_positions:
             return
         if self._load is None:
             self._subscriptions.reset_initializing_positions()
-        elif not self._load.refresh(timer, until_commands=is_poll):
+        elif not self._load.refresh(timer):
             return
         self._fetcher.reset_offsets_if_needed()
 
@@ -368,7 +368,7 @@ class KafkaConsumer(Generic[K, V]):
                 found = self._subscriptions.valid_position(partition)
                 if found is not None:
                     return found.offset
-                self._update_fetch_positions(timer, is_poll=False)
+                self._update_fetch_positions(timer)
                 step = Timer(self._clock, min(timer.remaining_ms, self.config.retry_backoff_ms))
                 self._client.poll(step)
                 self._fetcher.handle_responses()
@@ -466,7 +466,7 @@ class KafkaConsumer(Generic[K, V]):
             group = self._group()
             timer = self._timer(timeout_ms)
             call = group.ask_committed_offsets(_partitions_of(partitions))
-            if not group.wait_for_committed_offsets(call, timer, until_commands=False):
+            if not group.wait_for_committed_offsets(call, timer):
                 raise TimeoutException(
                     f"Timeout of {timer.timeout_ms}ms expired before the last committed offset for partitions "
                     f"{sorted(map(str, call.partitions))} could be determined. Try tuning default.api.timeout.ms "

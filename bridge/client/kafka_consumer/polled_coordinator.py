@@ -554,9 +554,9 @@ class PolledCoordinator:
         self._feed(ev.FetchAsked(self._new_number(call), call.partitions))
         return call
 
-    def wait_for_committed_offsets(self, call: CommittedOffsetsCall, timer: Timer, *, until_commands: bool) -> bool:
-        """Wait for the look-up; returns whether it has ended.  ``until_commands``: or until ``has_commands``."""
-        while not call.is_done and not timer.is_expired and not (until_commands and self.has_commands):
+    def wait_for_committed_offsets(self, call: CommittedOffsetsCall, timer: Timer) -> bool:
+        """Wait for the look-up; returns whether it has ended."""
+        while not call.is_done and not timer.is_expired:
             self._wait(timer, call)
         return call.is_done
 

@@ -132,22 +132,10 @@ def test_a_look_up_of_committed_offsets_does_not_wait_before_it_is_waited_for() 
     began = scripted.clock.now_ms()
     call = group.ask_committed_offsets([TP0, TP1])
     assert not call.is_done
-    assert not group.wait_for_committed_offsets(call, Timer(scripted.clock, 0), until_commands=False)
+    assert not group.wait_for_committed_offsets(call, Timer(scripted.clock, 0))
     assert scripted.clock.now_ms() == began
-    assert group.wait_for_committed_offsets(call, Timer(scripted.clock, 1000), until_commands=False)
+    assert group.wait_for_committed_offsets(call, Timer(scripted.clock, 1000))
     assert (call.offsets[TP1], call.error) == (None, None)
-
-
-def test_a_wait_for_committed_offsets_ends_when_the_group_needs_the_program() -> None:
-    scripted = ScriptedConsumer()
-    scripted.join(TP0)
-    scripted.cluster.hold(OFFSET_FETCH)
-    group = coordinator(scripted)
-    call = group.ask_committed_offsets([TP0])
-    group.enforce_rebalance("test")
-    timer = Timer(scripted.clock, 1000)
-    assert not group.wait_for_committed_offsets(call, timer, until_commands=True)
-    assert not timer.is_expired
 
 
 def test_a_commit_without_waiting_is_sent_at_once_and_one_with_waiting_returns_its_success() -> None:
@@ -181,9 +169,9 @@ def test_the_load_of_committed_offsets_asks_for_partitions_that_were_assigned_me
     scripted.cluster.committed.update({TP0: 3, TP1: 4})
     scripted.consumer.assign([TP0])
     load = CommittedOffsetLoad(coordinator(scripted), scripted.kafka.metadata, scripted.consumer._subscriptions)
-    assert not load.refresh(Timer(scripted.clock, 0), until_commands=True)
+    assert not load.refresh(Timer(scripted.clock, 0))
     scripted.consumer.assign([TP0, TP1])
-    assert load.refresh(Timer(scripted.clock, 1000), until_commands=True)
+    assert load.refresh(Timer(scripted.clock, 1000))
     partitions = [set(body.topics[0].partition_indexes) for body in scripted.sent(OFFSET_FETCH)]
     assert partitions == [{0}, {1}]
     assert (scripted.position(TP0), scripted.position(TP1)) == (3, 4)

@@ -111,6 +111,22 @@ def test_a_load_of_committed_offsets_is_repeated_until_it_is_answered() -> None:
     assert len(scripted.sent(OFFSET_FETCH)) == 2
 
 
+def test_one_partition_is_read_while_the_committed_offset_of_another_is_looked_up() -> None:
+    scripted = ScriptedConsumer(partition_assignment_strategy="cooperative-sticky")
+    scripted.join(TP0)
+    scripted.cluster.hold(OFFSET_FETCH)
+    scripted.cluster.assignment = (TP0, TP1)
+    scripted.consumer.enforce_rebalance()
+    scripted.poll_until(lambda: scripted.in_flight(OFFSET_FETCH))
+    scripted.append(TP0, 3)
+    began = scripted.clock.now_ms()
+    assert offsets(scripted.poll(1000)) == [0, 1, 2]
+    assert scripted.clock.now_ms() == began
+    scripted.cluster.committed[TP1] = 7
+    scripted.answer(OFFSET_FETCH)
+    assert scripted.consumer.position(TP1) == 7
+
+
 def test_a_load_without_permission_is_raised_by_poll() -> None:
     scripted = ScriptedConsumer()
     scripted.cluster.fail_next(OFFSET_FETCH, GROUP_AUTHORIZATION_FAILED)
@@ -461,6 +477,24 @@ def test_the_lag_is_asked_for_again_after_an_error() -> None:
         lags.append(scripted.consumer.current_lag(TP0))
         scripted.poll()
     assert lags == [None, None, 40]
+
+
+def test_the_lag_is_asked_for_again_after_a_disconnect() -> None:
+    scripted = ScriptedConsumer(group=None)
+    scripted.consumer.assign([TP0])
+    scripted.consumer.seek(TP0, 50)
+    scripted.consumer.pause([TP0])
+    scripted.cluster.logs[TP0] = (50, 90)
+    scripted.cluster.hold(LIST_OFFSETS)
+    scripted.poll()
+    assert scripted.consumer.current_lag(TP0) is None
+    scripted.poll()
+    scripted.kafka.disconnect(0)
+    scripted.cluster.held.clear()
+    scripted.poll()
+    assert scripted.consumer.current_lag(TP0) is None
+    scripted.poll()
+    assert scripted.consumer.current_lag(TP0) == 40
 
 
 def test_the_lag_follows_the_fetches() -> None:

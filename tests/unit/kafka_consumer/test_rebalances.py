@@ -26,12 +26,14 @@ from tests.kafka_consumer_fixtures import (
     offsets,
 )
 from zkconsumer.errors import UsageError, WakeupException
+from zkconsumer.kafka.coordinator_requests import COORDINATOR_NODE_ID
 from zkconsumer.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
+    error_code,
 )
-from zkconsumer.kafka.group.errors import RebalanceCallbackFailed
+from zkconsumer.kafka.group.errors import FencedInstanceIdException, RebalanceCallbackFailed
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.consumer_protocol import decode_subscription
 from zkconsumer.wire.schemas import (
@@ -40,7 +42,6 @@ from zkconsumer.wire.schemas import (
     JOIN_GROUP,
     LEAVE_GROUP,
     OFFSET_COMMIT,
-    OFFSET_FETCH,
     SYNC_GROUP,
 )
 
@@ -339,19 +340,42 @@ def test_records_that_arrive_together_with_the_loss_of_their_partitions_are_not_
     assert scripted.consumer.assignment() == frozenset()
 
 
-def test_records_that_are_buffered_when_their_partitions_are_lost_are_not_returned() -> None:
-    scripted = ScriptedConsumer(partition_assignment_strategy=COOPERATIVE)
+def test_records_that_are_buffered_when_their_partitions_are_lost_are_not_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripted = ScriptedConsumer()
     scripted.join(TP0)
-    scripted.cluster.hold(OFFSET_FETCH)
-    scripted.cluster.assignment = (TP0, TP1)
-    scripted.consumer.enforce_rebalance()
-    scripted.poll_until(lambda: scripted.in_flight(OFFSET_FETCH))
+    scripted.append(TP0, 3)
+    scripted.deliver()
     scripted.cluster.hold(JOIN_GROUP)
     scripted.cluster.fail_next(HEARTBEAT, UNKNOWN_MEMBER_ID)
-    scripted.clock.move(HEARTBEAT_MS)
-    scripted.append(TP0, 3)
-    assert scripted.poll(50).is_empty()  # it waits for the offset of TP1, and gets the records of TP0 and the loss
-    assert scripted.consumer.assignment() == frozenset()
+    # The heartbeat thread works between the begin of poll() and the moment when it takes records.
+    monkeypatch.setattr(scripted.consumer._fetcher, "validate_offsets_if_needed", scripted.run_heartbeat_thread)
+    assert scripted.poll().is_empty()
+
+
+def test_a_member_that_was_fenced_has_ended_and_can_be_closed() -> None:
+    scripted = ScriptedConsumer(group_instance_id="instance")
+    listener = RecordingListener()
+    scripted.join(TP0, listener=listener)
+    scripted.cluster.fail_next(HEARTBEAT, error_code(82))  # FENCED_INSTANCE_ID
+    scripted.run_heartbeat_thread()
+    for _ in range(2):
+        with pytest.raises(FencedInstanceIdException):
+            scripted.poll()
+    scripted.consumer.close()
+    assert len(scripted.sent(JOIN_GROUP)) == 1
+    assert scripted.sent(LEAVE_GROUP) == []
+
+
+def test_a_connection_to_the_coordinator_that_ends_without_a_request_is_noticed() -> None:
+    scripted = ScriptedConsumer()
+    scripted.join(TP0)
+    scripted.kafka.backoff(COORDINATOR_NODE_ID, 200)
+    scripted.poll()
+    scripted.clock.move(250)
+    scripted.poll_until(lambda: len(scripted.sent(FIND_COORDINATOR)) == 2)
+    assert len(scripted.sent(JOIN_GROUP)) == 1
 
 
 def test_enforce_rebalance_joins_in_the_next_poll() -> None:
