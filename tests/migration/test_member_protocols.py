@@ -105,6 +105,22 @@ def test_another_list_of_protocols_is_sent_and_nothing_is_revoked() -> None:
     assert not stopped(one.said)
 
 
+def test_a_join_that_is_not_answered_yet_ends_with_the_assignors_that_it_has() -> None:
+    one = member()
+    one.hear(ev.AssignorsOffered((PRIVATE, RANGE)))
+    one.hear(ev.AssignorsOffered((RANGE,)))
+    one.joined(2, protocol_name=PRIVATE.name)  # the JoinGroup has it
+    one.synced(T[:2])
+    one.returned()
+    assert not [each for each in one.said if isinstance(each, do.Raise)]
+    assert offered(one) == ["range"]
+    assert one.sent(JOIN_GROUP).reason == "other assignors are offered"
+    one.joined(3, protocol_name="range")
+    one.synced(T[:2])
+    one.returned()
+    assert not one.has_open(JOIN_GROUP)
+
+
 def test_partitions_that_stay_in_the_first_range_generation_continue() -> None:
     one = member()
     one.hear(ev.AssignorsOffered((RANGE,)))

@@ -45,6 +45,7 @@ from zkconsumer.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, 
 from zkconsumer.wire.schemas.join_group import JoinGroupMember, JoinGroupProtocol
 
 REVOKED_REASON = "need to revoke partitions and re-join"
+OTHER_ASSIGNORS = "other assignors are offered"
 
 INVALID_ASSIGNMENTS_MAX = 3
 """How many times in a row the member rejoins because its assignment has topics that it does not subscribe to."""
@@ -87,6 +88,8 @@ class ConsumerRebalance(AbstractCoordinator):
         self.leadership = Leadership(config, self.subscriptions, self.pending_commands)
         self.exit = Exit.NONE
         self.joined_topics: frozenset[str] | None = None
+        self.joined_assignors = self.assignors
+        """The assignors of the last JoinGroup: the coordinator has chosen the generation's assignor among these."""
         self._owned_generation = NO_GENERATION
         self._owned_at_join_in: int | None = None
         """Generation in which a static member last sent JoinGroup and owned partitions, until an assignment keeps all.
@@ -109,10 +112,10 @@ class ConsumerRebalance(AbstractCoordinator):
         return self.protocol is RebalanceProtocol.EAGER
 
     def set_assignors(self, assignors: Sequence[ConsumerPartitionAssignor]) -> None:
-        """Offer these from now on."""
+        """Offer these in the next JoinGroup.  A JoinGroup that is not answered yet still has the others."""
         self.protocol = self.protocol_of(assignors)
         self.assignors = tuple(assignors)
-        self.request_rejoin("other assignors are offered")
+        self.request_rejoin(OTHER_ASSIGNORS)
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -142,6 +145,7 @@ class ConsumerRebalance(AbstractCoordinator):
         """Our subscription, once for each assignor, because each one may add its own user data."""
         topics = self.subscriptions.topics or frozenset()
         self.joined_topics = topics
+        self.joined_assignors = self.assignors
         self.leadership.metadata_until_ms = None
         if not self.generation.is_lost:
             owes_revocation = bool(self.assigned) and not self.config.is_dynamic_member
@@ -163,12 +167,14 @@ class ConsumerRebalance(AbstractCoordinator):
         ]
 
     def check_for_changes(self) -> None:
-        """Rejoin when the partitions differ from those that the leader assigned, or the subscription from the
-        joined."""
+        """Rejoin when the partitions differ from those that the leader assigned, or the subscription or the assignors
+        from those of the last JoinGroup."""
         if self.leadership.is_outdated:
             self.request_rejoin_if_necessary("cached metadata has changed")
         if self.joined_topics is not None and self.joined_topics != self.subscriptions.topics:
             self.request_rejoin_if_necessary("subscription has changed")
+        if self.joined_assignors != self.assignors:
+            self.request_rejoin_if_necessary(OTHER_ASSIGNORS)
 
     # --- the leader -------------------------------------------------------------------------------------------------
 
@@ -176,7 +182,7 @@ class ConsumerRebalance(AbstractCoordinator):
         self, protocol: str, members: Sequence[JoinGroupMember], *, skip_assignment: bool
     ) -> Mapping[str, bytes] | None:
         """Compute the assignment of all topics of all members; None until their partitions are known."""
-        assignor = lookup_assignor(self.assignors, protocol, self.config.group_id)
+        assignor = lookup_assignor(self.joined_assignors, protocol, self.config.group_id)
         return self.leadership.divide(
             assignor,
             members,
@@ -295,7 +301,7 @@ class ConsumerRebalance(AbstractCoordinator):
             self.leadership.follow()
         if not data:
             self.pending_commands.log_event("assignment-missing", generation=self.generation.generation_id)
-        assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
+        assignor = lookup_assignor(self.joined_assignors, self.generation.protocol_name or "", self.config.group_id)
         assignment = decode_assignment(data)
         strangers = self.subscriptions.unsubscribed_topics(assignment.partitions)
         if strangers:
@@ -353,7 +359,7 @@ class ConsumerRebalance(AbstractCoordinator):
 
     def partitions_already_transferred(self, data: bytes) -> frozenset[TopicPartition]:
         """Our partitions that other members own already by this assignment of the current generation."""
-        assignor = lookup_assignor(self.assignors, self.generation.protocol_name or "", self.config.group_id)
+        assignor = lookup_assignor(self.joined_assignors, self.generation.protocol_name or "", self.config.group_id)
         if not self.transfers_immediately(assignor):
             return frozenset()
         return self.assigned - frozenset(decode_assignment(data).partitions)
