@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.coordinator.client_harness import HEARTBEAT_MS, POLL_MS, SESSION_MS, Member, T, coordinator, every, only
+from tests.coordinator.client_harness import (
+    HEARTBEAT_MS,
+    NODE,
+    POLL_MS,
+    SESSION_MS,
+    Member,
+    T,
+    coordinator,
+    every,
+    only,
+)
 from zkconsumer.errors import SaslAuthenticationException
 from zkconsumer.kafka.error_codes import BrokerError
 from zkconsumer.kafka.group import commands as do
@@ -660,3 +670,19 @@ def test_a_coordinator_that_answered_is_looked_for_without_a_longer_pause_when_i
         member.find()
         member.wait(HEARTBEAT_MS)
         member.beat()
+
+
+def test_a_follower_joins_again_when_the_coordinator_is_unknown_by_the_time_of_its_sync_group() -> None:
+    """JoinGroup has a connection of its own: it is answered though the other one has ended."""
+    member = Member()
+    member.subscribe()
+    member.metadata()
+    member.find()
+    member.hear(ev.Disconnected(NODE))
+    member.joined(1)
+    assert not member.has_open(SYNC_GROUP)
+    member.wait(1_000)
+    member.find()
+    member.joined(2)
+    member.synced(T[:2])
+    assert member.machine.state is MemberState.STABLE

@@ -193,13 +193,15 @@ class AbstractCoordinator(GroupMemberBase):
         if shares is None:
             return False
         self._election = None
-        if self.coordinator_discovery.coordinator is None:
-            self._retry("the coordinator is unknown", at_once=False)
-        else:
-            self._send_sync(shares)
+        self._send_sync(shares)
         return True
 
     def _send_sync(self, assignments: Mapping[str, bytes]) -> None:
+        """Send SyncGroup; join again if the coordinator is unknown by now: JoinGroup has a connection of its own, which
+        may live longer."""
+        if self.coordinator_discovery.coordinator is None:
+            self._retry("the coordinator is unknown", at_once=False)
+            return
         self.step = JoinStep.SYNCING
         body = group_requests.sync_group(self.config, self.generation, self.protocol_type, assignments)
         self.send_to_coordinator(RequestKind.SYNC_GROUP, SYNC_GROUP.key, body, self.config.request_timeout_ms)
