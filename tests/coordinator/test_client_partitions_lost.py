@@ -79,7 +79,21 @@ def test_a_close_that_is_late_stops_everything_as_it_leaves() -> None:
     member.hear(ev.Closed(timeout_ms=100))
     said = member.wait(100)
     assert every(said, do.MemberStopped)
-    assert only(said, ownership.Drain).partitions == tuple(T[:3])
+    assert every(said, ownership.Drain)[0].partitions == tuple(T[:3])
+    calls = [call for call in (*member.calls, *every(said, do.Invoke)) if call.callback is not Callback.ASSIGNED]
+    assert frozenset().union(*(call.partitions for call in calls)) == frozenset(T[:3]), "each is revoked or lost"
+
+
+def test_a_close_that_is_late_calls_the_program_for_what_it_was_not_revoking_too() -> None:
+    """The member was committing before a rebalance, in which it would have kept its partitions (cooperative)."""
+    member = Member(CooperativeDealer(), auto_commit=True)
+    member.join(T[:2])
+    member.hear(ev.RejoinAsked("test"))
+    assert not every(member.said, ownership.Drain)
+    member.hear(ev.Closed(timeout_ms=0))
+    (call,) = [call for call in member.calls if call.callback is not Callback.ASSIGNED]
+    assert call.partitions == frozenset(T[:2])
+    assert every(member.said, do.MemberStopped)
 
 
 def leave_in_join(member: Member) -> int:

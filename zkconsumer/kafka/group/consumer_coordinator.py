@@ -294,6 +294,15 @@ class ConsumerCoordinator(ConsumerRebalance):
         self.revocation.leave_out(self.partitions_already_transferred(self.assignment_bytes))
         return True
 
+    def _release_at_once(self) -> None:
+        """When the time of ``close`` is over, the program is called for all partitions that it still has."""
+        revoked: frozenset[TopicPartition] = frozenset()
+        if self.revocation is not None:
+            self.revocation.stop_waiting()
+            revoked = self.revocation.partitions
+        if self.assigned - revoked:
+            self.new_revocation(self.assigned - revoked).stop_waiting()
+
     def _stop(self) -> None:
         unanswered = len(self.pending_commands.in_flight)
         if unanswered:
@@ -302,6 +311,7 @@ class ConsumerCoordinator(ConsumerRebalance):
                 f"Close timed out with {unanswered} pending requests to coordinator, terminating client connections",
                 requests=unanswered,
             )
+        self._release_at_once()
         self.commit_queue.give_up("the member was closed before its commit was answered")
         self.offset_fetches.give_up()
         if self.coordinator_discovery.coordinator is not None:

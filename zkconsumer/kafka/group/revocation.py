@@ -108,13 +108,15 @@ class PartitionRevocation:
 
     def advance(self) -> bool:
         """Continue; returns whether it is done."""
-        if (
-            self.step in (RevocationStep.COLLECTING, RevocationStep.COMMITTING)
-            and self._member.pending_commands.now_ms >= self.until_ms
-        ):
+        if self._member.pending_commands.now_ms >= self.until_ms:
+            self.stop_waiting()
+        return self.step is RevocationStep.DONE
+
+    def stop_waiting(self) -> None:
+        """Call the program now, unless that was done: there is no time for the commit."""
+        if self.step in (RevocationStep.COLLECTING, RevocationStep.COMMITTING):
             self._member.pending_commands.log_event("revoked-without-commit", partitions=len(self.partitions))
             self._call()
-        return self.step is RevocationStep.DONE
 
     def _call(self) -> None:
         if not self.partitions:
