@@ -598,3 +598,21 @@ def test_a_request_that_forbids_the_creation_of_topics_needs_version_4() -> None
     with pytest.raises(UnsupportedVersionException, match=r"allow\.auto\.create\.topics"):
         builder.build(3)
     assert MetadataRequestBuilder(("a",)).version_min == 0
+
+
+def test_a_reader_in_another_thread_never_sees_the_version_of_an_update_before_the_update() -> None:
+    """It reads the version, whether an update is requested, and the cluster, in this order."""
+    seen: list[tuple[int, bool, frozenset[str]]] = []
+
+    class WatchedMetadata(Metadata):
+        def retain_topic(self, topic: str, is_internal: bool, now_ms: int) -> bool:
+            seen.append((self.update_version, self.update_requested, frozenset(self.fetch().topics)))
+            return True
+
+    metadata = WatchedMetadata(100, 1000)
+    metadata.bootstrap([("localhost", 1969)])
+    version = metadata.update_version
+    update_now(metadata, metadata_update({"t": 1}))
+    assert seen
+    assert set(seen) == {(version, True, frozenset())}
+    assert (metadata.update_version, metadata.update_requested) == (version + 1, False)

@@ -26,7 +26,8 @@ Invariants: ``_last_seen_leader_epochs`` and ``_last_seen_topic_ids`` have only 
 
 Differences from Java:
 
-- The caller serialises all calls (Java's class is synchronized); ``fetch`` may be called by any thread at any time.
+- The caller serialises all calls (Java's class is synchronized).  ``update_version``, ``update_requested`` and
+  ``fetch`` may be read by any thread at any time, in this order: then no state of the cache is older than its version.
 - "Not refreshed yet" is None; Java uses the time 0, so its first update would wait on a clock that begins at 0.
 - A leader epoch may go back only if the id of the topic differs from the last known one.  Java compares with the id in
   the cache, so it accepts an old epoch of the same topic after one response without that topic.  And when the id
@@ -237,14 +238,19 @@ class Metadata:
         if self._is_closed:
             raise UsageError("the metadata was closed: no update is possible")
         assert request_version <= self._request_version, "the response to a request that was made here"
-        self._need_partial_update = request_version < self._request_version
         self._last_refresh_ms = now_ms
-        self._update_version += 1
-        if not is_partial_update:
-            self._need_full_update = False
-            self._last_successful_refresh_ms = now_ms
         previous = self._cache
-        self._cache, log = self._handle_metadata_response(response, version, is_partial_update, now_ms)
+        is_stale, cache, log = self._handle_metadata_response(response, version, is_partial_update, now_ms)
+        # In this order, for readers in other threads: the new cache, then that it is complete, then its number.
+        self._cache = cache
+        self._need_partial_update = request_version < self._request_version
+        if is_stale:
+            self._need_full_update = True
+        elif not is_partial_update:
+            self._need_full_update = False
+        if not is_partial_update:
+            self._last_successful_refresh_ms = now_ms
+        self._update_version += 1
         log += self._set_topic_errors()
         self._forget_topics(now_ms)
         if self._cache.cluster_id != previous.cluster_id:
@@ -307,7 +313,8 @@ class Metadata:
 
     def _handle_metadata_response(
         self, response: MetadataResponse, version: int, is_partial_update: bool, now_ms: int
-    ) -> tuple[MetadataCache, list[ClientLogEvent]]:
+    ) -> tuple[bool, MetadataCache, list[ClientLogEvent]]:
+        """Whether the metadata of a topic is stale, so that another update is needed; the new cache; what to log."""
         retained = [
             (name, topic, is_internal_topic(name, topic, version))
             for name, topic in named_topics(response)
@@ -320,8 +327,12 @@ class Metadata:
             if errors[name] == NONE:
                 log += self._take_topic_id(name, topic)
                 partitions += self._latest_metadata(name, topic, has_reliable_leader_epochs(version))
-            elif errors[name].is_stale_metadata:
-                self._need_full_update = True
+        is_stale = any(error.is_stale_metadata for error in errors.values()) or any(
+            error_code(row.error_code).is_stale_metadata
+            for name, topic, _ in retained
+            if errors[name] == NONE
+            for row in topic.partitions
+        )
         nodes = nodes_of(response)
         update = MetadataCache.of(
             response.cluster_id,
@@ -334,12 +345,13 @@ class Metadata:
             topic_ids={name: topic.topic_id for name, topic, _ in retained if topic.topic_id != NO_UUID},
         )
         if not is_partial_update:
-            return update, log
+            return is_stale, update, log
         answered = {name for name, _ in named_topics(response)}
-        return self._cache.merge_with(
+        merged = self._cache.merge_with(
             update,
             lambda topic, is_internal: topic not in answered and self.retain_topic(topic, is_internal, now_ms),
-        ), log
+        )
+        return is_stale, merged, log
 
     def _take_topic_id(self, name: str, topic: MetadataTopic) -> list[ClientLogEvent]:
         """If the id of a topic differs from the last known one, forget the leader epochs of the old topic."""
@@ -365,8 +377,6 @@ class Metadata:
             metadata = partition_metadata(name, row)
             tp = metadata.topic_partition
             # A partition with an error is taken, too: it may have a new epoch.
-            if metadata.error.is_stale_metadata:
-                self._need_full_update = True
             if not has_reliable_epochs or metadata.leader_epoch is None:
                 self._last_seen_leader_epochs.pop(tp, None)
                 found.append(metadata.without_leader_epoch())
