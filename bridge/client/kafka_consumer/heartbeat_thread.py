@@ -1,7 +1,12 @@
 """``HeartbeatThread``: runs the group's machine between two calls of ``poll``.
 
 It sleeps until the next deadline of the machine; while requests of the machine are in flight, it polls the network
-every ``retry.backoff.ms``, as Java's thread does.  ``notify`` ends the sleep.
+every ``retry.backoff.ms``, as Java's thread does.  ``wake_before`` ends a sleep that is too long.  It is called after
+each event of the machine, so it must not wake the thread up without need: the two threads share one interpreter lock.
+
+Invariant: ``_until_ms`` is the end of the present sleep; None: the thread is awake, or sleeps without an end.  The
+thread sets it to None before it reads the deadline of its next sleep.  So an event that the thread has not seen either
+finds None, or the end of a sleep that began without it.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ class BackgroundWork(Protocol):
         """Process what has arrived, and what is due; must not raise."""
 
     def background_deadline_ms(self) -> int | None:
-        """When ``poll_in_background`` is needed next; None: not before ``notify``."""
+        """When ``poll_in_background`` is needed next; None: not before the next event."""
 
 
 class HeartbeatThread:
@@ -45,6 +50,7 @@ class HeartbeatThread:
         self._start_thread = start_thread
         self._changed = threading.Condition()
         self._is_notified = False
+        self._until_ms: int | None = None
         self._worker: WorkerThread | None = None
 
     def start(self) -> None:
@@ -52,8 +58,14 @@ class HeartbeatThread:
         if self._worker is None:
             self._worker = self._start_thread(self._name, self._run, self._on_thread_error, wake=self.notify)
 
+    def wake_before(self, deadline_ms: int | None) -> None:
+        """The deadline is this one now: end a sleep that would last longer."""
+        until_ms = self._until_ms
+        if deadline_ms is not None and (until_ms is None or deadline_ms < until_ms):
+            self.notify()
+
     def notify(self) -> None:
-        """The deadline may have changed."""
+        """End the sleep."""
         with self._changed:
             self._is_notified = True
             self._changed.notify_all()
@@ -66,6 +78,7 @@ class HeartbeatThread:
         while not stop.is_set():
             with self._changed:
                 self._is_notified = False
+                self._until_ms = None
             deadline_ms = self._work.background_deadline_ms()
             if self._wait_until(deadline_ms, stop):
                 self._work.poll_in_background()
@@ -73,6 +86,7 @@ class HeartbeatThread:
     def _wait_until(self, deadline_ms: int | None, stop: StopSignal) -> bool:
         """Wait; returns whether the deadline has passed.  ``notify`` ends the wait."""
         with self._changed:
+            self._until_ms = deadline_ms
             while not self._is_notified and not stop.is_set():
                 left_ms = None if deadline_ms is None else deadline_ms - self._clock.now_ms()
                 if left_ms is not None and left_ms <= 0:

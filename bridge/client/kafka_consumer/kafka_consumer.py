@@ -345,7 +345,7 @@ class KafkaConsumer(Generic[K, V]):
         if not self._has_all_positions:
             # A look-up may be waiting for its back-off.
             wait_ms = min(wait_ms, self.config.retry_backoff_ms)
-        self._client.poll(Timer(self._clock, wait_ms), _UntilRecords(self._fetcher))
+        self._client.poll(Timer(self._clock, wait_ms), _UntilRecords(self._fetcher, group))
         self._fetcher.handle_responses()
         if group is not None and group.has_commands:
             # The group may have lost partitions: the next round handles that before it returns records.
@@ -436,11 +436,7 @@ class KafkaConsumer(Generic[K, V]):
             wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
             for tp, offset in wanted.items():
                 self._note_epoch(tp, offset)
-            timer = self._timer(timeout_ms)
-            if not group.commit_offsets_sync(wanted, timer):
-                raise TimeoutException(
-                    f"Timeout of {timer.timeout_ms}ms expired before successfully committing offsets {wanted}"
-                )
+            group.commit_offsets_sync(wanted, self._timer(timeout_ms))
 
     def commit_async(
         self,
@@ -601,13 +597,14 @@ class KafkaConsumer(Generic[K, V]):
 
 
 class _UntilRecords:
-    """``PollCondition``: a poll of the network waits until records are there."""
+    """``PollCondition``: a poll of the network waits until records are there, or the group needs this thread."""
 
-    def __init__(self, fetcher: Any) -> None:
+    def __init__(self, fetcher: Any, group: PolledCoordinator | None) -> None:
         self._fetcher = fetcher
+        self._group = group
 
     def should_block(self) -> bool:
-        return not self._fetcher.has_available_fetches
+        return not (self._fetcher.has_available_fetches or (self._group is not None and self._group.has_commands))
 
 
 def _check_timeout(timeout_ms: int) -> None:

@@ -43,11 +43,7 @@ from bridge.client.kafka_consumer.offset_calls import (
     to_offset_and_metadata,
 )
 from zkconsumer.base.timer import FOREVER_MS, Timer
-from zkconsumer.errors import (
-    InternalError,
-    WakeupException,
-    ZkConsumerError,
-)
+from zkconsumer.errors import InternalError, TimeoutException, WakeupException, ZkConsumerError
 from zkconsumer.kafka.coordinator_requests import CoordinatorRequests
 from zkconsumer.kafka.group import commands as cmd
 from zkconsumer.kafka.group import events as ev
@@ -121,6 +117,8 @@ class PolledCoordinator:
         self._deadlines: dict[TimerKind, int] = {}
         self._calls: dict[int, CommitOffsetsCall | CommittedOffsetsCall] = {}
         self._call_count = 0
+        self._send_count = 0
+        """How many requests were passed to the network client."""
         self._metadata_version = -1
         """The update of the metadata that the machine has."""
         self._pattern_version = -1
@@ -162,8 +160,8 @@ class PolledCoordinator:
                 self._break(InternalError(f"the member of group {self._config.group_id} failed: {error!r}"), error)
             finally:
                 self._is_executing = False
-        self._heartbeat_thread.notify()
-        if self._program_commands:
+        self._heartbeat_thread.wake_before(self.background_deadline_ms())
+        if self.has_commands:
             self._client.wake_up_poller()
 
     def _break(self, failure: InternalError, cause: BaseException) -> None:
@@ -182,6 +180,7 @@ class PolledCoordinator:
             case cmd.DisconnectCoordinator() if self._is_closing:
                 pass  # LeaveGroup may not be written yet; all connections are closed soon
             case cmd.Send() | cmd.ConnectCoordinator() | cmd.DisconnectCoordinator():
+                self._send_count += isinstance(command, cmd.Send)
                 self._requests.execute(command)
             case cmd.SetMemberTimer(kind, deadline_ms):
                 self._deadlines[kind] = deadline_ms
@@ -269,19 +268,25 @@ class PolledCoordinator:
         known = self._metadata.fetch().topics
         if not topics <= known:
             self._metadata.request_update_for_new_topics()
-        self._metadata_version = -1  # report what is known
+        self._metadata_version = -1
+        self._report_metadata()  # what is known
 
     def _report_metadata(self) -> None:
-        """Pass a new state of the metadata to the machine."""
-        with self._lock:
+        """Pass a new state of the metadata to the machine.
+
+        Another thread may update the metadata meanwhile.  It writes in the opposite order (``Metadata.update``), so
+        what is read here is never older than its version, and the next call reports a newer one.
+        """
+        with self._lock:  # also while the machine handles it: two threads must not report in the wrong order
             version = self._metadata.update_version
             if version == self._metadata_version or not self._subscriptions.has_auto_assigned_partitions:
                 return
             self._metadata_version = version
+            is_update_requested = self._metadata.update_requested
             cluster = self._metadata.fetch()
             wanted = self._subscriptions.metadata_topics()
             # A topic that is missing counts as one that does not exist only if no request for it is on its way.
-            asked = wanted & cluster.topics if self._metadata.update_requested else wanted
+            asked = wanted & cluster.topics if is_update_requested else wanted
             counts = {topic: cluster.partition_count_for_topic(topic) or 0 for topic in asked & cluster.topics}
             racks: dict[TopicPartition, frozenset[str]] = {}
             if self._config.client_rack is not None:
@@ -290,8 +295,7 @@ class PolledCoordinator:
                     for topic in counts
                     for one in cluster.partitions_for_topic(topic)
                 }
-            event = ev.MetadataUpdated(counts, asked, racks)
-        self._feed(event)
+            self._feed(ev.MetadataUpdated(counts, asked, racks))
 
     def _update_pattern_subscription(self) -> None:
         """The topics that match the pattern, from new metadata; a pattern without a match joins the group, too."""
@@ -329,18 +333,21 @@ class PolledCoordinator:
         self._feed(ev.Unsubscribed())
         if self.is_in_callback:
             return
+        errors: list[Exception] = []
         while self._machine.exit is Exit.UNSUBSCRIBING and not timer.is_expired:
-            self.run_commands()
-            self._wait(timer, is_wakeup_disabled=True)
-        self.run_commands()
-        self._client.poll_no_wakeup()
+            self._try(self.run_commands, errors)
+            self._try(partial(self._wait, timer, is_wakeup_disabled=True), errors)
+        self._try(self.run_commands, errors)
+        self._try(self._client.poll_no_wakeup, errors)
         if self._machine.exit is Exit.UNSUBSCRIBING:
             log.warning(
                 "unsubscribe-timed-out group=%s timeout_ms=%d: the coordinator removes this member after "
                 "session.timeout.ms", self._config.group_id, timer.timeout_ms,
             )  # fmt: skip
+        if errors:
+            raise errors[0]
         if self._errors:
-            raise self._errors.popleft()
+            raise self._errors.popleft()  # of the listener
 
     def commit_if_due(self) -> None:
         """Begin an automatic commit, if one is due."""
@@ -398,13 +405,19 @@ class PolledCoordinator:
         """See ``BackgroundWork``."""
         try:
             self._check_connection()
+            self._run_timers()
+            count = self._send_count
             self._client.poll_no_wakeup()
             self._report_metadata()
-            self._run_timers()
+            if self._send_count != count:
+                # What the answers have caused: the next poll is retry.backoff.ms later.
+                self._client.transmit_sends()
         except ZkConsumerError as error:
-            # The program's thread raises it, as if its own poll had found it.
-            with self._lock:
+            # The program's thread raises it, as if its own poll had found it.  One is enough: a program that works for
+            # a minute would get the same error hundreds of times.
+            if not self._errors:
                 self._errors.append(error)
+            self._client.wake_up_poller()
 
     def background_deadline_ms(self) -> int | None:
         """See ``BackgroundWork``."""
@@ -433,10 +446,12 @@ class PolledCoordinator:
     def _wait(self, timer: Timer, condition: Any = None, *, is_wakeup_disabled: bool = False) -> None:
         """Poll the network until something happens, a timer of the machine is due, or ``timer`` expires."""
         step = Timer(self._clock, min(self._time_to_deadline_ms(), timer.remaining_ms, WAIT_STEP_MS))
-        self._client.poll(step, condition, is_wakeup_disabled=is_wakeup_disabled)
-        self._report_metadata()
-        self._run_timers()
-        timer.update()
+        try:
+            self._client.poll(step, condition, is_wakeup_disabled=is_wakeup_disabled)
+        finally:
+            self._report_metadata()
+            self._run_timers()
+            timer.update()
 
     # --- commands for the program's thread ----------------------------------------------------------------------------
 
@@ -509,20 +524,27 @@ class PolledCoordinator:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commit_offsets_sync(self, offsets: Offsets, timer: Timer) -> bool:
-        """Commit, with retries; False: the timer expired first, and the offsets may be committed later."""
+    def commit_offsets_sync(self, offsets: Offsets, timer: Timer) -> None:
+        """Commit, with retries.
+
+        ``TimeoutException``: the timer expired, and the offsets may be committed later; or there is no time for another
+        attempt, and its cause is the error of the last one.
+        """
         self.invoke_completed_offset_commit_callbacks()
         if not offsets:
-            return True
+            return
         call = self._commit(offsets, None, is_retried=True, timeout_ms=timer.remaining_ms)
         while not call.is_done and not timer.is_expired:
             self._wait(timer, call)
         self.invoke_completed_offset_commit_callbacks()
-        if timer.is_expired and isinstance(call.error, RetriableCommitFailedException):
-            return False  # the machine has the same deadline
+        timer.update()
+        is_out_of_time = timer.is_expired or (call.error is not None and call.error.__cause__ is not None)
+        if not call.is_done or (is_out_of_time and isinstance(call.error, RetriableCommitFailedException)):
+            raise TimeoutException(
+                f"Timeout of {timer.timeout_ms}ms expired before successfully committing offsets {offsets}"
+            ) from call.error
         if call.error is not None:
             raise call.error
-        return call.is_done
 
     def commit_offsets_async(self, offsets: Offsets, callback: OffsetCommitCallback | None) -> None:
         """Commit without waiting and without retries; ``callback`` is called by a later call of the program."""

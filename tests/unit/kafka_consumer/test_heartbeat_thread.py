@@ -1,104 +1,223 @@
-"""``HeartbeatThread``: when it executes its work, and how it ends."""
+"""The thread between two calls of ``poll``: when it works, what wakes it up, and how it ends."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from bridge.client.kafka_consumer.heartbeat_thread import HeartbeatThread
+from tests.two_thread_scheduler import Choices, ScheduledCondition, Scheduler
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.base.threads import live_threads, spawn
+from zkconsumer.base.threads import OnThreadError, ThreadTarget, WorkerThread, spawn
+from zkconsumer.testing.manual_clock import ManualClock
 
-WAIT_S = 30
+JOIN_MS = 30_000
 
 
-class CountedWork:
-    """Work that is due at ``deadline_ms``, and then never."""
+class NoWorld:
+    """Nothing happens without the threads."""
 
-    def __init__(self) -> None:
+    def next_event_ms(self) -> int | None:
+        return None
+
+    def advance(self) -> None:
+        pass
+
+
+class FakeWork:
+    """A ``BackgroundWork``; ``deadlines`` says when it is needed next, and its polls are noted with their times."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
         self.deadline_ms: int | None = None
-        self.was_asked = threading.Semaphore(0)
-        self.was_done = threading.Semaphore(0)
-        self.error: Exception | None = None
-
-    def background_deadline_ms(self) -> int | None:
-        self.was_asked.release()
-        return self.deadline_ms
+        self.polls: list[int] = []
+        self.questions = 0
+        self.on_question: Callable[[], None] = lambda: None
+        self.on_poll: Callable[[], None] = lambda: None
 
     def poll_in_background(self) -> None:
+        self.polls.append(self.clock.now_ms())
         self.deadline_ms = None
-        self.was_done.release()
-        if self.error is not None:
-            raise self.error
+        self.on_poll()
+
+    def background_deadline_ms(self) -> int | None:
+        self.questions += 1
+        deadline_ms = self.deadline_ms
+        self.on_question()
+        return deadline_ms
 
 
-class Harness:
+class Fixture:
+    """A heartbeat thread in virtual time, beside the program's thread, which is the test."""
+
     def __init__(self) -> None:
-        self.work = CountedWork()
-        self.errors: list[tuple[str, BaseException]] = []
-        self.has_ended = threading.Event()
-        self.thread = HeartbeatThread("test-heartbeat", self.work, SYSTEM_CLOCK, self._on_error, spawn)
+        self.clock = ManualClock(0)
+        self.scheduler = Scheduler(self.clock, NoWorld(), Choices())
+        self.work = FakeWork(self.clock)
+        self.errors: list[BaseException] = []
+        self.started = 0
+        self.thread = HeartbeatThread(
+            "test", self.work, self.clock, lambda _, error: self.errors.append(error), start_thread=self._start
+        )
+        self.thread._changed = ScheduledCondition(self.scheduler)  # type: ignore[assignment]
 
-    def _on_error(self, name: str, error: BaseException) -> None:
-        self.errors.append((name, error))
-        self.has_ended.set()
+    def _start(
+        self, name: str, target: ThreadTarget, on_error: OnThreadError, *, wake: Callable[[], None]
+    ) -> WorkerThread:
+        self.started += 1
+        return self.scheduler.start_thread(name, target, on_error, wake=wake)  # type: ignore[return-value]
+
+    def run_for(self, duration_ms: int) -> None:
+        self.scheduler.sleep(duration_ms)
 
 
 @pytest.fixture
-def harness() -> Iterator[Harness]:
-    made = Harness()
+def fixture() -> Iterator[Fixture]:
+    made = Fixture()
     yield made
-    assert made.thread.close(WAIT_S * 1000)
-    assert "test-heartbeat" not in live_threads()
+    made.scheduler.end()
 
 
-def test_without_a_deadline_it_waits_until_notify(harness: Harness) -> None:
-    harness.thread.start()
-    assert harness.work.was_asked.acquire(timeout=WAIT_S)
-    assert not harness.work.was_asked.acquire(timeout=0.05)
-    harness.work.deadline_ms = SYSTEM_CLOCK.now_ms()
-    harness.thread.notify()
-    assert harness.work.was_done.acquire(timeout=WAIT_S)
+def test_it_works_at_the_deadline_and_not_before(fixture: Fixture) -> None:
+    fixture.work.deadline_ms = 500
+    fixture.thread.start()
+    fixture.run_for(499)
+    assert fixture.work.polls == []
+    fixture.run_for(10)
+    assert fixture.work.polls == [500]
 
 
-def test_the_work_is_done_when_its_deadline_has_passed(harness: Harness) -> None:
-    due_ms = harness.work.deadline_ms = SYSTEM_CLOCK.now_ms() + 30
-    harness.thread.start()
-    assert harness.work.was_done.acquire(timeout=WAIT_S)
-    assert SYSTEM_CLOCK.now_ms() >= due_ms
+def test_without_a_deadline_it_sleeps_until_there_is_one(fixture: Fixture) -> None:
+    fixture.thread.start()
+    fixture.run_for(100_000)
+    assert fixture.work.questions == 1
+    fixture.work.deadline_ms = 100_200
+    fixture.thread.wake_before(100_200)
+    fixture.run_for(1_000)
+    assert fixture.work.polls == [100_200]
 
 
-def test_notify_makes_an_earlier_deadline_count(harness: Harness) -> None:
-    harness.work.deadline_ms = SYSTEM_CLOCK.now_ms() + 1_000_000
-    harness.thread.start()
-    assert harness.work.was_asked.acquire(timeout=WAIT_S)
-    harness.work.deadline_ms = SYSTEM_CLOCK.now_ms()
-    harness.thread.notify()
-    assert harness.work.was_done.acquire(timeout=WAIT_S)
+def test_an_earlier_deadline_ends_the_sleep(fixture: Fixture) -> None:
+    fixture.work.deadline_ms = 5_000
+    fixture.thread.start()
+    fixture.run_for(100)
+    fixture.work.deadline_ms = 300
+    fixture.thread.wake_before(300)
+    fixture.run_for(1_000)
+    assert fixture.work.polls == [300]
 
 
-def test_a_second_start_starts_no_second_thread(harness: Harness) -> None:
-    harness.thread.start()
-    harness.thread.start()
-    assert live_threads().count("test-heartbeat") == 1
+@pytest.mark.parametrize("deadline_ms", [5_000, 6_000, None])
+def test_a_deadline_that_is_not_earlier_does_not_wake_it_up(fixture: Fixture, deadline_ms: int | None) -> None:
+    """Each call of ``poll`` is such an event: two threads that take turns at each call cost much."""
+    fixture.work.deadline_ms = 5_000
+    fixture.thread.start()
+    fixture.run_for(100)
+    for _ in range(50):
+        fixture.thread.wake_before(deadline_ms)
+        fixture.run_for(1)
+    assert fixture.work.questions == 1
 
 
-def test_close_ends_a_thread_that_waits_without_a_deadline(harness: Harness) -> None:
-    harness.thread.start()
-    assert harness.work.was_asked.acquire(timeout=WAIT_S)
-    assert harness.thread.close(WAIT_S * 1000)
-    assert live_threads().count("test-heartbeat") == 0
+def test_an_event_between_the_question_and_the_sleep_is_not_missed(fixture: Fixture) -> None:
+    """The thread has read that nothing is due; before it sleeps, the other thread has something for it."""
+
+    def event() -> None:
+        fixture.work.on_question = lambda: None
+        fixture.work.deadline_ms = 200
+        fixture.thread.wake_before(200)
+
+    fixture.work.deadline_ms = 5_000
+    fixture.work.on_question = event
+    fixture.thread.start()
+    fixture.run_for(1_000)
+    assert fixture.work.polls == [200]
 
 
-def test_close_without_a_thread_does_nothing(harness: Harness) -> None:
-    assert harness.thread.close(0)
+def test_an_event_after_the_first_sleep_is_not_missed_either(fixture: Fixture) -> None:
+    """The end of the former sleep says nothing about the next one."""
+    asked: list[int] = []
+
+    def event() -> None:
+        asked.append(fixture.clock.now_ms())
+        if len(asked) == 2:
+            fixture.work.deadline_ms = 700
+            fixture.thread.wake_before(700)
+
+    fixture.work.on_question = event
+    fixture.work.deadline_ms = 500
+    fixture.thread.start()
+    fixture.run_for(10_000)
+    assert fixture.work.polls == [500, 700]
 
 
-def test_an_exception_of_the_work_ends_the_thread_and_is_reported(harness: Harness) -> None:
-    harness.work.error = RuntimeError("broken")
-    harness.work.deadline_ms = SYSTEM_CLOCK.now_ms()
-    harness.thread.start()
-    assert harness.has_ended.wait(WAIT_S)
-    assert harness.errors == [("test-heartbeat", harness.work.error)]
+def test_after_a_pause_of_the_process_it_works_once(fixture: Fixture) -> None:
+    fixture.work.deadline_ms = 500
+    fixture.thread.start()
+    fixture.run_for(100)
+    fixture.clock.move(3_600_000)
+    fixture.run_for(1_000)
+    assert fixture.work.polls == [3_600_100]
+
+
+def test_it_starts_once(fixture: Fixture) -> None:
+    fixture.thread.start()
+    fixture.thread.start()
+    assert fixture.started == 1
+
+
+def test_close_ends_its_sleep(fixture: Fixture) -> None:
+    fixture.work.deadline_ms = 3_600_000
+    fixture.thread.start()
+    fixture.run_for(100)
+    assert fixture.thread.close(5_000)
+    assert fixture.clock.now_ms() == 100
+    assert fixture.work.polls == []
+
+
+def test_close_without_start_does_nothing(fixture: Fixture) -> None:
+    assert fixture.thread.close(5_000)
+
+
+def test_close_waits_no_longer_than_its_time(fixture: Fixture) -> None:
+    """The thread may be inside of a name look-up, which cannot be interrupted."""
+    fixture.work.deadline_ms = 100
+    fixture.work.on_poll = lambda: fixture.scheduler.sleep(60_000)
+    fixture.thread.start()
+    fixture.run_for(200)
+    assert not fixture.thread.close(5_000)
+    assert fixture.clock.now_ms() == 5_200
+
+
+def test_an_error_ends_it_and_is_reported(fixture: Fixture) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    fixture.work.deadline_ms = 100
+    fixture.work.on_poll = fail
+    fixture.thread.start()
+    fixture.run_for(1_000)
+    assert [type(error) for error in fixture.errors] == [ZeroDivisionError]
+    assert fixture.thread.close(5_000)
+
+
+def test_a_real_thread_works_and_ends() -> None:
+    has_polled = threading.Event()
+
+    class RealWork:
+        def poll_in_background(self) -> None:
+            has_polled.set()
+
+        def background_deadline_ms(self) -> int | None:
+            return None if has_polled.is_set() else SYSTEM_CLOCK.now_ms() + 1
+
+    errors: list[BaseException] = []
+    thread = HeartbeatThread(
+        "real", RealWork(), SYSTEM_CLOCK, lambda _, error: errors.append(error), start_thread=spawn
+    )
+    thread.start()
+    assert has_polled.wait(JOIN_MS / 1000)
+    assert thread.close(JOIN_MS)
+    assert not errors
