@@ -14,10 +14,10 @@ from bridge.migration.dual.connector.protocol_downgrade import DowngradingConsum
 from tests.coordinator.client_harness import CooperativeDealer, Member, T, every, group_member, only
 from zkconsumer.kafka.group import commands as do
 from zkconsumer.kafka.group import events as ev
-from zkconsumer.kafka.group.errors import RebalanceInProgressException
+from zkconsumer.kafka.group.errors import CommitFailedException, RebalanceInProgressException
 from zkconsumer.kafka.group.generation import MemberState
 from zkconsumer.member import ownership
-from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
+from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, SYNC_GROUP
 from zkconsumer.wire.schemas.heartbeat import HeartbeatResponse
 
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE = 22, 25, 27
@@ -248,3 +248,57 @@ def test_what_others_have_already_is_left_out_of_the_last_commit(is_drained_firs
     if not is_drained_first:
         collected(member, 9)
     assert offsets(member) == (2, {0: 9})
+
+
+# --- a commit that waits while a rebalance begins and ends ------------------------------------------------------------
+
+
+def test_a_commit_behind_a_slow_one_is_not_sent_by_the_member_that_replaced_the_lost_one() -> None:
+    """Others have its partitions by now, and may have committed larger offsets."""
+    member = Member(CooperativeDealer())
+    member.join(T[:2])
+    member.commit(1, t0=5)
+    member.commit(2, t0=6, t1=6)
+    member.beat(UNKNOWN_MEMBER)
+    member.returned()
+    member.joined(2, "other")
+    member.synced(T[:1])
+    member.returned()
+    said = member.committed(UNKNOWN_MEMBER)
+    results = {done.number: done.error for done in every(said, do.CommitDone)}
+    assert results.keys() == {1, 2}
+    assert isinstance(results[2], CommitFailedException)
+    assert not member.has_open(OFFSET_COMMIT)
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_commit_that_is_sent_again_after_a_rebalance_fails_instead(retried: bool) -> None:
+    """Its connection ended after the next generation had begun; the program gets the partitions that it still has."""
+    member = Member(CooperativeDealer())
+    member.join(T[:2])
+    member.commit(1, retried=retried, t0=5, t1=5)
+    if not retried:
+        member.commit(2, t0=6, t1=6)
+    member.beat(REBALANCE)
+    member.joined(2)
+    member.synced(T[:2])
+    member.returned()
+    assert member.machine.state is MemberState.STABLE
+    said = member.fail(OFFSET_COMMIT)
+    said += member.wait(1_000)
+    if member.has_open(FIND_COORDINATOR):
+        said += member.find()
+    assert not member.has_open(OFFSET_COMMIT)
+    last = every(said, do.CommitDone)[-1]
+    assert isinstance(last.error, RebalanceInProgressException)
+
+
+def test_a_commit_without_a_group_is_sent_again() -> None:
+    """The partitions are those of the program: no generation limits it."""
+    member = Member()
+    member.commit(1, retried=True, t0=5)
+    member.find()
+    member.fail(OFFSET_COMMIT)
+    member.wait(1_000)
+    member.find()
+    assert member.has_open(OFFSET_COMMIT)

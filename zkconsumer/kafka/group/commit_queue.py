@@ -4,7 +4,8 @@
     pause
 
 One is in flight at a time, in the order of the requests: a commit that is repeated never overwrites a later one.  A
-commit is sent with the generation of that moment, and its answer is evaluated for that generation.
+commit is sent with the generation of that moment, and its answer is evaluated for that generation.  It is sent only in
+the generation in which it was requested, except for the last commit of partitions (below).
 
 While the group rebalances (Kafka's coordinator, ``GroupCoordinator.doCommitOffsets``, 0.9 to 4.1):
 
@@ -183,7 +184,13 @@ class CommitQueue:
     def _not_in_group(self, commit: PendingCommit) -> ZkConsumerError | None:
         """Why a commit would be rejected, if that is known in advance."""
         member = self._member
-        if not member.has_auto_assigned_partitions or member.state is MemberState.STABLE:
+        if not member.has_auto_assigned_partitions:
+            return None
+        if commit.why is not CommitReason.REVOCATION and not member.generation.is_lost:
+            is_outdated = commit.asked_in != member.generation
+            if is_outdated and member.state in (MemberState.STABLE, MemberState.PREPARING_REBALANCE):
+                return self._outdated(commit)
+        if member.state is MemberState.STABLE:
             return None
         if member.commits_while_joining and commit.refused_in != member.generation:
             return None
@@ -199,6 +206,17 @@ class CommitQueue:
             )
         return CommitFailedException(
             f"this member is not in group {member.config.group_id}: it was dropped, or has not joined yet"
+        )
+
+    def _outdated(self, commit: PendingCommit) -> ZkConsumerError:
+        """A commit waited behind another one, or for its retry, while a rebalance began and ended.  Other members may
+        own some of its partitions now, and may have committed larger offsets."""
+        before, group = commit.asked_in, self._member.config.group_id
+        if before.is_lost or before.member_id != self._member.generation.member_id:
+            return CommitFailedException(f"this member was not in group {group} any more: nothing was committed")
+        return RebalanceInProgressException(
+            f"group {group} has rebalanced since this commit of generation {before.generation_id} was requested: nothing "
+            "was committed"
         )
 
     def _too_late(self) -> ZkConsumerError:
