@@ -215,8 +215,8 @@ class CommitQueue:
         if before.is_lost or before.member_id != self._member.generation.member_id:
             return CommitFailedException(f"this member was not in group {group} any more: nothing was committed")
         return RebalanceInProgressException(
-            f"group {group} has rebalanced since this commit of generation {before.generation_id} was requested: nothing "
-            "was committed"
+            f"group {group} has rebalanced since this commit of generation {before.generation_id} was requested: "
+            "nothing was committed"
         )
 
     def _too_late(self) -> ZkConsumerError:

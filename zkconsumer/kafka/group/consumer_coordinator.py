@@ -301,7 +301,9 @@ class ConsumerCoordinator(ConsumerRebalance):
             self.revocation.stop_waiting()
             revoked = self.revocation.partitions
         if self.assigned - revoked:
-            self.new_revocation(self.assigned - revoked).stop_waiting()
+            # A lost generation was drained when it was reset.
+            is_drained = self.generation.is_lost
+            self.new_revocation(self.assigned - revoked, is_drained=is_drained).stop_waiting()
 
     def _stop(self) -> None:
         unanswered = len(self.pending_commands.in_flight)

@@ -223,18 +223,23 @@ class ConsumerRebalance(AbstractCoordinator):
         return frozenset(tp for tp in self.assigned if tp.topic not in wanted)
 
     def new_revocation(
-        self, partitions: frozenset[TopicPartition], until_ms: int | None = None, *, has_moved: bool = False
+        self,
+        partitions: frozenset[TopicPartition],
+        until_ms: int | None = None,
+        *,
+        has_moved: bool = False,
+        is_drained: bool = False,
     ) -> PartitionRevocation:
         """Stop, commit and call the program; within the rebalance timeout, or ``until_ms`` if that is earlier.
 
-        ``has_moved``: another member owns them already.
+        ``has_moved``: another member owns them already.  ``is_drained``: ``Drain`` was emitted for them.
         """
         is_leaving = self.exit is not Exit.NONE
         return PartitionRevocation(
             self, self.commit_queue, self.auto_commit, partitions,
             until_ms or self.pending_commands.now_ms + self.config.max_poll_interval_ms,
             commits_first=self.config.enable_auto_commit and bool(self.assigned), is_leaving=is_leaving,
-            has_moved=has_moved,
+            has_moved=has_moved, is_drained=is_drained,
         )  # fmt: skip
 
     def on_revoked(self) -> None:

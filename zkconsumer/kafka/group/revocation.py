@@ -49,6 +49,7 @@ class PartitionRevocation:
         commits_first: bool,
         is_leaving: bool = False,
         has_moved: bool = False,
+        is_drained: bool = False,
     ) -> None:
         self.partitions = partitions
         self.until_ms = until_ms
@@ -64,7 +65,7 @@ class PartitionRevocation:
         self._others: frozenset[TopicPartition] = frozenset()
         """Those of them that other members own by a generation that this member joined only to commit."""
         self.step = RevocationStep.COLLECTING
-        if partitions:
+        if partitions and not is_drained:
             member.pending_commands.add(Drain(tuple(sorted(partitions))))
         if commits_first and not member.generation.is_lost and not has_moved:
             positions.collect(CommitReason.REVOCATION)
