@@ -11,20 +11,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
-from unittest import mock
 
-from bridge.client.kafka_consumer import consumer_components
+from bridge.client.kafka_consumer.consumer_components import ConsumerEnvironment
 from bridge.client.kafka_consumer.consumer_records import ConsumerRecords
 from bridge.client.kafka_consumer.kafka_consumer import KafkaConsumer
+from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConfig
 from tests.coordinator.client_harness import CooperativeDealer, Dealer
+from tests.kafka_consumer_fixtures import NoThread, consumer_in
 from tests.simulated_group_cluster import GROUP, ReceivedCommit, Rival, SimulatedCluster, SimulatedNetwork
 from tests.two_thread_scheduler import Choices, ScheduledCondition, ScheduledLock, Scheduler
-from zkconsumer.base.threads import OnThreadError, StopSignal, ThreadTarget
 from zkconsumer.kafka.group.consumer_rebalance import Exit
 from zkconsumer.kafka.group.events import TimerKind
 from zkconsumer.kafka.group.generation import MemberState
 from zkconsumer.kafka.group.group_member import JoinStep
-from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import HEARTBEAT, SYNC_GROUP
@@ -142,13 +141,13 @@ class SimulatedConsumer:
             "partition.assignment.strategy": [CooperativeDealer() if is_cooperative else Dealer()],
         }
         given |= {key.replace("_", "."): value for key, value in settings.items()}
-        with mock.patch.object(consumer_components, "_network_client", self._network_client):
-            self.kafka: KafkaConsumer[Any, Any] = KafkaConsumer(given, clock=self.clock)
+        environment = ConsumerEnvironment(self.clock, self._new_network, NoThread, lambda: 0.5)  # type: ignore[arg-type]
+        self.kafka: KafkaConsumer[Any, Any] = consumer_in(environment, KafkaConsumerConfig(given))
+        self.client = self.kafka._client
         group = self.kafka._coordinator
         assert group is not None
         self.group = group
         self.machine = group._machine
-        self.machine.backoff._uniform = lambda: 0.5
         self.events: list[str] = []
         """The names of the events that the machine has logged."""
         self.on_event: Callable[[str], None] = lambda what: None
@@ -156,7 +155,6 @@ class SimulatedConsumer:
         self.scheduler: Scheduler | None = None
         thread = group._heartbeat_thread
         if choices is None:
-            thread._start_thread = _NoThread  # type: ignore[assignment]
             return
         self.scheduler = Scheduler(self.clock, self.cluster, choices)
         self.network.wait = self.scheduler.block
@@ -167,17 +165,9 @@ class SimulatedConsumer:
         thread._changed = ScheduledCondition(self.scheduler)  # type: ignore[assignment]
         thread._start_thread = self.scheduler.start_thread  # type: ignore[assignment]
 
-    def _network_client(self, config: Any, client_id: str, metadata: Any, *_: Any) -> ConsumerNetworkClient:
+    def _new_network(self, config: Any, client_id: str, metadata: Any, *_: Any) -> SimulatedNetwork:
         self.network = SimulatedNetwork(self.cluster, metadata)
-        self.client = ConsumerNetworkClient(
-            self.network,
-            metadata,
-            self.clock,
-            retry_backoff_ms=config.retry_backoff_ms,
-            request_timeout_ms=config.request_timeout_ms,
-            max_poll_timeout_ms=config.heartbeat_interval_ms,
-        )
-        return self.client
+        return self.network
 
     def _record_events(self) -> None:
         log_event = self.machine.pending_commands.log_event
@@ -321,16 +311,6 @@ class SimulatedConsumer:
         assert self.network.is_closed
         self.check_commits()
         self.check_requests()
-
-
-class _NoThread:
-    """A ``WorkerThread`` that never runs."""
-
-    def __init__(self, name: str, target: ThreadTarget, on_error: OnThreadError, *, wake: Callable[[], None]) -> None:
-        self._signal = StopSignal()
-
-    def stop(self, timeout_ms: int) -> bool:
-        return True
 
 
 def has_timer(consumer: SimulatedConsumer, kind: TimerKind) -> bool:

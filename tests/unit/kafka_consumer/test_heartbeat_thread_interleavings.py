@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from bridge.client.errors import CommitFailedException, RebalanceInProgressException
 from tests.simulated_consumer import (
     HEARTBEAT_MS,
     POLL_INTERVAL_MS,
@@ -33,6 +32,7 @@ from tests.simulated_group_cluster import InFlightRequest, Rival
 from tests.simulation_seeds import Seeds
 from tests.two_thread_scheduler import Aborted, Choices, explore
 from zkconsumer.errors import TimeoutException, WakeupException, ZkConsumerError
+from zkconsumer.kafka.group.errors import CommitFailedException, RebalanceInProgressException
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, SYNC_GROUP
 

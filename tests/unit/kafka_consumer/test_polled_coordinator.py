@@ -20,7 +20,7 @@ from tests.kafka_consumer_fixtures import (
     ScriptedConsumer,
 )
 from zkconsumer.base.timer import Timer
-from zkconsumer.errors import AuthenticationException, InternalError
+from zkconsumer.errors import AuthenticationException, InternalError, TimeoutException
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
 from zkconsumer.wire.schemas import FIND_COORDINATOR, HEARTBEAT, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 
@@ -138,16 +138,17 @@ def test_a_look_up_of_committed_offsets_does_not_wait_before_it_is_waited_for() 
     assert (call.offsets[TP1], call.error) == (None, None)
 
 
-def test_a_commit_without_waiting_is_sent_at_once_and_one_with_waiting_returns_its_success() -> None:
+def test_a_commit_without_waiting_is_sent_at_once_and_one_with_waiting_when_it_is_accepted() -> None:
     scripted = ScriptedConsumer(enable_auto_commit=False)
     scripted.join(TP0)
     group = coordinator(scripted)
     scripted.cluster.hold(OFFSET_COMMIT)
     group.commit_offsets_async({TP0: OffsetAndMetadata(1)}, None)
     assert len(scripted.in_flight(OFFSET_COMMIT)) == 1
-    assert not group.commit_offsets_sync({TP0: OffsetAndMetadata(2)}, Timer(scripted.clock, 500))
+    with pytest.raises(TimeoutException):
+        group.commit_offsets_sync({TP0: OffsetAndMetadata(2)}, Timer(scripted.clock, 500))
     scripted.answer(OFFSET_COMMIT)
-    assert group.commit_offsets_sync({TP0: OffsetAndMetadata(3)}, Timer(scripted.clock, 500))
+    group.commit_offsets_sync({TP0: OffsetAndMetadata(3)}, Timer(scripted.clock, 500))
     assert scripted.cluster.committed == {TP0: 3}
 
 

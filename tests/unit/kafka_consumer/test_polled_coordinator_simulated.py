@@ -14,7 +14,8 @@ import pytest
 
 from bridge.client.consumer_interceptors import ConsumerInterceptors
 from bridge.client.kafka_consumer.offset_calls import Offsets
-from bridge.client.kafka_consumer.polled_coordinator import COORDINATOR_NODE_ID, JOIN_NODE_ID, PolledCoordinator
+from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator
+from tests.kafka_consumer_fixtures import NoThread
 from tests.simulated_consumer import (
     API_MS,
     HEARTBEAT_MS,
@@ -36,6 +37,7 @@ from zkconsumer.errors import (
     UsageError,
     WakeupException,
 )
+from zkconsumer.kafka.coordinator_requests import COORDINATOR_NODE_ID, JOIN_NODE_ID
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
@@ -156,6 +158,7 @@ class Scripted:
             ConsumerInterceptors([] if interceptor is None else [interceptor]),
             self.clock,
             "test",
+            start_thread=NoThread,  # type: ignore[arg-type]
         )
         self.subscriptions.subscribe(["t"])
 
@@ -283,7 +286,7 @@ def test_a_request_that_could_not_be_sent_in_time_has_timed_out(monkeypatch: pyt
 def test_the_machine_gets_the_error_of_a_failed_login_and_of_an_old_broker(error: Exception, failure: Failure) -> None:
     one = Scripted()
     one.do(do.ConnectCoordinator(COORDINATOR), heartbeat(1))
-    one.group._on_failure(heartbeat(1), error)
+    one.group._requests._on_failure(heartbeat(1), NODE, 0, error)
     assert one.events(ev.RequestFailed) == [ev.RequestFailed(1, failure, error)]
 
 
@@ -616,14 +619,14 @@ def offsets_of(*offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
 
 def test_a_commit_of_nothing_is_done() -> None:
     one = Scripted()
-    assert one.group.commit_offsets_sync({}, Timer(one.clock, 100))
+    one.group.commit_offsets_sync({}, Timer(one.clock, 100))
     assert not one.events(ev.CommitAsked)
 
 
 def test_a_commit_ends_with_the_command_of_the_machine() -> None:
     one = Scripted()
     one.machine.script.append([do.CommitDone(-1, None, {})])
-    assert one.group.commit_offsets_sync(offsets_of(5), Timer(one.clock, 100))
+    one.group.commit_offsets_sync(offsets_of(5), Timer(one.clock, 100))
     (asked,) = one.events(ev.CommitAsked)
     assert (asked.number, asked.retried, asked.timeout_ms) == (-1, True, 100)
     assert {tp: at.offset for tp, at in asked.offsets.items()} == {T[0]: 5}
@@ -644,10 +647,11 @@ def test_a_commit_raises_its_error_or_that_of_a_partition(done: do.CommitDone) -
         one.group.commit_offsets_sync(offsets_of(5), Timer(one.clock, 100))
 
 
-def test_a_commit_without_an_answer_returns_after_its_time() -> None:
+def test_a_commit_without_an_answer_raises_after_its_time() -> None:
     one = Scripted()
     started_ms = one.clock.now_ms()
-    assert not one.group.commit_offsets_sync(offsets_of(5), Timer(one.clock, 700))
+    with pytest.raises(TimeoutException, match="700ms"):
+        one.group.commit_offsets_sync(offsets_of(5), Timer(one.clock, 700))
     assert one.clock.now_ms() - started_ms == 700
 
 
@@ -681,20 +685,11 @@ def test_a_look_up_of_committed_offsets_ends_with_the_command_of_the_machine() -
     call = one.group.ask_committed_offsets([T[0], T[1]])
     (asked,) = one.events(ev.FetchAsked)
     assert asked.partitions == {T[0], T[1]}
-    assert not one.group.wait_for_committed_offsets(call, Timer(one.clock, 300), until_commands=False)
+    assert not one.group.wait_for_committed_offsets(call, Timer(one.clock, 300))
     one.do(do.FetchDone(asked.number, {T[0]: ev.Offset(5), T[1]: None}))
-    assert one.group.wait_for_committed_offsets(call, Timer(one.clock, 300), until_commands=False)
+    assert one.group.wait_for_committed_offsets(call, Timer(one.clock, 300))
     assert call.offsets == {T[0]: ev.Offset(5), T[1]: None}
     one.do(do.FetchDone(asked.number, {}))  # nobody waits for it any more
-
-
-def test_a_look_up_does_not_wait_while_the_group_needs_the_program() -> None:
-    one = Scripted()
-    call = one.group.ask_committed_offsets([T[0]])
-    one.do(CollectPositions())
-    started_ms = one.clock.now_ms()
-    assert not one.group.wait_for_committed_offsets(call, Timer(one.clock, 300), until_commands=True)
-    assert one.clock.now_ms() == started_ms
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
