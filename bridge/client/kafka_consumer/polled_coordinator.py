@@ -528,14 +528,16 @@ class PolledCoordinator:
         """Commit, with retries.
 
         ``TimeoutException``: the timer expired, and the offsets may be committed later; or there is no time for another
-        attempt, and its cause is the error of the last one.
+        attempt, and its cause is the error of the last one.  Without time the request is sent once, as in Java.
         """
         self.invoke_completed_offset_commit_callbacks()
         if not offsets:
             return
-        call = self._commit(offsets, None, is_retried=True, timeout_ms=timer.remaining_ms)
-        while not call.is_done and not timer.is_expired:
+        call = self._commit(offsets, None, is_retried=True, timeout_ms=max(1, timer.remaining_ms))
+        while not call.is_done:
             self._wait(timer, call)
+            if timer.is_expired:
+                break
         self.invoke_completed_offset_commit_callbacks()
         timer.update()
         is_out_of_time = timer.is_expired or (call.error is not None and call.error.__cause__ is not None)

@@ -268,6 +268,17 @@ def test_a_synchronous_commit_without_answer_raises_after_its_time() -> None:
     assert scripted.clock.now_ms() - began <= 2510
 
 
+def test_a_synchronous_commit_without_time_is_sent_once() -> None:
+    scripted = ScriptedConsumer(enable_auto_commit=False)
+    scripted.join(TP0)
+    scripted.cluster.hold(OFFSET_COMMIT)
+    with pytest.raises(TimeoutException):
+        scripted.consumer.commit_sync(at(2), timeout_ms=0)
+    scripted.answer(OFFSET_COMMIT)
+    scripted.deliver()
+    assert scripted.cluster.commits == [{TP0: 2}]
+
+
 def test_a_synchronous_commit_without_coordinator_raises_after_its_time() -> None:
     scripted = ScriptedConsumer(enable_auto_commit=False)
     scripted.cluster.hold(FIND_COORDINATOR)
