@@ -214,7 +214,7 @@ def test_the_records_of_topics_and_the_lag_of_partitions_are_measured() -> None:
     scripted.read(4)
     found = values(scripted, FETCH_GROUP)
     assert (found["records-consumed-total"], found["records-per-request-avg"]) == (4, 4)
-    assert found["bytes-consumed-total"] > 4 * len(b"keyvalue-0")
+    assert found["bytes-consumed-total"] >= 4 * len(b"keyvalue-0")  # about: without C modules only keys and values
     assert values(scripted, FETCH_GROUP, topic="test")["records-consumed-total"] == 4
     of_partition = values(scripted, FETCH_GROUP, topic="test", partition="0")
     assert (of_partition["records-lag"], of_partition["records-lead"]) == (6, 4)

@@ -87,7 +87,7 @@ class ConsumerRecord(Generic[K, V]):
         timestamp_type: int,
         key: K | None,
         value: V | None,
-        headers: RecordHeaders,
+        headers: tuple[tuple[str, bytes | None], ...],
         leader_epoch: int | None,
         serialized_key_size: int,
         serialized_value_size: int,
