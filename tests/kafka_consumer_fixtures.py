@@ -80,7 +80,7 @@ class ScriptedCluster:
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.topics = dict(topics)
         self.logs: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        """The first offset, and the offset behind the last record."""
+        """The first offset, and the offset after the last record."""
         self.committed: dict[TopicPartition, int] = {}
         self.commits: list[dict[TopicPartition, int]] = []
         """The offsets of each OffsetCommit that was received."""

@@ -185,7 +185,7 @@ class SimulatedCluster:
         self._serve(connection)
 
     def drop(self, connection: int) -> None:
-        """The connection has ended; the coordinator's answer to its request reaches nobody."""
+        """The connection has ended: the coordinator's answer to its request is dropped."""
         self._connections.pop(connection, None)
         self._busy.pop(connection, None)
 

@@ -607,6 +607,7 @@ class PolledCoordinator:
         is_member = self._subscriptions.has_auto_assigned_partitions
         if self._config.enable_auto_commit and (timer.is_expired or not is_member):
             self._try(partial(self._commit_at_close, timer), errors)
+        timer.update()
         self._feed(ev.Closed(leave=True, timeout_ms=timer.remaining_ms))
         while not self._is_stopped:
             self._try(self.run_commands, errors)

@@ -1,8 +1,8 @@
 """Every interleaving of the program's thread and the heartbeat thread, at the boundaries of their two locks.
 
 The threads are real; ``Scheduler`` lets one of them run at a time, and switches where a lock of ``PolledCoordinator``
-or of the network client is acquired or released.  Short scenarios run with each set of up to two switches, longer ones
-with random switches and random misfortune.  In every run:
+or of the network client is acquired or released.  Short scenarios run with each switch (nightly: each pair of switches)
+besides those at which a thread must wait; longer ones with random switches and random misfortune.  In every run:
 
 - no deadlock and no busy loop, and each call and each commit ends;
 - the callbacks run in the program's thread, one at a time, and alternate (``CheckedProgram``);
@@ -35,6 +35,8 @@ from zkconsumer.errors import TimeoutException, WakeupException, ZkConsumerError
 from zkconsumer.kafka.group.errors import CommitFailedException, RebalanceInProgressException
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, SYNC_GROUP
+
+pytestmark = pytest.mark.timeout(1_800)  # the nightly tests have thousands of runs
 
 SEEDS = Seeds("heartbeat-thread-interleavings")
 CALM_MS = 40_000

@@ -575,6 +575,19 @@ def test_the_errors_of_the_heartbeat_thread_are_one_error_for_the_program(monkey
     one.group.poll()
 
 
+def test_an_error_of_the_heartbeat_thread_ends_the_wait_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Scripted()
+
+    def fail() -> None:
+        one.network._is_woken = False
+        one.client._poller_waits = True  # the program's poll has begun meanwhile
+        raise TopicAuthorizationException("t")
+
+    monkeypatch.setattr(one.metadata, "maybe_throw_any_exception", fail)
+    one.group.poll_in_background()
+    assert one.network._is_woken
+
+
 def test_the_end_of_the_heartbeat_thread_is_raised_by_every_poll() -> None:
     one = Scripted()
     cause = ZeroDivisionError()
@@ -689,7 +702,7 @@ def test_a_look_up_of_committed_offsets_ends_with_the_command_of_the_machine() -
     one.do(do.FetchDone(asked.number, {T[0]: ev.Offset(5), T[1]: None}))
     assert one.group.wait_for_committed_offsets(call, Timer(one.clock, 300))
     assert call.offsets == {T[0]: ev.Offset(5), T[1]: None}
-    one.do(do.FetchDone(asked.number, {}))  # nobody waits for it any more
+    one.do(do.FetchDone(asked.number, {}))  # no call waits for it any more
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -1124,6 +1137,15 @@ def test_close_logs_that_it_could_not_commit_and_ends_in_time(how: str, caplog: 
     assert one.clock.now_ms() - started_ms <= 800
     assert "revocation-commit-failed: Synchronous auto-commit of offsets {t-0=OffsetAndMetadata" in caplog.text
     assert one.machine.exit is Exit.STOPPED
+
+
+def test_the_machine_gets_the_time_that_is_left_for_its_close() -> None:
+    one = Scripted()
+    timer = Timer(one.clock, 1_000)
+    one.clock.move(300)
+    one.machine.script.append([do.MemberStopped()])
+    one.group.close(timer)
+    assert one.events(ev.Closed) == [ev.Closed(leave=True, timeout_ms=700)]
 
 
 def test_close_raises_the_first_error_and_does_everything_else() -> None:
