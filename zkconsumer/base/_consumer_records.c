@@ -61,30 +61,26 @@ static source *make_source(module_state *state, PyObject *topic, PyObject *parti
 
 /* --- ConsumerRecord ---------------------------------------------------------------------------------------------------- */
 
-/* `row.key_length` and `row.value_length` are the sizes of the serialized fields, also if `key` and `value` are objects of
- * a deserializer. */
+/* `fields.row.key_length` and `value_length` are the sizes of the serialized fields, also if key and value are objects of a
+ * deserializer. */
 typedef struct {
     PyObject_HEAD
     source *from;
-    held_bytes *held; /* NULL: the fields below are complete */
-    PyObject *key;    /* NULL: not created yet */
-    PyObject *value;
-    PyObject *headers; /* the tuple; in a detached record perhaps bytes that were not parsed yet; NULL: not created yet */
-    row_t row;
+    record_fields fields;
 } record;
 
 static int record_traverse(record *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->key);
-    Py_VISIT(self->value);
-    Py_VISIT(self->headers);
+    Py_VISIT(self->fields.key);
+    Py_VISIT(self->fields.value);
+    Py_VISIT(self->fields.headers);
     return 0;
 }
 
 static int record_clear(record *self) {
     /* The other fields stay: the record is still usable, and they refer to no record. */
-    Py_CLEAR(self->key);
-    Py_CLEAR(self->value);
+    Py_CLEAR(self->fields.key);
+    Py_CLEAR(self->fields.value);
     return 0;
 }
 
@@ -92,107 +88,61 @@ static void record_dealloc(record *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     record_clear(self);
-    Py_CLEAR(self->headers);
-    Py_CLEAR(self->held);
+    Py_CLEAR(self->fields.headers);
+    Py_CLEAR(self->fields.held);
     Py_CLEAR(self->from);
     FREE(type, self);
     Py_DECREF(type);
 }
 
-/* Borrowed; NULL with an exception. */
-static PyObject *field(record *self, PyObject **at, int32_t start, int32_t length) {
-    if (!*at) {
-        if (!self->held && length >= 0) {
-            PyErr_SetString(PyExc_SystemError, "a record without its bytes");
-            return NULL;
-        }
-        *at = bytes_or_none(self->held, start, length);
-    }
-    return *at;
-}
+static PyObject *record_get_key(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(key_of(&self->fields)); }
 
-static PyObject *key_of(record *self) { return field(self, &self->key, self->row.key_start, self->row.key_length); }
-
-static PyObject *value_of(record *self) { return field(self, &self->value, self->row.value_start, self->row.value_length); }
-
-static PyObject *record_get_key(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(key_of(self)); }
-
-static PyObject *record_get_value(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(value_of(self)); }
+static PyObject *record_get_value(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(value_of(&self->fields)); }
 
 static PyObject *record_get_topic(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->topic); }
 
 static PyObject *record_get_partition(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->partition); }
 
-static PyObject *record_get_offset(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->row.offset); }
+static PyObject *record_get_offset(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->fields.row.offset); }
 
 static PyObject *record_get_timestamp(record *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLongLong(self->row.timestamp);
+    return PyLong_FromLongLong(self->fields.row.timestamp);
 }
 
 static PyObject *record_get_timestamp_type(record *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLong(self->row.timestamp_type);
+    return PyLong_FromLong(self->fields.row.timestamp_type);
 }
 
 static PyObject *record_get_epoch(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->leader_epoch); }
 
-static PyObject *record_get_key_size(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(self->row.key_length); }
+static PyObject *record_get_key_size(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLong(self->fields.row.key_length); }
 
 static PyObject *record_get_value_size(record *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLong(self->row.value_length);
+    return PyLong_FromLong(self->fields.row.value_length);
 }
 
-static PyObject *record_get_headers(record *self, void *Py_UNUSED(closure)) {
-    if (!self->headers || PyBytes_Check(self->headers)) {
-        const uint8_t *at = NULL, *end = NULL;
-        if (self->headers) {
-            at = (const uint8_t *)PyBytes_AsString(self->headers);
-            end = at + PyBytes_Size(self->headers);
-        } else if (self->held) {
-            at = (const uint8_t *)self->held->view.buf + self->row.headers_start;
-            end = (const uint8_t *)self->held->view.buf + self->row.headers_end;
-        }
-        PyObject *found = parsed_headers(at, end, self->row.header_count);
-        if (!found) return NULL;
-        PyObject *before = self->headers;
-        self->headers = found;
-        Py_XDECREF(before);
-    }
-    return Py_NewRef(self->headers);
-}
-
-/* Copies the fields, and releases the bytes of the fetch.  Returns false without memory; then the record is unchanged. */
-static bool detach(record *self) {
-    if (!self->held) return true;
-    if (!key_of(self) || !value_of(self)) return false;
-    if (!self->headers && self->row.header_count) {
-        const char *at = (const char *)self->held->view.buf + self->row.headers_start;
-        self->headers = PyBytes_FromStringAndSize(at, self->row.headers_end - self->row.headers_start);
-        if (!self->headers) return false;
-    }
-    Py_CLEAR(self->held);
-    return true;
-}
+static PyObject *record_get_headers(record *self, void *Py_UNUSED(closure)) { return headers_of(&self->fields); }
 
 /* Attributes that programs read for each record, without a dictionary lookup. */
 static PyObject *record_getattro(record *self, PyObject *name) {
     const module_state *state = self->from->state;
     if (name == state->value) return record_get_value(self, NULL);
     if (name == state->key) return record_get_key(self, NULL);
-    if (name == state->offset) return PyLong_FromLongLong(self->row.offset);
+    if (name == state->offset) return PyLong_FromLongLong(self->fields.row.offset);
     if (name == state->partition) return Py_NewRef(self->from->partition);
     if (name == state->topic) return Py_NewRef(self->from->topic);
-    if (name == state->timestamp) return PyLong_FromLongLong(self->row.timestamp);
+    if (name == state->timestamp) return PyLong_FromLongLong(self->fields.row.timestamp);
     return PyObject_GenericGetAttr((PyObject *)self, name);
 }
 
 /* All fields, in the order of the constructor. */
 static PyObject *fields_of(record *self) {
     PyObject *headers = record_get_headers(self, NULL), *found = NULL;
-    if (headers && key_of(self) && value_of(self))
+    if (headers && key_of(&self->fields) && value_of(&self->fields))
         found = Py_BuildValue(
-            "OOLLiOOOOii", self->from->topic, self->from->partition, (long long)self->row.offset,
-            (long long)self->row.timestamp, (int)self->row.timestamp_type, self->key, self->value, headers,
-            self->from->leader_epoch, (int)self->row.key_length, (int)self->row.value_length);
+            "OOLLiOOOOii", self->from->topic, self->from->partition, (long long)self->fields.row.offset,
+            (long long)self->fields.row.timestamp, (int)self->fields.row.timestamp_type, self->fields.key, self->fields.value, headers,
+            self->from->leader_epoch, (int)self->fields.row.key_length, (int)self->fields.row.value_length);
     Py_XDECREF(headers);
     return found;
 }
@@ -208,13 +158,13 @@ static PyObject *record_richcompare(PyObject *self, PyObject *other, int operati
 
 static PyObject *record_repr(record *self) {
     PyObject *headers = record_get_headers(self, NULL), *found = NULL;
-    if (headers && key_of(self) && value_of(self))
+    if (headers && key_of(&self->fields) && value_of(&self->fields))
         found = PyUnicode_FromFormat(
             "ConsumerRecord(topic=%R, partition=%S, offset=%lld, timestamp=%lld, timestamp_type=%d, key=%R, value=%R, "
             "headers=%R, leader_epoch=%S, serialized_key_size=%d, serialized_value_size=%d)",
-            self->from->topic, self->from->partition, (long long)self->row.offset, (long long)self->row.timestamp,
-            (int)self->row.timestamp_type, self->key, self->value, headers, self->from->leader_epoch,
-            (int)self->row.key_length, (int)self->row.value_length);
+            self->from->topic, self->from->partition, (long long)self->fields.row.offset, (long long)self->fields.row.timestamp,
+            (int)self->fields.row.timestamp_type, self->fields.key, self->fields.value, headers, self->from->leader_epoch,
+            (int)self->fields.row.key_length, (int)self->fields.row.value_length);
     Py_XDECREF(headers);
     return found;
 }
@@ -245,14 +195,14 @@ static PyObject *record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     self->from = from;
-    self->key = Py_NewRef(key);
-    self->value = Py_NewRef(value);
-    self->headers = Py_NewRef(headers);
-    self->row.offset = offset;
-    self->row.timestamp = timestamp;
-    self->row.timestamp_type = timestamp_type;
-    self->row.key_length = key_size;
-    self->row.value_length = value_size;
+    self->fields.key = Py_NewRef(key);
+    self->fields.value = Py_NewRef(value);
+    self->fields.headers = Py_NewRef(headers);
+    self->fields.row.offset = offset;
+    self->fields.row.timestamp = timestamp;
+    self->fields.row.timestamp_type = timestamp_type;
+    self->fields.row.key_length = key_size;
+    self->fields.row.value_length = value_size;
     return (PyObject *)self;
 }
 
@@ -333,7 +283,7 @@ static bool finish(iterator *self) {
     self->index = self->end = 0;
     for (int each = 0; each < RING; each++) {
         record *last = self->ring[each];
-        if (last && Py_REFCNT((PyObject *)last) > 1 && !detach(last)) is_done = false;
+        if (last && Py_REFCNT((PyObject *)last) > 1 && !detach(&last->fields)) is_done = false;
         Py_CLEAR(self->ring[each]);
     }
     Py_buffer rows = self->rows;
@@ -403,15 +353,13 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
 static record *fresh_record(iterator *self) {
     record *last = self->ring[self->turn];
     if (last && Py_REFCNT((PyObject *)last) == 1) {
-        if (last->headers) Py_CLEAR(last->headers);
-        if (last->key) Py_CLEAR(last->key);
-        if (last->value) Py_CLEAR(last->value);
+        clear_objects(&last->fields);
     } else {
-        if (last && !detach(last)) return NULL;
+        if (last && !detach(&last->fields)) return NULL;
         record *made = (record *)ALLOC(self->from->state->record_type);
         if (!made) return NULL;
         made->from = (source *)Py_NewRef((PyObject *)self->from);
-        made->held = (held_bytes *)Py_NewRef((PyObject *)self->held);
+        made->fields.held = (held_bytes *)Py_NewRef((PyObject *)self->held);
         self->ring[self->turn] = made;
         Py_XDECREF((PyObject *)last);
         last = made;
@@ -432,10 +380,10 @@ static PyObject *iterator_next(iterator *self) {
         PyErr_SetString(PyExc_RuntimeError, "the iterator was used while it was making a record");
         return NULL;
     }
-    made->row = ((const row_t *)self->rows.buf)[index];
-    if (self->keys) made->key = Py_XNewRef(PyList_GetItem(self->keys, index));
-    if (self->values) made->value = Py_XNewRef(PyList_GetItem(self->values, index));
-    if ((self->keys && !made->key) || (self->values && !made->value)) return NULL;
+    made->fields.row = ((const row_t *)self->rows.buf)[index];
+    if (self->keys) made->fields.key = Py_XNewRef(PyList_GetItem(self->keys, index));
+    if (self->values) made->fields.value = Py_XNewRef(PyList_GetItem(self->values, index));
+    if ((self->keys && !made->fields.key) || (self->values && !made->fields.value)) return NULL;
     self->turn = (self->turn + 1) % RING;
     self->index++;
     return Py_NewRef((PyObject *)made);

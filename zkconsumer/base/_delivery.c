@@ -493,35 +493,28 @@ static origin *make_origin(
 
 /* --- messages -------------------------------------------------------------------------------------------------------- */
 
-/* One record.  Its fields are created at the first access.
- *
- * A message that the program keeps must not keep a whole chunk: `held` is NULL once its bytes were copied (`detach`),
- * which happens two records later at the latest. */
+/* One record.  It is detached two records later at the latest. */
 typedef struct {
     PyObject_HEAD
     origin *from;
-    held_bytes *held;
-    PyObject *key;     /* bytes or None; NULL: not created yet */
-    PyObject *value;
-    PyObject *headers; /* the tuple; or, in a detached message, bytes that were not parsed yet; NULL: not created yet */
-    row_t row;
+    record_fields fields;
 } message;
 
 static int message_traverse(message *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT((PyObject *)self->from);
-    Py_VISIT(self->key);
-    Py_VISIT(self->value);
-    Py_VISIT(self->headers);
+    Py_VISIT(self->fields.key);
+    Py_VISIT(self->fields.value);
+    Py_VISIT(self->fields.headers);
     return 0;
 }
 
 static int message_clear(message *self) {
     /* `from` stays: without it no attribute could be read, and its own clear breaks the cycle. */
-    Py_CLEAR(self->held);
-    Py_CLEAR(self->key);
-    Py_CLEAR(self->value);
-    Py_CLEAR(self->headers);
+    Py_CLEAR(self->fields.held);
+    Py_CLEAR(self->fields.key);
+    Py_CLEAR(self->fields.value);
+    Py_CLEAR(self->fields.headers);
     return 0;
 }
 
@@ -534,24 +527,6 @@ static void message_dealloc(message *self) {
     Py_DECREF(type);
 }
 
-static PyObject *field_of(const message *self, int32_t start, int32_t length) {
-    if (!self->held && length >= 0) {
-        PyErr_SetString(PyExc_SystemError, "a detached message without its bytes");
-        return NULL;
-    }
-    return bytes_or_none(self->held, start, length);
-}
-
-static PyObject *raw_key(message *self) {
-    if (!self->key) self->key = field_of(self, self->row.key_start, self->row.key_length);
-    return self->key;
-}
-
-static PyObject *raw_value(message *self) {
-    if (!self->value) self->value = field_of(self, self->row.value_start, self->row.value_length);
-    return self->value;
-}
-
 static PyObject *decoded(PyObject *raw, PyObject *decoder) {
     if (!raw) return NULL;
     if (!decoder || raw == Py_None) return Py_NewRef(raw);
@@ -562,23 +537,23 @@ static PyObject *decoded(PyObject *raw, PyObject *decoder) {
 }
 
 static PyObject *message_get_key(message *self, void *Py_UNUSED(closure)) {
-    return decoded(raw_key(self), self->from->key_decoder);
+    return decoded(key_of(&self->fields), self->from->key_decoder);
 }
 
 static PyObject *message_get_value(message *self, void *Py_UNUSED(closure)) {
-    return decoded(raw_value(self), self->from->value_decoder);
+    return decoded(value_of(&self->fields), self->from->value_decoder);
 }
 
 static PyObject *message_get_offset(message *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLongLong(self->row.offset);
+    return PyLong_FromLongLong(self->fields.row.offset);
 }
 
 static PyObject *message_get_timestamp(message *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLongLong(self->row.timestamp);
+    return PyLong_FromLongLong(self->fields.row.timestamp);
 }
 
 static PyObject *message_get_timestamp_type(message *self, void *Py_UNUSED(closure)) {
-    return PyLong_FromLong(self->row.timestamp_type);
+    return PyLong_FromLong(self->fields.row.timestamp_type);
 }
 
 static PyObject *message_get_topic(message *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->topic); }
@@ -587,54 +562,24 @@ static PyObject *message_get_partition(message *self, void *Py_UNUSED(closure)) 
     return Py_NewRef(self->from->partition);
 }
 
-static PyObject *message_get_headers(message *self, void *Py_UNUSED(closure)) {
-    if (!self->headers || PyBytes_Check(self->headers)) {
-        const uint8_t *at = NULL, *end = NULL;
-        if (self->headers) {
-            at = (const uint8_t *)PyBytes_AsString(self->headers);
-            end = at + PyBytes_Size(self->headers);
-        } else if (self->held) {
-            at = (const uint8_t *)self->held->view.buf + self->row.headers_start;
-            end = (const uint8_t *)self->held->view.buf + self->row.headers_end;
-        }
-        PyObject *found = parsed_headers(at, end, self->row.header_count);
-        if (!found) return NULL;
-        PyObject *before = self->headers;
-        self->headers = found;
-        Py_XDECREF((PyObject *)before);
-    }
-    return Py_NewRef(self->headers);
-}
-
-/* Copies the bytes of the message from its chunk, and releases the chunk.  Returns false without memory; then the message
- * is unchanged. */
-static bool detach(message *self) {
-    if (!self->held) return true;
-    if (!raw_key(self) || !raw_value(self)) return false;
-    if (!self->headers && self->row.header_count) {
-        const char *at = (const char *)self->held->view.buf + self->row.headers_start;
-        self->headers = PyBytes_FromStringAndSize(at, self->row.headers_end - self->row.headers_start);
-        if (!self->headers) return false;
-    }
-    Py_CLEAR(self->held);
-    return true;
-}
+static PyObject *message_get_headers(message *self, void *Py_UNUSED(closure)) { return headers_of(&self->fields); }
 
 /* Attributes that programs read for each record, without a dictionary lookup. */
 static PyObject *message_getattro(message *self, PyObject *name) {
     const module_state *state = self->from->state;
     if (name == state->value) return message_get_value(self, NULL);
     if (name == state->key) return message_get_key(self, NULL);
-    if (name == state->offset) return PyLong_FromLongLong(self->row.offset);
+    if (name == state->offset) return PyLong_FromLongLong(self->fields.row.offset);
     if (name == state->partition) return Py_NewRef(self->from->partition);
     if (name == state->topic) return Py_NewRef(self->from->topic);
-    if (name == state->timestamp) return PyLong_FromLongLong(self->row.timestamp);
+    if (name == state->timestamp) return PyLong_FromLongLong(self->fields.row.timestamp);
     return PyObject_GenericGetAttr((PyObject *)self, name);
 }
 
 static PyObject *message_repr(message *self) {
     return PyUnicode_FromFormat(
-        "MessageAndMetadata(%S/%S offset %lld)", self->from->topic, self->from->partition, (long long)self->row.offset);
+        "MessageAndMetadata(%S/%S offset %lld)", self->from->topic, self->from->partition,
+        (long long)self->fields.row.offset);
 }
 
 /* Fills the row of a message that contains its own fields. */
@@ -648,13 +593,13 @@ static int take_record(message *self, PyObject *record) {
         Py_DECREF(number);
         if (numbers[each] == -1 && PyErr_Occurred()) return -1;
     }
-    self->row.offset = numbers[0];
-    self->row.timestamp = numbers[1];
-    self->row.timestamp_type = (int32_t)numbers[2];
-    self->key = PyObject_GetAttrString(record, "key");
-    self->value = self->key ? PyObject_GetAttrString(record, "value") : NULL;
-    self->headers = self->value ? PyObject_GetAttrString(record, "headers") : NULL;
-    return self->headers ? 0 : -1;
+    self->fields.row.offset = numbers[0];
+    self->fields.row.timestamp = numbers[1];
+    self->fields.row.timestamp_type = (int32_t)numbers[2];
+    self->fields.key = PyObject_GetAttrString(record, "key");
+    self->fields.value = self->fields.key ? PyObject_GetAttrString(record, "value") : NULL;
+    self->fields.headers = self->fields.value ? PyObject_GetAttrString(record, "headers") : NULL;
+    return self->fields.headers ? 0 : -1;
 }
 
 /* MessageAndMetadata(topic, partition, record, key_decoder=None, value_decoder=None) */
@@ -679,10 +624,10 @@ static PyObject *message_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 static PyObject *message_record(message *self) {
     PyObject *found = NULL, *headers = message_get_headers(self, NULL);
     PyObject *module = headers ? PyImport_ImportModule("zkconsumer.wire.entries") : NULL;
-    if (module && raw_key(self) && raw_value(self))
+    if (module && key_of(&self->fields) && value_of(&self->fields))
         found = PyObject_CallMethod(
-            module, "Record", "LLiOOO", (long long)self->row.offset, (long long)self->row.timestamp,
-            (int)self->row.timestamp_type, self->key, self->value, headers);
+            module, "Record", "LLiOOO", (long long)self->fields.row.offset, (long long)self->fields.row.timestamp,
+            (int)self->fields.row.timestamp_type, self->fields.key, self->fields.value, headers);
     Py_XDECREF(headers);
     Py_XDECREF(module);
     return found;
@@ -810,7 +755,7 @@ static void unload(delivery *self) {
     Py_CLEAR(self->owner);
     for (int each = 0; each < RING; each++) {
         message *last = self->ring[each];
-        if (last && Py_REFCNT((PyObject *)last) == 1) Py_CLEAR(last->held);
+        if (last && Py_REFCNT((PyObject *)last) == 1) Py_CLEAR(last->fields.held);
     }
 }
 
@@ -979,11 +924,9 @@ static int make_ready(delivery *self) {
 static message *fresh_message(delivery *self) {
     message *last = self->ring[self->turn];
     if (last && Py_REFCNT((PyObject *)last) == 1) {
-        if (last->key) Py_CLEAR(last->key);
-        if (last->value) Py_CLEAR(last->value);
-        if (last->headers) Py_CLEAR(last->headers);
+        clear_objects(&last->fields);
     } else {
-        if (last && !detach(last)) return NULL;
+        if (last && !detach(&last->fields)) return NULL;
         message *made = (message *)ALLOC(self->state->message_type);
         if (!made) return NULL;
         made->from = (origin *)Py_NewRef((PyObject *)self->from);
@@ -1003,12 +946,12 @@ static void fill(const delivery *self, message *to, const row_t *row) {
         to->from = (origin *)Py_NewRef((PyObject *)self->from);
         Py_DECREF(before);
     }
-    if (to->held != self->held) {
-        held_bytes *before = to->held;
-        to->held = (held_bytes *)Py_NewRef((PyObject *)self->held);
+    if (to->fields.held != self->held) {
+        held_bytes *before = to->fields.held;
+        to->fields.held = (held_bytes *)Py_NewRef((PyObject *)self->held);
         Py_XDECREF((PyObject *)before);
     }
-    to->row = *row;
+    to->fields.row = *row;
 }
 
 /* Delivers the records that start with rows[index]: steps 4 to 6 of the head of this file.  1: delivered; 0: check again;
@@ -1124,7 +1067,7 @@ static PyObject *delivery_peek(delivery *self, PyObject *is_wanted) {
         made->from = (origin *)Py_NewRef((PyObject *)self->from);
         fill(self, made, row_at(self, self->index));
         found = (PyObject *)made;
-        if (!detach(made)) Py_CLEAR(found);
+        if (!detach(&made->fields)) Py_CLEAR(found);
         break;
     }
     self->inside = NO_THREAD;

@@ -123,4 +123,78 @@ static PyObject *parsed_headers(const uint8_t *at, const uint8_t *end, int32_t c
     return found;
 }
 
+/* The fields of one record, created at the first access.
+ *
+ * A record that the program keeps must not keep the bytes of a whole fetch: `held` is NULL once its fields were copied
+ * (`detach`).  All functions return NULL, or false, with an exception, without memory. */
+typedef struct {
+    held_bytes *held;
+    PyObject *key;     /* bytes, an object, or None; NULL: not created yet */
+    PyObject *value;
+    PyObject *headers; /* the tuple; in a detached record perhaps bytes that were not parsed yet; NULL: not created yet */
+    row_t row;
+} record_fields;
+
+/* Borrowed. */
+static inline PyObject *field_at(const record_fields *fields, PyObject **at, int32_t start, int32_t length) {
+    if (!*at) {
+        if (!fields->held && length >= 0) {
+            PyErr_SetString(PyExc_SystemError, "a record without its bytes");
+            return NULL;
+        }
+        *at = bytes_or_none(fields->held, start, length);
+    }
+    return *at;
+}
+
+/* Borrowed. */
+static inline PyObject *key_of(record_fields *fields) {
+    return field_at(fields, &fields->key, fields->row.key_start, fields->row.key_length);
+}
+
+/* Borrowed. */
+static inline PyObject *value_of(record_fields *fields) {
+    return field_at(fields, &fields->value, fields->row.value_start, fields->row.value_length);
+}
+
+/* A new reference. */
+static PyObject *headers_of(record_fields *fields) {
+    if (!fields->headers || PyBytes_Check(fields->headers)) {
+        const uint8_t *at = NULL, *end = NULL;
+        if (fields->headers) {
+            at = (const uint8_t *)PyBytes_AsString(fields->headers);
+            end = at + PyBytes_Size(fields->headers);
+        } else if (fields->held) {
+            at = (const uint8_t *)fields->held->view.buf + fields->row.headers_start;
+            end = (const uint8_t *)fields->held->view.buf + fields->row.headers_end;
+        }
+        PyObject *found = parsed_headers(at, end, fields->row.header_count);
+        if (!found) return NULL;
+        PyObject *before = fields->headers;
+        fields->headers = found;
+        Py_XDECREF(before);
+    }
+    return Py_NewRef(fields->headers);
+}
+
+/* Copies the fields, and releases the bytes.  If it fails, the record is unchanged. */
+static bool detach(record_fields *fields) {
+    if (!fields->held) return true;
+    if (!key_of(fields) || !value_of(fields)) return false;
+    if (!fields->headers && fields->row.header_count) {
+        const char *at = (const char *)fields->held->view.buf + fields->row.headers_start;
+        fields->headers = PyBytes_FromStringAndSize(at, fields->row.headers_end - fields->row.headers_start);
+        if (!fields->headers) return false;
+    }
+    Py_CLEAR(fields->held);
+    return true;
+}
+
+/* For another row of the same bytes. */
+static inline void clear_objects(record_fields *fields) {
+    if (fields->key) Py_CLEAR(fields->key);
+    if (fields->value) Py_CLEAR(fields->value);
+    if (fields->headers) Py_CLEAR(fields->headers);
+}
+
 #endif
