@@ -3,7 +3,8 @@
 admin_session                a ZooKeeper session without ephemeral nodes, and connections to brokers on demand
 broker_client                the leaders of partitions, and one negotiated connection for each broker
 coordinator_client           requests to the coordinator of a group, with retries
-coordinator_lookups          the coordinator of a group, and what Kafka has stored for the group
+coordinator_lookups          finds the coordinator of a group
+stored_kafka_offsets         what Kafka has stored for the group, or why that is not known
 zookeeper_group              a whole group as values: members, owners, offsets, fences
 zookeeper_group_list         every group, one line each, in bounded memory
 zookeeper_group_snapshot     one read of a group, of its log ends, and of its offsets in Kafka

@@ -205,7 +205,7 @@ class KafkaOffsetAdmin:
 
     def _execute(self, question: Callable[[Connection, SupportedVersions], T]) -> T:
         """Return the coordinator's answer, once it is neither "not coordinator" nor "loading"."""
-        return self._coordinator.execute(question, _retriable_error)
+        return self._coordinator.execute(question, retriable_error)
 
     def _all_partitions(self) -> list[TopicPartition]:
         return [
@@ -227,7 +227,7 @@ def _stored_offsets(answer: OffsetFetchResult) -> dict[TopicPartition, OffsetAnd
     return found
 
 
-def _retriable_error(answer: object) -> ErrorCode | None:
+def retriable_error(answer: object) -> ErrorCode | None:
     """The error in an answer after which the same request is repeated."""
     if isinstance(answer, OffsetFetchResult):
         return answer.error if answer.error in COORDINATOR_MOVED_ERRORS | COORDINATOR_LOADING_ERRORS else None

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS
-from zkconsumer.admin.coordinator_lookups import StoredKafkaOffsets, fetch_kafka_offsets
 from zkconsumer.admin.describe import describe
 from zkconsumer.admin.log_ranges import LogRange, log_ranges
+from zkconsumer.admin.stored_kafka_offsets import StoredKafkaOffsets, fetch_kafka_offsets
 from zkconsumer.admin.zookeeper_group import ZooKeeperGroup, read_group
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def read_group_snapshot(
         return ZooKeeperGroupSnapshot(
             state, {}, dict.fromkeys(wanted, str(error)), StoredKafkaOffsets({}, str(error)), (str(error),)
         )
-    kafka = fetch_kafka_offsets(session.brokers, group, state.partitions, state.all_topics)
+    kafka = fetch_kafka_offsets(session, group, state.partitions, state.all_topics)
     words += unknown_log_end_texts(unknown)
     if kafka.problem:
         words.append(f"offsets in Kafka are not known: {kafka.problem}")
