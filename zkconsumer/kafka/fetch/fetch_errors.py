@@ -8,6 +8,7 @@ from zkconsumer.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_TOPIC_ID,
     KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
     NOT_LEADER_OR_FOLLOWER,
     OFFSET_NOT_AVAILABLE,
     OFFSET_OUT_OF_RANGE,
@@ -58,6 +59,9 @@ CHANGE_OF_LEADER_ERRORS = frozenset(
     }
 )
 """Errors that are normal while a leader changes; their log lines have the level DEBUG, the others WARNING."""
+
+CHANGE_OF_LEADER_LOOKUP_ERRORS = CHANGE_OF_LEADER_ERRORS | {LEADER_NOT_AVAILABLE}
+"""The same of ListOffsets and OffsetForLeaderEpoch."""
 
 
 def fetch_error_action(error: ErrorCode) -> FetchErrorAction:

@@ -13,18 +13,12 @@ from typing import NamedTuple
 from zkconsumer.errors import RemoteProtocolError
 from zkconsumer.kafka.client_log_event import ClientLogEvent
 from zkconsumer.kafka.error_codes import (
-    FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR,
-    LEADER_NOT_AVAILABLE,
     NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    OFFSET_NOT_AVAILABLE,
-    REPLICA_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_LEADER_EPOCH,
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
     error_code,
 )
+from zkconsumer.kafka.fetch.fetch_errors import CHANGE_OF_LEADER_LOOKUP_ERRORS
 from zkconsumer.kafka.net.client_request import RequestBuilder
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.schemas import LIST_OFFSETS
@@ -43,19 +37,6 @@ UNKNOWN_EPOCH = -1
 
 TIMESTAMPS_FROM = 1
 """The version (0.10.1, KIP-79) that searches exact timestamps."""
-
-_EXPECTED_ERRORS = frozenset(
-    {
-        NOT_LEADER_OR_FOLLOWER,
-        REPLICA_NOT_AVAILABLE,
-        KAFKA_STORAGE_ERROR,
-        OFFSET_NOT_AVAILABLE,
-        LEADER_NOT_AVAILABLE,
-        FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""Errors of a change of the leader; another error is logged with a higher level."""
 
 
 class ListOffsetsTarget(NamedTuple):
@@ -149,7 +130,7 @@ def read_list_offsets_response(
                 if error == UNSUPPORTED_FOR_MESSAGE_FORMAT:
                     # Messages before 0.10 have no timestamps, so there is no offset for one.
                     answered.add(tp)
-                if error in _EXPECTED_ERRORS or error == UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                if error in CHANGE_OF_LEADER_LOOKUP_ERRORS or error == UNSUPPORTED_FOR_MESSAGE_FORMAT:
                     log.append(ClientLogEvent("DEBUG", "list-offsets-failed", fields))
                 else:
                     log.append(ClientLogEvent("WARNING", "list-offsets-failed", fields))

@@ -18,17 +18,11 @@ from dataclasses import dataclass, field
 
 from zkconsumer.kafka.client_log_event import ClientLogEvent
 from zkconsumer.kafka.error_codes import (
-    FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR,
-    LEADER_NOT_AVAILABLE,
     NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    OFFSET_NOT_AVAILABLE,
-    REPLICA_NOT_AVAILABLE,
     TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_LEADER_EPOCH,
     error_code,
 )
+from zkconsumer.kafka.fetch.fetch_errors import CHANGE_OF_LEADER_LOOKUP_ERRORS
 from zkconsumer.kafka.fetch.fetch_position import PositionLookup
 from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.supported_versions import SupportedVersions
@@ -47,19 +41,6 @@ from zkconsumer.wire.schemas.offset_for_leader_epoch import (
 CONSUMER_VERSION_MIN = 3
 """The version (2.3) from which DESCRIBE on the topic is sufficient.  Earlier ones need CLUSTER_ACTION on the cluster,
 which consumers do not have (KIP-320)."""
-
-_EXPECTED_ERRORS = frozenset(
-    {
-        NOT_LEADER_OR_FOLLOWER,
-        REPLICA_NOT_AVAILABLE,
-        KAFKA_STORAGE_ERROR,
-        OFFSET_NOT_AVAILABLE,
-        LEADER_NOT_AVAILABLE,
-        FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""Errors of a change of the leader; another error is logged."""
 
 
 def has_usable_version(versions: SupportedVersions) -> bool:
@@ -133,7 +114,7 @@ class OffsetForLeaderEpochClient:
                     unauthorized.add(tp.topic)
                 else:
                     fields = (("partition", tp), ("error", error.name))
-                    if error in _EXPECTED_ERRORS:
+                    if error in CHANGE_OF_LEADER_LOOKUP_ERRORS:
                         log.append(ClientLogEvent("DEBUG", "position-validation-failed", fields))
                     else:
                         log.append(ClientLogEvent("WARNING", "position-validation-failed", fields))
