@@ -58,34 +58,17 @@ def deserialize_byte_buffer(data: bytes) -> memoryview:
     return memoryview(data)
 
 
-def deserialize_short(data: bytes) -> int:
-    """A signed number of 16 bits, big-endian."""
-    number: int = _unpack(">h", data, "ShortDeserializer")
-    return number
+def number_function(form: str, name: str) -> Callable[[bytes], int | float]:
+    """Reads a big-endian number of this form of ``struct``; ``name``: of the deserializer, for the error."""
+    number = struct.Struct(form)
 
+    def deserialize_number(data: bytes) -> int | float:
+        if len(data) != number.size:
+            raise SerializationException(f"Size of data received by {name} is not {number.size}: it is {len(data)}")
+        found: int | float = number.unpack(data)[0]
+        return found
 
-def deserialize_integer(data: bytes) -> int:
-    """A signed number of 32 bits, big-endian."""
-    number: int = _unpack(">i", data, "IntegerDeserializer")
-    return number
-
-
-def deserialize_long(data: bytes) -> int:
-    """A signed number of 64 bits, big-endian."""
-    number: int = _unpack(">q", data, "LongDeserializer")
-    return number
-
-
-def deserialize_float(data: bytes) -> float:
-    """An IEEE 754 number of 32 bits, big-endian."""
-    number: float = _unpack(">f", data, "Deserializer")
-    return number
-
-
-def deserialize_double(data: bytes) -> float:
-    """An IEEE 754 number of 64 bits, big-endian."""
-    number: float = _unpack(">d", data, "Deserializer")
-    return number
+    return deserialize_number
 
 
 def deserialize_void(data: bytes) -> None:
@@ -132,23 +115,16 @@ def _is_hexadecimal(text: str) -> bool:
     return 0 < len(text) <= 16 and all(char in "0123456789abcdefABCDEF" for char in text)
 
 
-def _unpack(form: str, data: bytes, name: str) -> Any:
-    size = struct.calcsize(form)
-    if len(data) != size:
-        raise SerializationException(f"Size of data received by {name} is not {size}: it is {len(data)}")
-    return struct.unpack(form, data)[0]
-
-
 STANDARD_DESERIALIZERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
     {
         "ByteArrayDeserializer": deserialize_byte_array,
         "ByteBufferDeserializer": deserialize_byte_buffer,
         "BytesDeserializer": deserialize_byte_array,
-        "DoubleDeserializer": deserialize_double,
-        "FloatDeserializer": deserialize_float,
-        "IntegerDeserializer": deserialize_integer,
-        "LongDeserializer": deserialize_long,
-        "ShortDeserializer": deserialize_short,
+        "DoubleDeserializer": number_function(">d", "Deserializer"),
+        "FloatDeserializer": number_function(">f", "Deserializer"),
+        "IntegerDeserializer": number_function(">i", "IntegerDeserializer"),
+        "LongDeserializer": number_function(">q", "LongDeserializer"),
+        "ShortDeserializer": number_function(">h", "ShortDeserializer"),
         "VoidDeserializer": deserialize_void,
     }
 )
