@@ -19,7 +19,7 @@ from bridge.client.custom_assignor import create_assignors
 from bridge.client.deserializers import load_deserializer
 from bridge.client.kafka_consumer.heartbeat_thread import StartThread
 from bridge.client.kafka_consumer.kafka_consumer_config import KEYS_WITHOUT_EFFECT, KafkaConsumerConfig
-from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator, ProgramCallbacks
+from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import spawn
 from zkconsumer.errors import InvalidConfigException, KafkaException, ZkConsumerError
@@ -115,7 +115,6 @@ class ConsumerComponents:
 
 def create_components(
     config: KafkaConsumerConfig,
-    callbacks: ProgramCallbacks,
     environment: ConsumerEnvironment,
     oauth_token: Callable[[], str] | None,
 ) -> ConsumerComponents:
@@ -123,7 +122,7 @@ def create_components(
     ``KafkaException``: something else has failed, which is its cause."""
     with contextlib.ExitStack() as opened:
         try:
-            made = _create(config, callbacks, environment, oauth_token, opened)
+            made = _create(config, environment, oauth_token, opened)
         except InvalidConfigException:
             raise
         except (ZkConsumerError, OSError) as error:
@@ -134,7 +133,6 @@ def create_components(
 
 def _create(
     config: KafkaConsumerConfig,
-    callbacks: ProgramCallbacks,
     environment: ConsumerEnvironment,
     oauth_token: Callable[[], str] | None,
     opened: contextlib.ExitStack,
@@ -179,7 +177,6 @@ def _create(
             client,
             metadata,
             subscriptions,
-            callbacks,
             interceptors,
             clock,
             client_id,

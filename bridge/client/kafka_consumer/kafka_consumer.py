@@ -47,7 +47,6 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.client_log import log_client_events
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
-from zkconsumer.kafka.group.commands import Callback
 from zkconsumer.kafka.group.errors import InvalidGroupIdException
 from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
@@ -79,23 +78,6 @@ class ConsumerGroupMetadata(NamedTuple):
     group_instance_id: str | None
 
 
-class _ListenerCalls:
-    """``ProgramCallbacks``: calls the listener of the subscription."""
-
-    def __init__(self) -> None:
-        self.listener: Callable[[], Any] = lambda: None
-
-    def invoke(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
-        listener = self.listener()
-        if listener is None:
-            return
-        method = getattr(listener, callback.value, None)
-        if method is None:
-            assert callback is Callback.LOST, "the other methods are part of the Protocol"
-            method = listener.on_partitions_revoked
-        method(sorted(partitions))
-
-
 class KafkaConsumer(Generic[K, V]):
     """A consumer of Kafka's own protocol.  ``config``: keys of Kafka's consumer, or a ``KafkaConsumerConfig``.
 
@@ -123,9 +105,7 @@ class KafkaConsumer(Generic[K, V]):
             config = config.with_overrides(given)
         self.config = config
         clock = self._clock = self._environment.clock
-        calls = _ListenerCalls()
-        parts = create_components(config, calls, self._environment, oauth_token)
-        calls.listener = lambda: parts.subscriptions.rebalance_listener
+        parts = create_components(config, self._environment, oauth_token)
         self._parts = parts
         self._client = parts.client
         self._metadata = parts.metadata
@@ -433,10 +413,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         with self._access():
             group = self._group()
-            wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
-            for tp, offset in wanted.items():
-                self._note_epoch(tp, offset)
-            group.commit_offsets_sync(wanted, self._timer(timeout_ms))
+            group.commit_offsets_sync(self._offsets_to_commit(offsets), self._timer(timeout_ms))
 
     def commit_async(
         self,
@@ -449,10 +426,15 @@ class KafkaConsumer(Generic[K, V]):
         """
         with self._access():
             group = self._group()
-            wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
-            for tp, offset in wanted.items():
-                self._note_epoch(tp, offset)
-            group.commit_offsets_async(wanted, callback)
+            group.commit_offsets_async(self._offsets_to_commit(offsets), callback)
+
+    def _offsets_to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        wanted = self._subscriptions.all_consumed() if offsets is None else _offsets_of(offsets)
+        for tp, offset in wanted.items():
+            self._note_epoch(tp, offset)
+        return wanted
 
     def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None

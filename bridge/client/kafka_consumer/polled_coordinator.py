@@ -30,7 +30,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bridge.client.kafka_consumer.consumer_metrics import ConsumerCoordinatorMetrics
 from bridge.client.kafka_consumer.heartbeat_thread import HeartbeatThread
@@ -77,13 +77,6 @@ THREAD_END_MS = 5_000
 log = logging.getLogger("zkconsumer.member")
 
 
-class ProgramCallbacks(Protocol):
-    """How callbacks of the program are called."""
-
-    def invoke(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
-        """Call the rebalance listener, if there is one; its exception is raised."""
-
-
 class PolledCoordinator:
     """``poll_in_background`` is for the heartbeat thread; all other public methods are for the program's thread."""
 
@@ -93,7 +86,6 @@ class PolledCoordinator:
         client: ConsumerNetworkClient,
         metadata: ConsumerMetadata,
         subscriptions: SubscriptionState,
-        callbacks: ProgramCallbacks,
         interceptors: ConsumerInterceptors[Any],
         clock: Clock,
         name: str,
@@ -107,7 +99,6 @@ class PolledCoordinator:
         self._requests = CoordinatorRequests(client, clock, self._on_answer)
         self._metadata = metadata
         self._subscriptions = subscriptions
-        self._callbacks = callbacks
         self._interceptors = interceptors
         self._clock = clock
         self._lock = threading.RLock()
@@ -500,7 +491,7 @@ class PolledCoordinator:
         error: Exception | None = None
         try:
             started_ms = self._clock.now_ms()
-            self._callbacks.invoke(command.callback, command.partitions)
+            self._call_listener(command.callback, command.partitions)
             self.metrics.record_callback(command.callback, self._clock.now_ms() - started_ms)
         except WakeupException:
             raise
@@ -517,6 +508,16 @@ class PolledCoordinator:
                 self._assign(self._subscriptions.assigned_partitions() - command.partitions)
             self._feed(ev.CallbackDone(command.number, error=error))
             self._program_commands.popleft()
+
+    def _call_listener(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
+        listener = self._subscriptions.rebalance_listener
+        if listener is None:
+            return
+        method = getattr(listener, callback.value, None)
+        if method is None:
+            assert callback is Callback.LOST, "the other methods are part of the Protocol"
+            method = listener.on_partitions_revoked
+        method(sorted(partitions))
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         if self._subscriptions.has_auto_assigned_partitions:

@@ -109,13 +109,22 @@ class ScriptedMachine:
 
 
 class NotedCallbacks:
-    """``ProgramCallbacks``: notes the calls; ``during`` is called inside of them."""
+    """A rebalance listener that notes the calls; ``during`` is called inside of them."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Callback, frozenset[TopicPartition]]] = []
         self.during: Callable[[], None] = lambda: None
 
-    def invoke(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._note(Callback.REVOKED, partitions)
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._note(Callback.ASSIGNED, partitions)
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._note(Callback.LOST, partitions)
+
+    def _note(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
         self.calls.append((callback, frozenset(partitions)))
         self.during()
 
@@ -154,13 +163,12 @@ class Scripted:
             self.client,
             self.metadata,
             self.subscriptions,
-            self.callbacks,
             ConsumerInterceptors([] if interceptor is None else [interceptor]),
             self.clock,
             "test",
             start_thread=NoThread,  # type: ignore[arg-type]
         )
-        self.subscriptions.subscribe(["t"])
+        self.subscriptions.subscribe(["t"], self.callbacks)
 
     def do(self, *commands: do.Command) -> None:
         """Let the machine answer an event with these commands."""
