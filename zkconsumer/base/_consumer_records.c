@@ -71,10 +71,7 @@ typedef struct {
 
 static int record_traverse(record *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->fields.key);
-    Py_VISIT(self->fields.value);
-    Py_VISIT(self->fields.headers);
-    return 0;
+    return visit_fields(&self->fields, visit, arg);
 }
 
 static int record_clear(record *self) {
@@ -437,13 +434,6 @@ static void module_free(void *module) {
     Py_CLEAR(state->partition);
     Py_CLEAR(state->timestamp);
 }
-
-static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
-    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    return *type && PyModule_AddType(module, *type) == 0;
-}
-
-static bool intern(PyObject **name, const char *text) { return (*name = PyUnicode_InternFromString(text)) != NULL; }
 
 static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._consumer_records.HeldBytes");
 

@@ -503,10 +503,7 @@ typedef struct {
 static int message_traverse(message *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT((PyObject *)self->from);
-    Py_VISIT(self->fields.key);
-    Py_VISIT(self->fields.value);
-    Py_VISIT(self->fields.headers);
-    return 0;
+    return visit_fields(&self->fields, visit, arg);
 }
 
 static int message_clear(message *self) {
@@ -1428,13 +1425,6 @@ static module_state *state_of_type(PyTypeObject *type) {
     PyErr_SetString(PyExc_SystemError, "a type that does not belong to this module");
     return NULL;
 }
-
-static bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
-    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    return *type && PyModule_AddType(module, *type) == 0;
-}
-
-static bool intern(PyObject **name, const char *text) { return (*name = PyUnicode_InternFromString(text)) != NULL; }
 
 static int module_exec(PyObject *module) {
     module_state *state = PyModule_GetState(module);

@@ -13,6 +13,14 @@
 #define FREE(type, self) ((freefunc)PyType_GetSlot(type, Py_tp_free))(self)
 #define ALLOC(type) ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0)
 
+/* For the start of a module. */
+static inline bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
+    *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *type && PyModule_AddType(module, *type) == 0;
+}
+
+static inline bool intern(PyObject **name, const char *text) { return (*name = PyUnicode_InternFromString(text)) != NULL; }
+
 /* A row of a table: `zk_row` of zkconsumer/wire/records_core.h, `ROW` of zkconsumer/wire/record_tables.py. */
 typedef struct {
     int64_t offset;
@@ -188,6 +196,13 @@ static bool detach(record_fields *fields) {
     }
     Py_CLEAR(fields->held);
     return true;
+}
+
+static inline int visit_fields(record_fields *fields, visitproc visit, void *arg) {
+    Py_VISIT(fields->key);
+    Py_VISIT(fields->value);
+    Py_VISIT(fields->headers);
+    return 0;
 }
 
 /* For another row of the same bytes. */
