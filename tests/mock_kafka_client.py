@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Final
 
+from tests.fake_client_requests import NumberedRequests, decoded_response
 from tests.metadata_responses import LATEST, update_now
 from zkconsumer.base.timer import FOREVER_MS
 from zkconsumer.errors import AuthenticationException, UnsupportedVersionException
@@ -19,14 +19,10 @@ from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.net.client_request import (
     ClientRequest,
     ClientResponse,
-    RequestBuilder,
-    RequestCompletionHandler,
 )
 from zkconsumer.kafka.supported_versions import SupportedVersions, VersionRange
 from zkconsumer.testing.manual_clock import ManualClock
-from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request, decode_response, encode_request, encode_response
-from zkconsumer.wire.schemas import FETCH
-from zkconsumer.wire.schemas.fetch import FetchResponse
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request, encode_request
 from zkconsumer.wire.schemas.metadata import MetadataResponse
 
 LOGIN_BACKOFF_MS = 50
@@ -52,13 +48,14 @@ class PreparedResponse:
     check: Callable[[Any], None]
 
 
-class MockKafkaClient:
+class MockKafkaClient(NumberedRequests):
     """A ``KafkaClient``.  ``versions``: what ``supported_versions`` shows; ``limits``: versions of an API.
 
     ``respond_to`` answers each request for which no response is prepared.  ``sent`` has all requests that were sent.
     """
 
     def __init__(self, clock: ManualClock, metadata: ConsumerMetadata) -> None:
+        super().__init__()
         self.clock = clock
         self.metadata = metadata
         self.prepared: deque[PreparedResponse] = deque()
@@ -78,7 +75,6 @@ class MockKafkaClient:
         self.respond_to: Callable[[SentRequest], Any] = lambda sent: LATER
         self.sent: list[SentRequest] = []
         self.is_closed = False
-        self._numbers = count()
 
     # --- what a test says ---------------------------------------------------------------------------------------------
 
@@ -113,21 +109,6 @@ class MockKafkaClient:
         update_now(self.metadata, response, self.clock.now_ms(), version=version)
 
     # --- KafkaClient --------------------------------------------------------------------------------------------------
-
-    def new_client_request(
-        self,
-        node_id: int,
-        builder: RequestBuilder,
-        created_ms: int,
-        *,
-        expects_response: bool = True,
-        request_timeout_ms: int | None = None,
-        callback: RequestCompletionHandler | None = None,
-    ) -> ClientRequest:
-        assert request_timeout_ms is not None
-        return ClientRequest(
-            node_id, builder, next(self._numbers), created_ms, request_timeout_ms, expects_response, callback
-        )
 
     def ready(self, node: Node, now_ms: int) -> bool:
         if self.next_login_error is not None:
@@ -225,7 +206,5 @@ class MockKafkaClient:
         if was_disconnected:
             self.completed.append(ClientResponse(request, now_ms, sent.version, was_disconnected=True))
             return
-        api = FETCH if isinstance(body, FetchResponse) else request.builder.api
-        frame = encode_response(api, sent.version, request.correlation_id, body)[SIZE_BYTES:]
-        answered = decode_response(request.builder.api, sent.version, memoryview(bytearray(frame)))[1]
+        answered = decoded_response(request, sent.version, body)
         self.completed.append(ClientResponse(request, now_ms, sent.version, answered))

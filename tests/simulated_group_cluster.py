@@ -20,6 +20,7 @@ from typing import Any
 from bridge.coordinator.config import GroupCoordinatorConfig
 from tests.coordinator.client_harness import deal, in_two_steps
 from tests.coordinator.server_harness import Table
+from tests.fake_client_requests import NumberedRequests, decoded_response
 from tests.metadata_responses import LATEST, metadata_update
 from tests.poll_fetcher_fixtures import record_set
 from tests.two_thread_scheduler import ScheduledLock
@@ -30,8 +31,6 @@ from zkconsumer.kafka.metadata.node import Node
 from zkconsumer.kafka.net.client_request import (
     ClientRequest,
     ClientResponse,
-    RequestBuilder,
-    RequestCompletionHandler,
 )
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.testing.manual_clock import ManualClock
@@ -44,7 +43,7 @@ from zkconsumer.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request, decode_response, encode_request, encode_response
+from zkconsumer.wire.request_frames import SIZE_BYTES, decode_request, encode_request
 from zkconsumer.wire.schemas import (
     FETCH,
     FIND_COORDINATOR,
@@ -331,10 +330,11 @@ class SimulatedCluster:
         return [one for one in self.requests if one.api_key == api_key]
 
 
-class SimulatedNetwork:
+class SimulatedNetwork(NumberedRequests):
     """A ``KafkaClient``.  ``wait(is_ready, until_ms)`` lets time pass until one of both."""
 
     def __init__(self, cluster: SimulatedCluster, metadata: ConsumerMetadata) -> None:
+        super().__init__()
         self.cluster = cluster
         self.clock = cluster.clock
         self.metadata = metadata
@@ -355,7 +355,6 @@ class SimulatedNetwork:
         self._connected: set[int] = set()
         self._is_metadata_asked = False
         self._is_woken = False
-        self._numbers = iter(range(1_000_000))
         cluster.add_network(self)
 
     # --- what a test does ---------------------------------------------------------------------------------------------
@@ -377,11 +376,8 @@ class SimulatedNetwork:
     def _complete(self, connection: int, request: InFlightRequest, body: Any) -> None:
         if (connection, request) in self._in_flight:
             self._in_flight.remove((connection, request))
-            api, version = request.request.builder.api, request.version
-            schema = FETCH if api.key == FETCH.key else api  # the fetcher has its own decoder
-            frame = encode_response(schema, version, request.request.correlation_id, body)[SIZE_BYTES:]
-            answer = decode_response(api, version, memoryview(bytearray(frame)))[1]
-            self._completed.append(ClientResponse(request.request, self.clock.now_ms(), version, answer))
+            answer = decoded_response(request.request, request.version, body)
+            self._completed.append(ClientResponse(request.request, self.clock.now_ms(), request.version, answer))
 
     def _wait_alone(self, is_ready: Callable[[], bool], until_ms: int) -> None:
         while not is_ready() and self.clock.now_ms() < until_ms:
@@ -391,21 +387,6 @@ class SimulatedNetwork:
             self.cluster.advance()
 
     # --- KafkaClient --------------------------------------------------------------------------------------------------
-
-    def new_client_request(
-        self,
-        node_id: int,
-        builder: RequestBuilder,
-        created_ms: int,
-        *,
-        expects_response: bool = True,
-        request_timeout_ms: int | None = None,
-        callback: RequestCompletionHandler | None = None,
-    ) -> ClientRequest:
-        assert request_timeout_ms is not None
-        return ClientRequest(
-            node_id, builder, next(self._numbers), created_ms, request_timeout_ms, expects_response, callback
-        )
 
     def ready(self, node: Node, now_ms: int) -> bool:
         if now_ms < self._failed_until_ms.get(node.id, 0):

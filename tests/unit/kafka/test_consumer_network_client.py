@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.fake_client_requests import NumberedRequests
 from zkconsumer.base.timer import FOREVER_MS, Timer
 from zkconsumer.errors import (
     AuthenticationException,
@@ -38,10 +39,11 @@ OK = HeartbeatResponse(error_code=0)
 JOIN_S = 30
 
 
-class FakeKafkaClient:
+class FakeKafkaClient(NumberedRequests):
     """A ``KafkaClient`` without a network.  ``prepared`` answers a request as soon as it is sent."""
 
     def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
         self.clock = clock
         self.prepared: deque[Any] = deque()
         self.in_flight: deque[ClientRequest] = deque()
@@ -57,22 +59,6 @@ class FakeKafkaClient:
         self.blocks = False
         self.woken = threading.Semaphore(0)
         self.blocked = threading.Semaphore(0)
-        self._numbers = iter(range(1_000_000))
-
-    def new_client_request(
-        self,
-        node_id: int,
-        builder: RequestBuilder,
-        created_ms: int,
-        *,
-        expects_response: bool = True,
-        request_timeout_ms: int | None = None,
-        callback: Callable[[ClientResponse], None] | None = None,
-    ) -> ClientRequest:
-        assert request_timeout_ms is not None
-        return ClientRequest(
-            node_id, builder, next(self._numbers), created_ms, request_timeout_ms, expects_response, callback
-        )
 
     def ready(self, node: Node, now_ms: int) -> bool:
         self.ready_calls += 1
