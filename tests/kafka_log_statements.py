@@ -6,7 +6,7 @@
     LEVEL | Class.method | Kafka's text, {} for a value | our event
     LEVEL | Class.method | Kafka's text, {} for a value | - | the reason why there is none
 
-A method with a release behind it has its statement since that release.
+A method with the number of a release has its statement since that release.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ class SimulatedConsumer:
     def had_in(self, commit: ReceivedCommit) -> frozenset[TopicPartition]:
         """The partitions that the member has in the generation of a commit.
 
-        With a cooperative protocol a partition that is taken from it stays its own until somebody else gets it.
+        With a cooperative protocol a partition that is taken from it stays its own until another member gets it.
         """
         assigned = self.cluster.assigned
         if not self.is_cooperative:

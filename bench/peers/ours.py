@@ -2,7 +2,7 @@
 
     python ours.py SETTINGS messages|batches|poll [BLOCKED_PACKAGE ...]
 
-The packages named behind it cannot be imported: what is measured is the product without them.  The environment says
+The packages named after it cannot be imported: what is measured is the product without them.  The environment says
 which checkout is imported (``PYTHONPATH``) and whether its extensions are used (``ZKCONSUMER_NO_EXTENSIONS``).
 """
 

@@ -161,8 +161,8 @@ def _headers_of(ends: bytes, names: Any, values: Any) -> list[tuple[tuple[str, b
     bounds = memoryview(ends).cast("i")
     name_of, value_of = ByteColumn(ByteColumnBuffers(*names)), ByteColumn(ByteColumnBuffers(*values))
     return [
-        tuple(((name_of[each] or b"").decode("utf-8", "replace"), value_of[each]) for each in range(first, behind))
-        for first, behind in pairwise(bounds)
+        tuple(((name_of[each] or b"").decode("utf-8", "replace"), value_of[each]) for each in range(first, end))
+        for first, end in pairwise(bounds)
     ]
 
 

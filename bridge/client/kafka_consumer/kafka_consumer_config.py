@@ -317,7 +317,7 @@ class KafkaConsumerConfig(
 
     @classmethod
     def why_ignored(cls, key: str) -> str:
-        """See ``Configuration``: a key that nobody knows is for the program's own classes."""
+        """See ``Configuration``: an unknown key is for the program's own classes."""
         if key in KEYS_WITHOUT_EFFECT:
             return java_client_key_text(KEYS_WITHOUT_EFFECT[key])
         why = why_ignored_by_all_members(key)

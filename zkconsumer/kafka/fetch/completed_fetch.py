@@ -3,7 +3,7 @@
     (arrived) --is_initialized--> fetch_records, fetch_records, ... --> consumed --drain--> measured
         '------------------------ drain: the records are not needed any more ----------------^
 
-``next_fetch_offset`` moves with the records: behind the last one that was returned, and at the end behind the last
+``next_fetch_offset`` moves with the records: after the last one that was returned, and at the end after the last
 batch, whose last offset may have no record any more (compaction, control batches, aborted transactions).  So a fetch
 without any record to return moves the position, too.
 
@@ -107,7 +107,7 @@ class CompletedFetch:
             self._on_drained(self.partition, self._records_read > 0)
 
     def fetch_records(self, records_max: int) -> FetchedRecords[Any, Any]:
-        """The next records; none at the end, and then ``next_fetch_offset`` is behind all batches.
+        """The next records; none at the end, and then ``next_fetch_offset`` is after all batches.
 
         ``KafkaException``, ``RecordDeserializationException``: the next record cannot be read (see the module).
         """
@@ -124,7 +124,7 @@ class CompletedFetch:
                 if slices:
                     break
                 raise KafkaException(
-                    f"a record of {self.partition} at offset {self.next_fetch_offset} or behind it cannot be read: "
+                    f"a record of {self.partition} at offset {self.next_fetch_offset} or after it cannot be read: "
                     f"{error}; if needed, seek past it to go on"
                 ) from error
             except RecordDeserializationException:
@@ -160,7 +160,7 @@ class CompletedFetch:
         return count
 
     def _finish(self) -> None:
-        """Go behind the last batch: its last record may have been removed by compaction."""
+        """Go to the end of the last batch: its last record may have been removed by compaction."""
         if self.row.next_offset != UNKNOWN_VALUE:
             self.next_fetch_offset = max(self.next_fetch_offset, self.row.next_offset)
             self.last_epoch = self._epochs.last

@@ -79,7 +79,7 @@ class ConsumerFetchMetrics:
             self.partitions = {tp: found for tp, found in self.partitions.items() if tp in assigned}
 
     def record_partition_lag(self, tp: TopicPartition, lag: int) -> None:
-        """The lag behind the records that were just returned."""
+        """The lag after the records that were just returned."""
         self.records_lag.record(lag)
         self.partitions.setdefault(tp, PartitionDistances()).lag.record(lag)
 

@@ -27,9 +27,9 @@ class FetchErrorAction(Enum):
     UPDATE_METADATA = "update-metadata"
     """The leader has changed, or the topic: the metadata must be newer than the response."""
     RETRY = "retry"
-    """The broker is behind, or has failed once."""
+    """The broker has older metadata, or has failed once."""
     RESET_POSITION = "reset-position"
-    """``auto.offset.reset`` applies, unless a preferred replica answered, which may be behind the leader."""
+    """``auto.offset.reset`` applies, unless a preferred replica answered, which may lack the newest records."""
     RAISE = "raise"
     """The program has to act."""
 

@@ -195,7 +195,7 @@ def headers_of(columns: BatchColumns) -> Iterable[RecordHeaders]:
         return repeat(())
     decoded = ((name or b"").decode("utf-8", "replace") for name in bytes_of(names))
     pairs = list(zip(decoded, bytes_of(values), strict=True))
-    return [tuple(pairs[first:behind]) for first, behind in pairwise(bounds)]
+    return [tuple(pairs[first:end]) for first, end in pairwise(bounds)]
 
 
 def _size(field: bytes | None) -> int:

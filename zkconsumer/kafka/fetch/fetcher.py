@@ -229,7 +229,7 @@ class Fetcher:
         return any(self._subscriptions.is_fetchable(fetch.partition) for fetch in self._completed_fetches)
 
     def fetched_records(self) -> dict[TopicPartition, FetchedRecords[Any, Any]]:
-        """Up to max.poll.records buffered records, by partition; moves the positions behind them.
+        """Up to max.poll.records buffered records, by partition; moves the positions to the end of them.
 
         A partition without records is not in the result, although its position may have moved (compaction, control
         batches, aborted transactions).  Raises only if there are no records: ``OffsetOutOfRangeException``,
@@ -380,7 +380,7 @@ class Fetcher:
     def _handle_offset_out_of_range(self, fetch: CompletedFetch) -> None:
         tp, offset = fetch.partition, fetch.next_fetch_offset
         if self._subscriptions.clear_preferred_read_replica(tp) is not None or not self._is_at_position(fetch):
-            # A follower may be behind the leader, which is asked next; or the program has sought meanwhile.
+            # A follower may lack records that the leader has, which is asked next; or the program has sought meanwhile.
             return
         if not self._subscriptions.has_default_offset_reset_policy:
             raise OffsetOutOfRangeException(

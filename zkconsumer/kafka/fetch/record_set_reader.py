@@ -166,7 +166,7 @@ class RecordSetReader:
         return None if chunk is None else chunk.part(self._begin, min(len(chunk), self._begin + records_max))
 
     def skip(self, count: int) -> tuple[int, int]:
-        """Go behind the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
+        """Skip the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
         chunk, begin = self._chunk, self._begin
         assert chunk is not None, "peeked before"
         assert 0 < count <= len(chunk) - begin, "these were peeked"

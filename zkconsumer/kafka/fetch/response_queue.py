@@ -3,11 +3,9 @@
     RequestFuture --ends in any thread--> queue --run, in the program's thread--> the handler
 
 A request may end in the heartbeat thread, which polls the same network client.  Its listener only appends to the queue;
-so the state behind the handlers belongs to one thread and needs no lock.  Each handler is called once, in the order in
-which the requests ended.  If the thread of the program never calls ``run`` again, the queue keeps the responses of the
-requests that were in flight, and no more.
-
-Difference from Java, whose ``Fetcher`` and ``SubscriptionState`` are synchronized.
+so the state that the handlers change belongs to one thread and needs no lock.  Each handler is called once, in the
+order in which the requests ended.  If the thread of the program never calls ``run`` again, the queue keeps the
+responses of the requests that were in flight, and no more.
 """
 
 from __future__ import annotations

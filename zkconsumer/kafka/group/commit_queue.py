@@ -209,7 +209,7 @@ class CommitQueue:
         )
 
     def _outdated(self, commit: PendingCommit) -> ZkConsumerError:
-        """A commit waited behind another one, or for its retry, while a rebalance began and ended.  Other members may
+        """A commit waited for an earlier one, or for its retry, while a rebalance began and ended.  Other members may
         own some of its partitions now, and may have committed larger offsets."""
         before, group = commit.asked_in, self._member.config.group_id
         if before.is_lost or before.member_id != self._member.generation.member_id:
