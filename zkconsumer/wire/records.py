@@ -134,8 +134,9 @@ def iter_records(
             limits = start, check_crcs, decompressed_bytes_max, tally, budget
             yield from read_batch(flat, entry, *limits, end_offset=end_offset)
         else:
-            rules = start_offset, check_crcs, decompressed_bytes_max, tally
-            yield from read_legacy_entry(flat, entry, offset_before, *rules, end_offset=end_offset)
+            yield from read_legacy_entry(
+                flat, entry, offset_before, start_offset, check_crcs, decompressed_bytes_max, tally, end_offset
+            )
         offset_before = entry.last_offset
         if offset_before >= end_offset - 1:
             return

@@ -11,7 +11,7 @@ offset - last inner offset + inner offset.  A negative length means null, as in 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
@@ -47,28 +47,29 @@ def read_legacy_entry(
     check_crcs: bool,
     decompressed_bytes_max: int,
     tally: RecordCounter,
-    *,
     end_offset: int = NO_END,
-) -> Iterator[Record]:
+) -> Iterable[Record]:
     """The records of one entry of format 0 or 1 with ``start_offset`` <= offset < ``end_offset``.
 
     ``offset_before``: the last offset of the entries before; every offset inside a wrapper must be larger.
-    Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes.
+    The checksum of the entry is verified, and a wrapper is decompressed, before this function returns; the messages
+    inside a wrapper are read lazily.  An uncompressed message makes no iterator, which would cost as much as the
+    message.  Raises ``InvalidMessageException`` and ``UnsupportedCodec``, as ``iter_records`` describes; the iterable
+    raises them, too.
     """
     body = _checked(record_set, entry, check_crcs)
     if entry.offset < start_offset:
-        return
+        return ()
     attributes, timestamp, key, value = _fields(body, entry)
     if not attributes & _CODEC_MASK:
         tally.count += 1
         tally.expanded_bytes = 0
         timestamp_type = -1 if body[0] == 0 else 1 if attributes & _LOG_APPEND_TIME else 0
-        yield Record(entry.offset, timestamp, timestamp_type, key, value, ())
-        return
+        return (Record(entry.offset, timestamp, timestamp_type, key, value, ()),)
     inner, append_time = _decompressed_set(body, attributes, timestamp, value, entry, decompressed_bytes_max)
     tally.expanded_bytes = len(inner)
     shift = _shift(inner, entry, offset_before)
-    yield from _inner_records(inner, entry, shift, append_time, range(start_offset, end_offset), check_crcs, tally)
+    return _inner_records(inner, entry, shift, append_time, range(start_offset, end_offset), check_crcs, tally)
 
 
 def open_wrapper(
