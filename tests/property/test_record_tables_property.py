@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import google_crc32c
 import pytest
@@ -90,7 +90,7 @@ def entries(draw: st.DrawFn, first_offset: int) -> Entry:
     )
     if is_append:
         newest = max(record.timestamp for record in records)
-        records = [replace(record, timestamp=newest, timestamp_type=1) for record in records]
+        records = [record._replace(timestamp=newest, timestamp_type=1) for record in records]
     if magic == 2:
         bits = draw(st.sampled_from([0, TRANSACTIONAL, TRANSACTIONAL | DELETE_HORIZON]))
         data = with_producer(data, draw(PRODUCERS), bits)

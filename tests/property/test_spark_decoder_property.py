@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import google_crc32c
 import pytest
@@ -36,7 +35,7 @@ def rows(record_set: bytes, first: int = 0, end: int = NO_END, max_rows: int = 3
 def expected(record_set: bytes, first: int = 0, end: int = NO_END) -> Iterator[Record]:
     """What the reference gives; Spark's microseconds end earlier than Kafka's milliseconds."""
     for record in iter_records(record_set, first, end_offset=end, decompressed_bytes_max=EXPANDED_MAX):
-        yield replace(record, timestamp=max(-MS_MAX, min(record.timestamp, MS_MAX)))
+        yield record._replace(timestamp=max(-MS_MAX, min(record.timestamp, MS_MAX)))
 
 
 def outcome(records: Iterable[Record]) -> tuple[list[Record], object]:

@@ -47,9 +47,8 @@ _INT32 = Struct(">i")
 _LAST_OFFSET_DELTA_POSITION = 23
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record, of any format.
+class Record(NamedTuple):
+    """One record, of any format; a tuple, because there is one for each message if the C modules are missing.
 
     ``timestamp`` is in milliseconds since 1970, -1 when there is none (format 0).  ``timestamp_type`` is 0 when the
     producer gave it, 1 when the broker did (log append), -1 when there is none.  ``headers`` exist in format 2 only.

@@ -18,7 +18,7 @@ KIP-126).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bridge.broker.log.batches import (
     CONTROL,
@@ -305,7 +305,7 @@ def build_entries(
 ) -> bytes:
     """Records as one entry (without a codec in formats 0 and 1: one each) with offsets from ``first_offset`` on."""
     made = build_record_set(
-        [replace(record, offset=first_offset + at) for at, record in enumerate(records)], magic, codec
+        [record._replace(offset=first_offset + at) for at, record in enumerate(records)], magic, codec
     )
     return _write_offset_and_epoch(made, first_offset, leader_epoch) if magic == 2 else made
 
@@ -333,7 +333,7 @@ def down_convert(stored: bytes, magic: int, *, keeps_size: bool) -> bytes:
             codec = codec_of(stored, entry)
             if codec == compression.ZSTD:
                 raise UnsupportedCodec("zstd is not converted to an older format")
-            data = build_record_set([replace(r, headers=()) for r in iter_records(data)], magic, codec)
+            data = build_record_set([r._replace(headers=()) for r in iter_records(data)], magic, codec)
             is_converted = True
         pieces.append(data)
     if not is_converted:
