@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -286,8 +286,8 @@ def by_ours(topic: Written, version: int, bytes_max: int, isolation: int = 0) ->
 def in_format(record: Record, magic: int) -> Record:
     """What of a record an older format can hold."""
     if magic == 0:
-        return replace(record, timestamp=-1, timestamp_type=-1, headers=())
-    return replace(record, headers=()) if magic == 1 else record
+        return record._replace(timestamp=-1, timestamp_type=-1, headers=())
+    return record._replace(headers=()) if magic == 1 else record
 
 
 def versions_to_read(topic: Written) -> list[int]:
