@@ -10,6 +10,10 @@
 
 CollectPositions, REVOKED and ASSIGNED are *steps*: they wait in a queue for the end of a drain and for the return of
 the listener, and keep their order.  All methods run on the control thread.
+
+A call of the listener that takes longer than ``rebalance.listener.timeout.ms`` is *late*: its step continues without
+it, and skips its other calls.  If the start call was skipped, the listener is called with the present partitions when
+the late call has returned (as in a ZooKeeper group: ``zkconsumer.member.listener_state_machine``).
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from zkconsumer.runtime.member_observer import MemberObserver
 
 UNKNOWN = -1
+START_CALL = "before_starting_fetchers"
 PARTITION_LOST_REASON = "the group has assigned it to another member, or may have"
 
 log = logging.getLogger("zkconsumer.member")
@@ -129,6 +134,8 @@ class AssignmentExecutor:
         """The rest of the running step, after its last call of the listener; None: no step waits for the listener."""
         self._was_told_of_release = False
         """Whether the listener was called for a release in this rebalance: it is called once also without one."""
+        self._has_missed_start = False
+        """Whether a start call was skipped because an earlier call was late, and none was made since."""
         self._started: set[TopicPartition] = set()
         """The partitions that the listener counts as ours: a start named them, and no release since."""
         self._why_ended = ""
@@ -360,6 +367,9 @@ class AssignmentExecutor:
             self._call_listener()
         else:
             self._listener_done()
+        if self._has_missed_start and self._then is None:
+            self._has_missed_start = False
+            self._put(self._report_partitions)
 
     # --- steps --------------------------------------------------------------------------------------------------
 
@@ -393,8 +403,18 @@ class AssignmentExecutor:
             return True
         first = [] if self._was_told_of_release else [self._release_call(frozenset())]
         self._was_told_of_release = False
-        start = "before_starting_fetchers", lambda: self._before_starting(command.partitions)
+        start = START_CALL, lambda: self._before_starting(command.partitions)
         return self._call_listener_then(done, *first, start)
+
+    def _report_partitions(self) -> bool:
+        """Make the start call that was skipped, for the partitions that this member owns now."""
+        if self._why_ended:
+            return True
+        # The two calls alternate, also with those of the next rebalance.
+        first = [self._release_call(frozenset())] if self._calling == START_CALL else []
+        self._was_told_of_release = False
+        start = START_CALL, lambda: self._before_starting(self.partitions)
+        return self._call_listener_then(lambda: None, *first, start)
 
     def _release_call(self, partitions: frozenset[TopicPartition]) -> tuple[str, Callable[[], None]]:
         call = do.CallBeforeReleasing(0, tuple(sorted(partitions)))
@@ -420,6 +440,8 @@ class AssignmentExecutor:
         call()
 
     def _listener_done(self) -> None:
+        """Continue the step: its calls have returned, or the first of them is late."""
+        self._has_missed_start |= any(name == START_CALL for name, _ in self._listener_calls)
         self._listener_calls.clear()
         then, self._then = self._then, None
         if then is not None:
@@ -427,6 +449,7 @@ class AssignmentExecutor:
         self._advance()
 
     def _before_starting(self, added: frozenset[TopicPartition]) -> None:
+        self._has_missed_start = False
         self._started |= self.partitions | added
         self._listener.call_before_starting(do.CallBeforeStarting(0, self._threads(added)))
 

@@ -237,6 +237,44 @@ def test_a_listener_that_takes_too_long_is_passed_over_and_not_called_a_second_t
     assert [type(each) for each in world.taken()] == [do.CallBeforeStarting]
 
 
+def test_a_start_call_that_was_skipped_is_made_when_the_late_call_returns() -> None:
+    world = World()
+    world.listener = object()
+    world.handing.invoke(cmd.Invoke(1, Callback.ASSIGNED, tps(0)))
+    assert world.taken() == [do.CallBeforeReleasing(0, ())]
+    world.handing.fired(AssignmentWait.LISTENER)
+    assert world.taken() == [cev.CallbackDone(1)]
+    world.own({0: 0})
+    world.taken()
+    world.handing.listener_returned()
+    [start] = world.taken()
+    assert list(start.assignment) == [*ordered(0)]
+    world.handing.listener_returned()
+    assert world.taken() == []
+    world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps()))
+    assert world.taken() == [do.CallBeforeReleasing(0, ())], "the two calls alternate"
+
+
+def test_after_a_late_start_call_the_listener_is_called_with_the_present_partitions() -> None:
+    world = started(0)
+    world.handing.invoke(cmd.Invoke(2, Callback.ASSIGNED, tps(1)))
+    world.handing.listener_returned()
+    assert [type(each) for each in world.taken()] == [do.CallBeforeReleasing, do.CallBeforeStarting]
+    world.handing.fired(AssignmentWait.LISTENER)
+    world.own({1: 0}, 2)
+    world.handing.invoke(cmd.Invoke(3, Callback.ASSIGNED, tps(2)))
+    world.handing.fired(AssignmentWait.LISTENER)
+    world.own({2: 0}, 3)
+    world.taken()
+    world.handing.listener_returned()
+    assert world.taken() == [do.CallBeforeReleasing(0, ())]
+    world.handing.listener_returned()
+    [start] = world.taken()
+    assert list(start.assignment) == [*ordered(0, 1, 2)]
+    world.handing.listener_returned()
+    assert world.taken() == [], "no call was skipped since"
+
+
 def test_a_close_does_not_call_the_listener() -> None:
     world = World()
     world.listener = object()
