@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 
 class TooManyCalls(Exception):
@@ -30,3 +31,20 @@ def calls_of(action: Callable[[], object], calls_max: int) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def functions_called(action: Callable[[], object]) -> frozenset[tuple[str, str]]:
+    """File and qualified name of the Python functions that ``action`` calls in this thread."""
+    called: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, _what: object) -> None:
+        if event == "call":
+            called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return frozenset(called)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bridge.broker.broker_cluster import BrokerCluster
+from bridge.broker.topic_store import OFFSETS_TOPIC
 from bridge.testing import EmbeddedBroker
 from zkconsumer.errors import UsageError
 
@@ -76,3 +78,21 @@ def test_fifty_partitions_without_a_group_are_no_news(caplog: pytest.LogCaptureF
         while len(loaded()) < 50 and time.monotonic() < deadline:
             time.sleep(0.01)
     assert loaded() == [logging.DEBUG] * 50
+
+
+@pytest.mark.parametrize(("factor", "replicas"), [(None, 1), ("2", 2), ("5", 3)])
+def test_the_offsets_topic_is_compacted_and_its_replication_factor_is_at_most_the_number_of_nodes(
+    factor: str | None, replicas: int
+) -> None:
+    """The default factor is 1; Kafka's is 3."""
+
+    def create(cluster: BrokerCluster) -> tuple[int, int, set[int], str | None]:
+        cluster.create_offsets_topic()
+        topic = cluster.topics.get(OFFSETS_TOPIC)
+        assert topic is not None
+        factors = {len(partition.replicas) for partition in topic.partitions}
+        return len(topic.partitions), cluster.offsets_topic_partitions, factors, topic.config.cleanup_policy
+
+    given = {} if factor is None else {"offsets.topic.replication.factor": factor}
+    with EmbeddedBroker(nodes=3, properties={"offsets.topic.num.partitions": "4", **given}) as broker:
+        assert broker.run_on_broker_thread(create) == (4, 4, {replicas}, "compact")

@@ -17,6 +17,7 @@ HEAD = f"""# The development broker
 
 API versions, settings and limits of `zkconsumer broker` and `bridge.testing.EmbeddedBroker`.
 How to use them: [run the development broker](../how-to/run-the-development-broker.md).
+Its group coordinator, class by class: [parity of the group coordinator](parity-coordinator.md).
 
 ## API versions by release
 
