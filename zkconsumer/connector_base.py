@@ -25,6 +25,7 @@ from zkconsumer.errors import (
     UsageError,
 )
 from zkconsumer.kafka.chunks import ChunkQueue
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetcher_thread import FetchSettings
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
 from zkconsumer.member.offset_stores import CommitFailure, OffsetSource
@@ -543,7 +544,7 @@ def fetch_settings_of(config: ConsumerConfig) -> FetchSettings:
         socket_timeout_ms=config.socket_timeout_ms,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         backoff_ms=config.refresh_leader_backoff_ms,
-        reset_to_earliest=config.auto_offset_reset == "smallest",
+        reset=OffsetResetStrategy.of_setting(config.auto_offset_reset),
         isolation_level=IsolationLevel.of_setting(config.isolation_level),
     )
 

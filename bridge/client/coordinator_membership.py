@@ -131,6 +131,7 @@ class CoordinatorMembership:
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
         self.authentication_failed = self.lifecycle.authentication_failed
+        self.position_missing = self.lifecycle.position_missing
         self.wait_for_assignment = self.lifecycle.wait_for_assignment
         self.observer = MemberObserver(meters, self.lifecycle.hooks, lambda: self.lifecycle.processor.assignment)
         self.bootstrap_client = brokers.bootstrap_client(settings.client_id, settings.socket_timeout_ms, clock)

@@ -95,20 +95,20 @@ def why_ignored(key: str) -> str:
 
 
 def auto_offset_reset_setting() -> Setting[str]:
-    """``auto.offset.reset``, with the values of both consumers; the result is the old value."""
-    words = {"latest": "largest", "earliest": "smallest", "largest": "largest", "smallest": "smallest"}
+    """``auto.offset.reset``, with the values of both consumers; the result is the old value, or ``none``."""
+    words = {"latest": "largest", "earliest": "smallest", "largest": "largest", "smallest": "smallest", "none": "none"}
 
     def check(given: str) -> str:
         if given not in words:
-            is_none = given == "none"
-            raise ValueError("this consumer does not support an error for a missing offset" if is_none else "")
+            raise ValueError
         return words[given]
 
     return text(
         "auto.offset.reset", "largest",
         "Where to begin when there is no offset, or none that the broker still has: `latest` (or `largest`) is the "
-        "end, `earliest` (or `smallest`) the beginning.",
-        check, "latest or earliest (or the old values largest or smallest)",
+        "end, `earliest` (or `smallest`) the beginning; with `none` the streams raise `NoOffsetForPartitionException` "
+        "or `OffsetOutOfRangeException`, and the member leaves its group.",
+        check, "latest, earliest or none (or the old values largest or smallest)",
     )  # fmt: skip
 
 

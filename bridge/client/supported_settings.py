@@ -42,7 +42,8 @@ OTHER_MEANING = {
     "socket.timeout.ms": "How long a broker may take to accept a connection, and to answer requests other than those "
     "to the coordinator. At least `fetch.wait.max.ms`.",
     "auto.offset.reset": "As for every consumer; `latest` and `earliest` are accepted as well as `largest` and "
-    "`smallest`.",
+    "`smallest`. With `none` a partition without a usable offset ends the member: its streams raise "
+    "`NoOffsetForPartitionException` or `OffsetOutOfRangeException`.",
     "exclude.internal.topics": "Whether this member's topic filters exclude `__consumer_offsets` and "
     "`__transaction_state`.",
     "zookeeper.connection.timeout.ms": "How long the constructor waits for a broker to answer.",

@@ -30,8 +30,11 @@ from zkconsumer.errors import (
     ConsumerTimeoutException,
     InvalidConfigException,
     MessageStreamsExistException,
+    NoOffsetForPartitionException,
+    OffsetOutOfRangeException,
     OffsetsNotCommitted,
     TopicAuthorizationException,
+    UsageError,
 )
 from zkconsumer.kafka import topic_finder
 from zkconsumer.kafka.broker_connection import BlockingConnection
@@ -231,6 +234,42 @@ def test_what_comes_into_being_while_we_are_there_is_read_from_its_beginning_als
     wait_until(lambda: len(connector.assignment) == 5, "all of it")
     broker.append("new-1", 0, [b"after"])
     assert read_until(stream, 2 - start) == [(0, 0), (0, 1)][start:]
+
+
+@pytest.mark.parametrize("stored", [3, None, 99])
+def test_without_a_reset_policy_a_partition_without_a_usable_offset_ends_the_member(
+    broker: EmbeddedBroker, make: Make, stored: int | None
+) -> None:
+    fill(broker)
+    if stored is not None:
+        first = make(auto_commit_enable=False)
+        first.create_message_streams({"t": 1})
+        wait_until(lambda: len(first.assignment) == 4, "all of it")
+        first.commit_offsets({TopicPartition("t", number): stored for number in range(4)})
+        first.close()
+    config = CoordinatorConsumerConfig.from_properties(
+        {"group.id": "g", "bootstrap.servers": broker.bootstrap, "auto.offset.reset": "none", **QUICK,
+         "consumer.timeout.ms": 100}
+    )  # fmt: skip
+    with CoordinatorConsumerConnector(config) as connector:
+        [stream] = connector.create_message_streams({"t": 1})["t"]
+        if stored == 3:
+            assert sorted(read_until(stream, 8)) == [(number, at) for number in range(4) for at in (3, 4)]
+            return
+        with pytest.raises(UsageError, match=r"auto\.offset\.reset=none: set earliest or latest") as failure:
+            read_until(stream, 1)
+        error = failure.value
+        if stored is None:
+            assert isinstance(error, NoOffsetForPartitionException)
+            assert {tp.topic for tp in error.partitions} == {"t"}
+        else:
+            assert isinstance(error, OffsetOutOfRangeException)
+            assert set(error.offset_out_of_range_partitions.values()) == {99}
+        with pytest.raises(type(error)):
+            read(stream)
+    with make() as other:
+        other.create_message_streams({"t": 1})
+        wait_until(lambda: len(other.assignment) == 4, "the failed member has left the group")
 
 
 class Listener:

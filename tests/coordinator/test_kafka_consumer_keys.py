@@ -32,6 +32,7 @@ from zkconsumer.config_def import SettingOutcome, SettingStatus
 from zkconsumer.config_tables.jaas import SCRAM_MODULE, parse_jaas
 from zkconsumer.connector_base import fetch_settings_of
 from zkconsumer.errors import InvalidConfigException
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.other_client_keys import java_client_keys
 from zkconsumer.wire.transactions import READ_COMMITTED
 
@@ -110,7 +111,7 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
     "retry.backoff.ms": (lambda config: group_config_of(config, {}).retry_backoff_ms, 150),
     "enable.auto.commit": (lambda config: group_config_of(config, {}).enable_auto_commit, False),
     "auto.commit.interval.ms": (lambda config: group_config_of(config, {}).auto_commit_interval_ms, 7_000),
-    "auto.offset.reset": (lambda config: fetch_settings_of(config).reset_to_earliest, True),
+    "auto.offset.reset": (lambda config: fetch_settings_of(config).reset, OffsetResetStrategy.EARLIEST),
     "partition.assignment.strategy": (lambda config: [each.name for each in assignors_of(config)], ["roundrobin"]),
     "max.partition.fetch.bytes": (lambda config: fetch_settings_of(config).partition_max_bytes, 2_097_152),
     "fetch.max.wait.ms": (lambda config: fetch_settings_of(config).max_wait_ms, 250),
@@ -120,7 +121,7 @@ ACTS_AT_A_COORDINATOR: dict[str, tuple[Look, object]] = {
 IN_OTHER_WORDS: dict[str, tuple[str, str, Look, object]] = {
     "auto.offset.reset": (
         "smallest", "that is the new consumer's name for smallest",
-        lambda config: fetch_settings_of(config).reset_to_earliest, True,
+        lambda config: fetch_settings_of(config).reset, OffsetResetStrategy.EARLIEST,
     ),
     "partition.assignment.strategy": (
         "roundrobin", "that is the new consumer's name for roundrobin",
@@ -343,7 +344,7 @@ def test_an_error_names_a_key_as_it_was_given() -> None:
     assert problem({"fetch.max.wait.ms": 9_000, "request.timeout.ms": 8_000}).startswith(
         "request.timeout.ms=8000: must be at least fetch.max.wait.ms=9000"
     )
-    assert problem({"auto.offset.reset": "none"}).startswith("auto.offset.reset=none: this consumer does not support")
+    assert problem({"auto.offset.reset": "newest"}).startswith("auto.offset.reset=newest: set it to latest, earliest")
     assert "a class of the JVM; name an assignor of your own as package.module:ClassName" in problem(
         {"partition.assignment.strategy": "com.example.MyAssignor"}
     )
@@ -412,7 +413,7 @@ def test_the_page_says_which_default_counts_where_a_file_does_not_set_a_key() ->
             case "the value of group.id":
                 assert value == config.group_id, key
             case "latest":
-                assert not fetch_settings_of(config).reset_to_earliest
+                assert fetch_settings_of(config).reset is OffsetResetStrategy.LATEST
             case here:
                 assert str(value).lower() == here.lower(), key
     assert differing == OTHER_DEFAULTS

@@ -471,6 +471,7 @@ def test_a_thread_that_iterates_needs_no_lock_of_the_fetchers() -> None:
         brokers=Any,
         clock=ManualClock(),
         on_reset=Any,
+        on_position_missing=Any,
         on_thread_error=Any,
         on_authentication_error=Any,  # type: ignore[arg-type]
     )

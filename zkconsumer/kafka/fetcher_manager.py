@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from zkconsumer.base.clock import Clock
+    from zkconsumer.errors import UsageError
     from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.kafka.chunks import ChunkQueue, PartitionTopicInfo
     from zkconsumer.kafka.error_codes import ErrorCode
@@ -89,6 +90,7 @@ class ConsumerFetcherManager:
         brokers: BootstrapClient,
         clock: Clock,
         on_reset: Callable[[PartitionTopicInfo, int], None],
+        on_position_missing: Callable[[UsageError], None],
         on_thread_error: Callable[[str, BaseException], None],
         on_authentication_error: Callable[[AuthenticationException], None],
         registry: Registry | None = None,
@@ -106,6 +108,7 @@ class ConsumerFetcherManager:
         self._brokers = brokers
         self._clock = clock
         self._on_reset = on_reset
+        self._on_position_missing = on_position_missing
         self._on_thread_error = on_thread_error
         self._on_authentication_error = on_authentication_error
         self._on_unknown = on_unknown_topics
@@ -377,6 +380,7 @@ class ConsumerFetcherManager:
                 clock=self._clock,
                 on_leaderless=self.add_partitions_with_error,
                 on_reset=self._on_reset,
+                on_position_missing=self._on_position_missing,
                 on_round=self._after_round,
                 metrics=FetchMetrics(self._registry, broker),
                 budget=self.budget,

@@ -15,7 +15,8 @@ Scala consumer blocks the whole thread, with a lock held, until the slowest stre
 All fetchers of a connector share a budget of bytes (``byte_budget``).  If it is used up, a fetcher requests only one
 chunk for each stream that has nothing to read, so a slow stream never stops another one.
 
-An error of one partition never stops the others.
+An error of one partition never stops the others, except a missing position with ``auto.offset.reset=none``: only a
+program or an operator can set one, so it ends the member (as the exception of ``poll`` does in Java's consumer).
 
 From Fetch 3 on (0.10.1) a broker returns a message larger than ``fetch.message.max.bytes`` whole.  Older brokers return
 only its beginning.  It is then requested once more, with as many bytes as its header says, up to
@@ -53,10 +54,12 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.fetch.position_errors import missing_position_error
 from zkconsumer.kafka.metadata_client import list_offsets
 from zkconsumer.kafka.version_negotiation import negotiate
 from zkconsumer.member.ownership import BEGINNING
-from zkconsumer.types import EARLIEST_TIME, LATEST_TIME, BrokerAddress, TopicPartition
+from zkconsumer.types import EARLIEST_TIME, BrokerAddress, TopicPartition
 from zkconsumer.wire.entries import read_entry_header
 from zkconsumer.wire.fetch_codec import (
     CORRUPT_HEADERS,
@@ -79,10 +82,11 @@ from zkconsumer.wire.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
+    from zkconsumer.errors import UsageError
     from zkconsumer.kafka.broker_connection import Connection, ConnectionFactory, PendingRequest
     from zkconsumer.kafka.chunks import ChunkQueue
     from zkconsumer.kafka.supported_versions import SupportedVersions
@@ -135,7 +139,7 @@ class FetchSettings:
     socket_timeout_ms: int = 30_000
     receive_buffer_bytes: int = 64 * 1024
     backoff_ms: int = 200
-    reset_to_earliest: bool = False
+    reset: OffsetResetStrategy = OffsetResetStrategy.LATEST
     isolation_level: int = READ_UNCOMMITTED
     large_message_bytes_max: int = LARGE_MESSAGE_BYTES_MAX
 
@@ -206,6 +210,7 @@ class ConsumerFetcherThread:
         clock: Clock,
         on_leaderless: Callable[[Iterable[PartitionTopicInfo]], None],
         on_reset: Callable[[PartitionTopicInfo, int], None],
+        on_position_missing: Callable[[UsageError], None],
         on_round: Callable[[BrokerAddress, Exception | None], None],
         metrics: FetchMetrics,
         budget: ByteBudget,
@@ -221,6 +226,7 @@ class ConsumerFetcherThread:
         self._clock = clock
         self._on_leaderless = on_leaderless
         self._on_reset = on_reset
+        self._on_position_missing = on_position_missing
         self._on_round = on_round
         self._lock = threading.Lock()
         self._wake_up = WakeUp()
@@ -655,9 +661,15 @@ class ConsumerFetcherThread:
 
     def _reset(self, connection: Connection, ranges: SupportedVersions, readings: list[_PartitionFetchState]) -> None:
         """Request the start or the end of the log from the leader, and continue there (``auto.offset.reset``)."""
-        policy = EARLIEST_TIME if self._settings.reset_to_earliest else LATEST_TIME
-        infos = [reading.info for reading in readings]
-        times = {info.tp: EARLIEST_TIME if info.fetch_offset == BEGINNING else policy for info in infos}
+        policy = self._settings.reset.timestamp
+        wanted = {
+            reading.info: EARLIEST_TIME if reading.info.fetch_offset == BEGINNING else policy for reading in readings
+        }
+        times = {info.tp: time for info, time in wanted.items() if time is not None}
+        self._report_missing_positions([info for info, time in wanted.items() if time is None])
+        if not times:
+            return
+        infos = [info for info, time in wanted.items() if time is not None]
         settings = self._settings
         offsets = list_offsets(connection, ranges, times, settings.socket_timeout_ms, settings.isolation_level)
         leaderless: list[PartitionTopicInfo] = []
@@ -672,6 +684,14 @@ class ConsumerFetcherThread:
                 self._on_reset(info, offset)
         if leaderless:
             self._release_partitions(leaderless)
+
+    def _report_missing_positions(self, infos: Sequence[PartitionTopicInfo]) -> None:
+        """``auto.offset.reset=none``: these are not requested again soon, and the member ends."""
+        missing = {info.tp: info.fetch_offset for info in infos if info.is_live}
+        for info in infos:
+            self._delay(info)
+        if missing:
+            self._on_position_missing(missing_position_error(missing))
 
     def _rotate(self, asked: Iterable[TopicPartition], rows: Mapping[TopicPartition, FetchedPartition]) -> None:
         """Move the requested partitions to the end of the order, and those with records to its very end.
@@ -688,6 +708,10 @@ class ConsumerFetcherThread:
     def _pause(self, info: PartitionTopicInfo, why: str) -> None:
         """Only this partition waits; the others continue."""
         self._note_error(info, why)
+        self._delay(info)
+
+    def _delay(self, info: PartitionTopicInfo) -> None:
+        """Do not request this partition for ``refresh.leader.backoff.ms``."""
         self._paused_until[info.tp] = self._clock.now_ms() + self._settings.backoff_ms
         self._mark_changed(info.tp)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from zkconsumer.base.clock import Clock
-    from zkconsumer.errors import AuthenticationException
+    from zkconsumer.errors import AuthenticationException, UsageError
     from zkconsumer.kafka.bootstrap_client import BootstrapClient
     from zkconsumer.kafka.chunks import ChunkQueue
     from zkconsumer.kafka.error_codes import ErrorCode
@@ -64,6 +64,9 @@ class ConnectorMembership(Membership, Protocol):
 
     def authentication_failed(self, error: AuthenticationException) -> None:
         """No broker accepts the authentication settings; called on a fetcher thread."""
+
+    def position_missing(self, error: UsageError) -> None:
+        """``auto.offset.reset=none``, and partitions of this member have no position; called on a fetcher thread."""
 
     def topics_rejected(self, errors: Mapping[str, ErrorCode]) -> None:
         """Brokers reject these topics, of which we own partitions; called on a fetcher thread."""
@@ -109,6 +112,7 @@ class ConnectorMember(Generic[M_co]):
             brokers=self.membership.bootstrap_client,
             clock=clock,
             on_reset=lambda info, offset: self.streams.on_reset(info, offset),
+            on_position_missing=self.membership.position_missing,
             on_thread_error=self.membership.thread_died,
             on_authentication_error=self.membership.authentication_failed,
             registry=self.registry,

@@ -21,7 +21,7 @@ from zkconsumer.runtime.hook_calls import HookCalls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zkconsumer.errors import AuthenticationException, ZkConsumerError
+    from zkconsumer.errors import AuthenticationException, UsageError, ZkConsumerError
     from zkconsumer.member.ownership import PartitionProcessor
     from zkconsumer.observe.counters import Counters
     from zkconsumer.runtime.listener_calls import ListenerCalls
@@ -109,6 +109,11 @@ class MembershipLifecycle:
     def authentication_failed(self, error: AuthenticationException) -> None:
         """No broker accepts the authentication settings.  Called on a thread of the fetchers or the topic finder."""
         log.error("authentication-failed member=%s reason=%r", self._member, str(error))
+        self.end(error)
+
+    def position_missing(self, error: UsageError) -> None:
+        """Partitions of this member have no position.  Called on a thread of the fetchers."""
+        log.error("member-failed member=%s reason=%r", self._member, str(error))
         self.end(error)
 
     def request_stop(self) -> None:

@@ -110,6 +110,7 @@ class ZooKeeperMembership:
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
         self.authentication_failed = self.lifecycle.authentication_failed
+        self.position_missing = self.lifecycle.position_missing
         self.wait_for_assignment = self.lifecycle.wait_for_assignment
         self.observer = MemberObserver(meters, self.lifecycle.hooks, lambda: self.lifecycle.processor.assignment)
         self.state_machine = MemberStateMachine(settings, planner)

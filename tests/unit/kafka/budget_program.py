@@ -77,6 +77,7 @@ def main(budget: int, ports: list[int], topic: str, partitions: int, records: in
         brokers=brokers,
         clock=SYSTEM_CLOCK,
         on_reset=ignored,
+        on_position_missing=ignored,
         on_thread_error=died,
         on_authentication_error=ignored,
     )

@@ -43,12 +43,16 @@ from zkconsumer.errors import (
     ConsumerTimeoutException,
     KafkaException,
     MessageSizeTooLargeException,
+    NoOffsetForPartitionException,
+    OffsetOutOfRangeException,
     ThreadFailedError,
     UnavailableError,
+    UsageError,
 )
 from zkconsumer.kafka import fetcher_manager, fetcher_thread
 from zkconsumer.kafka.bootstrap_client import BootstrapClient
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo, ShutdownMarker
+from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetcher_manager import ConsumerFetcherManager, fetcher_number
 from zkconsumer.kafka.fetcher_thread import COPY_BELOW_FRACTION, FULL_QUEUE_WAIT_MS, FetchSettings
 from zkconsumer.runtime.broker_access import NO_BROKER_REGISTERED
@@ -78,6 +82,7 @@ class Bench:
         self.cluster = cluster
         self.deaths: list[tuple[str, BaseException]] = []
         self.resets: list[tuple[TopicPartition, int]] = []
+        self.missing: list[UsageError] = []
         self.refusals: list[AuthenticationException] = []
         self.brokers: Callable[[], list[BrokerAddress]] = lambda: cluster.addresses
         fetch = FetchSettings(**({"client_id": "g1", "backoff_ms": 10, "max_wait_ms": 50} | settings))
@@ -96,6 +101,7 @@ class Bench:
             brokers=asked,
             clock=SYSTEM_CLOCK,
             on_reset=lambda info, offset: self.resets.append((info.tp, offset)),
+            on_position_missing=self.missing.append,
             on_thread_error=lambda name, error: self.deaths.append((name, error)),
             on_authentication_error=self.refusals.append,
         )
@@ -592,28 +598,56 @@ def test_one_broker_that_answers_is_enough_to_find_the_leaders(cluster: FakeClus
 # --- positions --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("reset_to_earliest", "expected"), [(True, [3, 4]), (False, [5])])
+@pytest.mark.parametrize(
+    ("reset", "expected"), [(OffsetResetStrategy.EARLIEST, [3, 4]), (OffsetResetStrategy.LATEST, [5])]
+)
 @pytest.mark.parametrize("offset", [-1, 1, 10_000])
 def test_without_a_place_in_the_log_the_policy_says_where_to_go_on(
-    reset_to_earliest: bool, expected: list[int], offset: int, cluster: FakeCluster, bench: MakeBench
+    reset: OffsetResetStrategy, expected: list[int], offset: int, cluster: FakeCluster, bench: MakeBench
 ) -> None:
     """No offset at all, one that retention has removed, and one behind the end."""
     for _ in range(5):
         append(cluster, 0, 1)
     cluster.delete_before(TOPIC, 0, 3)
-    made = bench(cluster, reset_to_earliest=reset_to_earliest)
+    made = bench(cluster, reset=reset)
     [info] = made.start(0, offset=offset)
     wait_until(lambda: made.resets, "the position is reset")
     assert made.resets == [(info.tp, expected[0])]
     assert info.consumed_offset == expected[0]
-    if not reset_to_earliest:
+    if reset is OffsetResetStrategy.LATEST:
         append(cluster, 0, 1)
     assert made.take(len(expected)) == {0: expected}
 
 
+def test_without_a_reset_policy_a_missing_position_is_reported_and_the_others_are_read(
+    cluster: FakeCluster, bench: MakeBench
+) -> None:
+    """``auto.offset.reset=none``: only a program or an operator can set a position."""
+    for partition in range(3):
+        append(cluster, partition, 2)
+    made = bench(cluster, reset=OffsetResetStrategy.NONE)
+    made.start(0, offset=-1)
+    made.start(1, offset=10_000)
+    made.start(2)
+    assert made.take(2) == {2: [0, 1]}
+    wait_until(lambda: len({str(error) for error in made.missing}) == 2, "both are reported")
+    found = {type(error): error for error in made.missing}
+    absent, out_of_range = found[NoOffsetForPartitionException], found[OffsetOutOfRangeException]
+    assert isinstance(absent, NoOffsetForPartitionException)
+    assert absent.partitions == {TopicPartition(TOPIC, 0)}
+    assert str(absent) == (
+        "there is no committed offset for clicks/0, and auto.offset.reset=none: set earliest or latest, or set an "
+        "offset with `zkconsumer offsets set`, and start the member again"
+    )
+    assert isinstance(out_of_range, OffsetOutOfRangeException)
+    assert out_of_range.offset_out_of_range_partitions == {TopicPartition(TOPIC, 1): 10_000}
+    assert str(out_of_range).startswith("the log of clicks/1 does not have offset 10000, and auto.offset.reset=none:")
+    assert made.resets == []
+
+
 def test_a_log_that_lost_its_end_is_read_again_from_its_beginning(cluster: FakeCluster, bench: MakeBench) -> None:
     """What a reader sees of UncleanLeaderElectionTest."""
-    made = bench(cluster, reset_to_earliest=True)
+    made = bench(cluster, reset=OffsetResetStrategy.EARLIEST)
     for _ in range(6):
         append(cluster, 0, 1)
     made.start(0)
@@ -629,7 +663,7 @@ def test_a_leader_that_cannot_say_where_the_log_begins_is_looked_for_again(
 ) -> None:
     cluster.inject(PartitionError(TopicPartition(TOPIC, 0), 6), api=LIST_OFFSETS)
     append(cluster, 0, 1)
-    made = bench(cluster, reset_to_earliest=True)
+    made = bench(cluster, reset=OffsetResetStrategy.EARLIEST)
     made.start(0, offset=-1)
     assert made.take(1) == {0: [0]}
 
@@ -1188,7 +1222,7 @@ def test_what_waits_for_room_is_not_lost_when_its_fetcher_gives_up(bench: MakeBe
     """The queue was full, and in the same round the broker died over another partition's reset."""
     cluster = FakeCluster(brokers=2)
     cluster.create_topic(TOPIC, 3, leaders=dict.fromkeys(range(3), 0))
-    made = bench(cluster, chunks_max=1, reset_to_earliest=True)
+    made = bench(cluster, chunks_max=1, reset=OffsetResetStrategy.EARLIEST)
     held = cluster.inject(Hold(), api=LIST_OFFSETS, broker_id=0)
     for partition in range(3):
         append(cluster, partition, 3)
@@ -1257,7 +1291,7 @@ def test_nonsense_from_a_broker_is_survived_and_loses_nothing(
     api: Api[Any, Any], fault: Fault, cluster: FakeCluster, bench: MakeBench
 ) -> None:
     nonsense = cluster.inject(fault, api=api, times=2)
-    made = bench(cluster, reset_to_earliest=True, socket_timeout_ms=200)
+    made = bench(cluster, reset=OffsetResetStrategy.EARLIEST, socket_timeout_ms=200)
     for partition in range(2):
         append(cluster, partition, 3)
     made.start(0, 1, offset=-1)

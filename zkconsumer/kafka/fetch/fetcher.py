@@ -39,7 +39,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zkconsumer.base.timer import Timer
-from zkconsumer.errors import KafkaException, OffsetOutOfRangeException, RecordTooLargeException, ZkConsumerError
+from zkconsumer.errors import KafkaException, RecordTooLargeException, ZkConsumerError
 from zkconsumer.kafka.client_log_event import ClientLogEvent, LogLevel
 from zkconsumer.kafka.error_codes import (
     NONE,
@@ -58,6 +58,7 @@ from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
 from zkconsumer.kafka.fetch.fetched_records import Deserializer, FetchedRecords
 from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
 from zkconsumer.kafka.fetch.offset_fetcher import LOG_EVENTS_MAX, OffsetFetcher, OffsetNetworkClient
+from zkconsumer.kafka.fetch.position_errors import offset_out_of_range_error
 from zkconsumer.kafka.fetch.record_set_reader import new_row_buffer
 from zkconsumer.kafka.fetch.response_queue import ResponseQueue
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
@@ -383,11 +384,7 @@ class Fetcher:
             # A follower may lack records that the leader has, which is asked next; or the program has sought meanwhile.
             return
         if not self._subscriptions.has_default_offset_reset_policy:
-            raise OffsetOutOfRangeException(
-                f"the log of {tp} does not have offset {offset}, and auto.offset.reset=none: set earliest or latest, "
-                "or seek",
-                {tp: offset},
-            )
+            raise offset_out_of_range_error({tp: offset})
         self._subscriptions.request_offset_reset(tp)
 
     # --- buffered records -------------------------------------------------------------------------------------------

@@ -14,6 +14,11 @@ class OffsetResetStrategy(Enum):
     EARLIEST = "earliest"
     NONE = "none"
 
+    @staticmethod
+    def of_setting(value: str) -> OffsetResetStrategy:
+        """The strategy of a value of either consumer; the old one has ``largest`` and ``smallest``."""
+        return OffsetResetStrategy({"largest": "latest", "smallest": "earliest"}.get(value, value))
+
     @property
     def timestamp(self) -> int | None:
         """The timestamp of a ListOffsets request for it; None: there is no request."""

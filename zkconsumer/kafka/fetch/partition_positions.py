@@ -28,11 +28,12 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
-from zkconsumer.errors import NoOffsetForPartitionException, UsageError
+from zkconsumer.errors import UsageError
 from zkconsumer.kafka.client_log_event import ClientLogEvent, LogLevel
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition, LogTruncation, PositionLookup
 from zkconsumer.kafka.fetch.offset_for_leader_epoch_client import has_usable_version
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
+from zkconsumer.kafka.fetch.position_errors import no_offset_error
 from zkconsumer.kafka.fetch.topic_partition_state import FetchState, TopicPartitionState
 from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
 from zkconsumer.kafka.offset_and_metadata import OffsetAndMetadata
@@ -44,9 +45,6 @@ from zkconsumer.wire.transactions import IsolationLevel
 
 LOG_EVENTS_MAX = 1_000
 """How many log lines are kept until they are taken."""
-
-FAILED_PARTITIONS_NAMED_MAX = 5
-"""How many partitions an error text names."""
 
 UNDEFINED_EPOCH_OFFSET = -1
 """``end_offset`` of a response that has none for the requested epoch."""
@@ -264,13 +262,7 @@ class PartitionPositions:
                 if self._looked_up(lookup, FetchState.INITIALIZING) is not None
             }
         if found and not self.has_default_offset_reset_policy:
-            some = ", ".join(map(str, sorted(found)[:FAILED_PARTITIONS_NAMED_MAX]))
-            more = len(found) - FAILED_PARTITIONS_NAMED_MAX
-            raise NoOffsetForPartitionException(
-                f"there is no committed offset for {some}{f' and {more} more' if more > 0 else ''}, and "
-                "auto.offset.reset=none: set earliest or latest, commit an offset, or call seek",
-                found,
-            )
+            raise no_offset_error(found)
         for tp in found:
             self.request_offset_reset(tp)
 

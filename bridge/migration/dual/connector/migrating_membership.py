@@ -137,6 +137,7 @@ class MigratingMembership:
         self.fail = self.lifecycle.end
         self.thread_died = self.lifecycle.thread_died
         self.authentication_failed = self.lifecycle.authentication_failed
+        self.position_missing = self.lifecycle.position_missing
         self.wait_for_assignment = self.lifecycle.wait_for_assignment
         _, coordinator_membership, _ = coordinator_settings
         # In every phase, also after ``completed``: its control thread runs the machine.
