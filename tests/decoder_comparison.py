@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
+from zkconsumer.kafka.fetch.record_set_reader import outline_in_python, outline_of
 from zkconsumer.kafka.record_columns import TableColumns
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import NO_END, Record
@@ -70,6 +71,9 @@ def seen_by_both(
         for joined_bytes_max in (0, 300, 2_000):
             assert seen(by_tables(record_set, rows=4 * rows, joined_bytes_max=joined_bytes_max, **same)) == expected
         assert _scanned(scan_record_set, record_set, end_offset) == _scanned(_scan_in_python, record_set, end_offset)
+        outlines = outline_of(record_set, start_offset), outline_in_python(record_set, start_offset)
+        assert outlines[0].begin == outlines[1].begin
+        assert vars(outlines[0].epochs) == vars(outlines[1].epochs)
     return expected
 
 

@@ -53,6 +53,7 @@ from zkconsumer.kafka.error_codes import (
     ErrorCode,
     error_code,
 )
+from zkconsumer.kafka.fetch.fetch_requests import FetchLimits, fetch_body
 from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.fetch.position_errors import missing_position_error
@@ -66,7 +67,6 @@ from zkconsumer.wire.fetch_codec import (
     FAST_FETCH,
     TOPIC_NAMES_VERSION_MAX,
     FetchedPartition,
-    FetchRequestBody,
     FetchResponseBody,
     partition_encoder,
 )
@@ -450,16 +450,8 @@ class ConsumerFetcherThread:
         is_left_out = len(self._fetchable) > partitions_max or any(group.is_full for group in self._queues.values())
         max_wait_ms = min(settings.max_wait_ms, FULL_QUEUE_WAIT_MS) if is_left_out else settings.max_wait_ms
         asked = self._session.next_request(partitions_max)
-        topics: dict[str, list[bytes]] = {}
-        for tp, row in asked.rows.items():
-            topics.setdefault(tp.topic, []).append(row)
-        forgotten: dict[str, list[int]] = {}
-        for tp in asked.forgotten:
-            forgotten.setdefault(tp.topic, []).append(tp.partition)
-        body = FetchRequestBody(
-            max_wait_ms, settings.min_bytes, room, asked.session_id, asked.epoch, topics, forgotten,
-            settings.isolation_level,
-        )  # fmt: skip
+        limits = FetchLimits(max_wait_ms, settings.min_bytes, room, settings.isolation_level)
+        body = fetch_body(asked, asked.rows, limits)
         timeout_ms = settings.socket_timeout_ms + max_wait_ms
         sent_at_ms = self._clock.now_ms()
         pending = connection.send(FAST_FETCH, version, body, timeout_ms)
@@ -531,7 +523,7 @@ class ConsumerFetcherThread:
         )
         self._in_flight = None
         asked = self._session.requested
-        rows = {TopicPartition(row[0], row[1]): FetchedPartition(*row) for row in answer.rows}
+        rows = self._session.partitions_of(answer)
         refused = self._session.handle_response(answer.error_code, answer.session_id, rows)
         if refused is not None:
             log.debug("fetch-session-ended broker=%s reason=%s: all partitions are named again", self.broker, refused)

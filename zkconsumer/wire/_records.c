@@ -433,6 +433,43 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *args) {
         (long long)found.next_offset, found.is_first_last ? Py_True : Py_False);
 }
 
+#define LEADER_EPOCH_AT 12
+
+/* Appends the number to the list; None for a negative epoch. */
+static bool append_number(PyObject *list, int64_t number, bool is_epoch) {
+    PyObject *item = is_epoch && number < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(number);
+    bool is_done = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return is_done;
+}
+
+/* outline(record_set, start_offset) -> (the byte of the first entry that covers this or a later offset; for each run of
+ * entries with one leader epoch its first offset; these epochs, None if unknown), up to the first damaged entry */
+static PyObject *outline(PyObject *Py_UNUSED(module), PyObject *args) {
+    Py_buffer set;
+    long long start_offset;
+    if (!PyArg_ParseTuple(args, "y*L", &set, &start_offset)) return NULL;
+    PyObject *starts = PyList_New(0), *epochs = PyList_New(0), *found = NULL;
+    zk_cursor c = {.set = set.buf, .set_bytes = set.len, .offset_before = -1};
+    int64_t begin = 0, epoch_before = -2; /* of no entry */
+    bool is_done = starts && epochs;
+    while (is_done && zk_next_entry(&c) == ZK_FULL) {
+        int64_t epoch = c.magic > 1 ? zk_i32(c.set + c.position + LEADER_EPOCH_AT) : -1;
+        if (epoch < 0) epoch = -1;
+        if (c.last_offset < start_offset) begin = c.end;
+        if (epoch != epoch_before) {
+            is_done = append_number(starts, c.offset_before + 1, false) && append_number(epochs, epoch, true);
+        }
+        epoch_before = epoch;
+        zk_skip(&c);
+    }
+    PyBuffer_Release(&set);
+    if (is_done) found = Py_BuildValue("LOO", (long long)begin, starts, epochs);
+    Py_XDECREF(starts);
+    Py_XDECREF(epochs);
+    return found;
+}
+
 static PyObject *checksum(PyObject *module, PyObject *args, bool is_crc32c) {
     Py_buffer data;
     int with_instructions;
@@ -811,6 +848,7 @@ static PyMethodDef methods[] = {
     {"fields", fields, METH_VARARGS, NULL},
     {"headers", headers, METH_VARARGS, NULL},
     {"numbers", numbers, METH_VARARGS, NULL},
+    {"outline", outline, METH_VARARGS, NULL},
     {"scan", scan, METH_VARARGS, NULL},
     {"unwritten", unwritten, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -34,6 +34,7 @@ from zkconsumer.kafka.fetch.fetch_session import (
     FetchSessionRequest,
 )
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.fetch_codec import FetchedPartition, FetchResponseBody
 from zkconsumer.wire.field_types import NO_UUID
 from zkconsumer.wire.schemas.fetch import (
     FetchPartition,
@@ -47,6 +48,13 @@ from zkconsumer.wire.schemas.fetch import (
 
 OK = NONE.code
 ID = 123
+
+
+def topic_name(session: FetchSessionHandler[Any], topic_id: bytes) -> str:
+    """The topic that a response by ids is about; "" for an id that the session does not have."""
+    row = FetchedPartition(topic_id, 0, OK, 0, None, 0, 0, -1, -1, b"")
+    [tp] = session.partitions_of(FetchResponseBody(0, OK, ID, [row]), by_ids=True)
+    return tp.topic
 
 
 def tps(*names: str) -> list[TopicPartition]:
@@ -278,7 +286,7 @@ def test_a_session_by_ids_names_the_ids_of_what_was_added_changed_and_removed() 
     want_by_id(session, FOO, foo_1=15)
     request = session.next_request(with_topic_ids=True)
     assert by_id(request) == (True, 1, {"bar-0": 20, "foo-1": 15}, {"foo": FOO, "bar": BAR}, [], {})
-    assert [session.topic_name(topic_id) for topic_id in (FOO, BAR, FOO_2)] == ["foo", "bar", ""]
+    assert [topic_name(session, topic_id) for topic_id in (FOO, BAR, FOO_2)] == ["foo", "bar", ""]
     assert session.handle_response(OK, ID, tps("foo-1", "bar-0")) is None
     session.remove_partition(tps("foo-0")[0])
     assert by_id(session.next_request(with_topic_ids=True)) == (True, 2, {}, {}, ["foo-0"], {"foo": FOO})
@@ -293,7 +301,7 @@ def test_a_topic_that_was_created_again_is_forgotten_under_the_old_id_and_added_
     request = session.next_request(with_topic_ids=True)
     rows, forgotten = {"foo-0": 0, "foo-1": 10}, ["foo-0", "foo-1"]
     assert by_id(request) == (True, 2, rows, {"foo": FOO_2}, forgotten, {"foo": FOO})
-    assert (session.topic_name(FOO), session.topic_name(FOO_2)) == ("", "foo")
+    assert (topic_name(session, FOO), topic_name(session, FOO_2)) == ("", "foo")
     assert set(session.requested) == set(tps("foo-0", "foo-1", "bar-0"))
     assert session.handle_response(OK, ID, tps("foo-0")) is None
     assert by_id(session.next_request(with_topic_ids=True)) == (True, 3, {}, {}, [], {})
@@ -317,7 +325,7 @@ def test_a_topic_that_was_removed_may_come_back_under_another_id() -> None:
     want_by_id(session, FOO_2, foo_0=7)
     request = session.next_request(with_topic_ids=True)
     assert by_id(request) == (True, 2, {"foo-0": 7}, {"foo": FOO_2}, [], {})
-    assert (session.topic_name(FOO), session.topic_name(FOO_2)) == ("", "foo")
+    assert (topic_name(session, FOO), topic_name(session, FOO_2)) == ("", "foo")
 
 
 def test_an_id_that_changes_and_changes_back_before_the_request_changes_nothing() -> None:
@@ -360,7 +368,7 @@ def test_a_session_by_ids_ends_when_ids_cannot_be_used_any_more(topic_id: bytes 
     request = session.next_request(with_topic_ids=with_topic_ids)
     assert said(request) == (ID, FULL_EPOCH, {"foo-0": 0, "foo-1": 10}, [])
     assert not request.has_topic_ids
-    assert session.topic_name(FOO) == ""
+    assert topic_name(session, FOO) == ""
 
 
 def test_a_session_by_ids_ends_when_a_topic_without_an_id_is_added() -> None:
@@ -417,7 +425,7 @@ def test_a_full_answer_by_ids_must_be_about_exactly_what_was_asked_for(topic_ids
     want_by_id(session, FOO, foo_0=0)
     want_by_id(session, BAR, bar_0=0)
     session.next_request(with_topic_ids=True)
-    session.handle_response(OK, ID, [TopicPartition(session.topic_name(topic_id), 0) for topic_id in topic_ids])
+    session.handle_response(OK, ID, [TopicPartition(topic_name(session, topic_id), 0) for topic_id in topic_ids])
     assert session.is_open is is_kept
 
 
@@ -767,5 +775,5 @@ def test_the_session_of_the_broker_has_the_partitions_under_the_present_ids_of_t
                     for row in topic.partitions
                 }
                 assert found == {(topic_ids[tp.topic], tp.partition): offset for tp, offset in wanted.items()}
-                full = [TopicPartition(session.topic_name(topic_id), partition) for topic_id, partition in found]
+                full = [TopicPartition(topic_name(session, topic_id), partition) for topic_id, partition in found]
                 session.handle_response(OK, context.session_id, full)

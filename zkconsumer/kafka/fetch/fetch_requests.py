@@ -17,8 +17,8 @@ Difference from Java: requests use Fetch 13 (3.1) where the ids of all topics ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from zkconsumer.kafka.fetch.fetch_config import FetchConfig
 from zkconsumer.kafka.fetch.fetch_session import FetchSessionRequest
@@ -36,6 +36,7 @@ from zkconsumer.wire.fetch_codec import (
     FetchRequestBody,
     partition_encoder,
 )
+from zkconsumer.wire.transactions import READ_UNCOMMITTED
 
 
 class FetchRow(NamedTuple):
@@ -102,35 +103,66 @@ def prepare_fetch_requests(
 def fetch_request(config: FetchConfig, request: FetchSessionRequest[FetchRow]) -> RequestBuilder:
     """The Fetch request of a session."""
 
+    limits = FetchLimits(
+        config.max_wait_ms, config.min_bytes, config.max_bytes, config.isolation_level, config.client_rack_id
+    )
+
     def build(version: int) -> FetchRequestBody:
-        encode, by_ids = partition_encoder(version), version >= TOPIC_IDS_FROM
-        rows: dict[str, list[bytes]] = {}
-        for tp, row in request.rows.items():
-            encoded = encode(tp.partition, row.fetch_offset, row.bytes_max, row.leader_epoch)
-            rows.setdefault(tp.topic, []).append(encoded)
-        forgotten: dict[str, list[int]] = {}
-        for tp in request.forgotten:
-            # By name, a topic that was created again is the same one: its partitions stay in the session.
-            if by_ids or tp not in request.rows:
-                forgotten.setdefault(tp.topic, []).append(tp.partition)
-        body = FetchRequestBody(
-            config.max_wait_ms,
-            config.min_bytes,
-            config.max_bytes,
-            request.session_id,
-            request.epoch,
-            rows,
-            forgotten,
-            config.isolation_level,
-            config.client_rack_id,
-        )
-        if not by_ids:
-            return body
-        return body._replace(
-            topics={request.topic_ids[topic]: encoded_rows for topic, encoded_rows in rows.items()},
-            forgotten={request.forgotten_topic_ids[topic]: numbers for topic, numbers in forgotten.items()},
-        )
+        encode = partition_encoder(version)
+        rows = {
+            tp: encode(tp.partition, row.fetch_offset, row.bytes_max, row.leader_epoch)
+            for tp, row in request.rows.items()
+        }
+        return fetch_body(request, rows, limits, by_ids=version >= TOPIC_IDS_FROM)
 
     return RequestBuilder(
         FAST_FETCH, build, version_max=VERSION_MAX if request.has_topic_ids else TOPIC_NAMES_VERSION_MAX
+    )
+
+
+class FetchLimits(NamedTuple):
+    """What applies to a whole request.  ``client_rack_id``: empty if unknown."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int = READ_UNCOMMITTED
+    client_rack_id: str = ""
+
+
+def fetch_body(
+    request: FetchSessionRequest[Any],
+    rows: Mapping[TopicPartition, bytes],
+    limits: FetchLimits,
+    *,
+    by_ids: bool = False,
+) -> FetchRequestBody:
+    """The body of a session's request, for streams and for ``poll``.
+
+    ``rows``: those of the request, encoded (``partition_encoder``).  ``by_ids``: topics are named by their ids.
+    """
+    topics: dict[str, list[bytes]] = {}
+    for tp, row in rows.items():
+        topics.setdefault(tp.topic, []).append(row)
+    forgotten: dict[str, list[int]] = {}
+    for tp in request.forgotten:
+        # By name, a topic that was created again is the same one: its partitions stay in the session.
+        if by_ids or tp not in rows:
+            forgotten.setdefault(tp.topic, []).append(tp.partition)
+    body = FetchRequestBody(
+        limits.max_wait_ms,
+        limits.min_bytes,
+        limits.max_bytes,
+        request.session_id,
+        request.epoch,
+        topics,
+        forgotten,
+        limits.isolation_level,
+        limits.client_rack_id,
+    )
+    if not by_ids:
+        return body
+    return body._replace(
+        topics={request.topic_ids[topic]: encoded for topic, encoded in topics.items()},
+        forgotten={request.forgotten_topic_ids[topic]: numbers for topic, numbers in forgotten.items()},
     )

@@ -16,7 +16,7 @@ Without a session (the broker has no slot for one, or Fetch is below 7) each req
     handler.set_partition(tp, row)     request this partition with this row
     handler.remove_partition(tp)       do not request it
     handler.next_request()             the content of the next request; then exactly one of
-    handler.handle_response(...)       its response arrived
+    handler.handle_response(...)       its response arrived, which has handler.partitions_of(...)
     handler.handle_error()             it may or may not have reached the broker
 
 A row is the part of the request about a partition.  Rows are compared, and an unchanged one is not sent again.  The
@@ -58,6 +58,7 @@ from zkconsumer.kafka.error_codes import (
     error_code,
 )
 from zkconsumer.types import TopicPartition
+from zkconsumer.wire.fetch_codec import FetchedPartition, FetchResponseBody
 from zkconsumer.wire.field_types import NO_UUID
 
 NO_SESSION = 0
@@ -126,10 +127,6 @@ class FetchSessionHandler(Generic[Row]):
     def requested(self) -> Mapping[TopicPartition, Row]:
         """What the last request asks for: its rows, and the unchanged rows of the session."""
         return self._session_partitions
-
-    def topic_name(self, topic_id: bytes) -> str:
-        """The topic of the session with this id; empty if there is none, so that its response is invalid."""
-        return self._session_topic_names.get(topic_id, "")
 
     def set_partition(self, tp: TopicPartition, row: Row, topic_id: bytes | None = None) -> None:
         """Request this partition with this row from now on.
@@ -220,6 +217,18 @@ class FetchSessionHandler(Generic[Row]):
         for tp in found:
             del self._session_partitions[tp]
         return found
+
+    def partitions_of(
+        self, response: FetchResponseBody, *, by_ids: bool = False
+    ) -> dict[TopicPartition, FetchedPartition]:
+        """The partitions of a response.  ``by_ids``: it names topics by their ids.
+
+        A topic id that is not in the session gives an empty name, so that the response is invalid.
+        """
+        if not by_ids:
+            return {TopicPartition(row[0], row[1]): FetchedPartition(*row) for row in response.rows}
+        names = self._session_topic_names
+        return {TopicPartition(names.get(row[0], ""), row[1]): FetchedPartition(*row) for row in response.rows}
 
     def handle_response(self, error: int, session_id: int, answered: Collection[TopicPartition]) -> ErrorCode | None:
         """Process the response to the last request: its error code, its session, and its partitions.

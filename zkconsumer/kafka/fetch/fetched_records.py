@@ -160,8 +160,12 @@ class BatchEpochs:
         """The epochs of these offsets."""
         return repeat(self.last) if len(self._epochs) <= 1 else map(self.at, offsets)
 
-    def runs(self, offsets: Sequence[int]) -> Iterator[tuple[int, int, int | None]]:
-        """Parts of these ascending offsets with one epoch each: first index, index after the last, epoch."""
+    def runs(self, columns: BatchColumns) -> Iterator[tuple[int, int, int | None]]:
+        """Parts of these records with one epoch each: first index, index after the last, epoch."""
+        if len(self._epochs) <= 1:
+            yield 0, len(columns), self.last
+            return
+        offsets = memoryview(columns.fixed_columns()[0]).cast("q")
         low = 0
         for start, epoch in zip([*self._starts[1:], None], self._epochs or [None], strict=False):
             high = len(offsets) if start is None else bisect_left(offsets, start)
@@ -254,7 +258,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
         for part in self.slices:
             if _COMPILED is not None and isinstance(part.columns, TableColumns):
                 table = part.columns
-                for low, high, epoch in part.epochs.runs(memoryview(table.fixed_columns()[0]).cast("q")):
+                for low, high, epoch in part.epochs.runs(table):
                     yield _COMPILED.RecordIterator(
                         *self.partition, epoch, table.data, table.rows, low, high, part.keys, part.values
                     )

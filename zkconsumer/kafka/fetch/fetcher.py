@@ -181,11 +181,7 @@ class Fetcher:
         handler = self._session_handlers.get(node.id)
         if handler is None:
             return  # closed
-        by_ids = response.version >= TOPIC_IDS_FROM
-        rows = {
-            TopicPartition(handler.topic_name(row[0]) if by_ids else row[0], row[1]): FetchedPartition(*row)
-            for row in body.rows
-        }
+        rows = handler.partitions_of(body, by_ids=response.version >= TOPIC_IDS_FROM)
         requested = handler.requested
         handler.handle_response(body.error_code, body.session_id, rows)
         self.metrics.fetch_throttle_ms.record(body.throttle_time_ms)

@@ -54,6 +54,14 @@ def outline_of(record_set: RecordSet, start_offset: int) -> RecordSetOutline:
     Entries before ``begin`` are not needed, and it does not matter whether they are damaged: after a seek past a
     damaged entry, a broker may still send it.
     """
+    if compiled.RECORD_DECODER is not None:
+        begin, starts, epochs = compiled.RECORD_DECODER.outline(record_set, start_offset)
+        return RecordSetOutline(begin, BatchEpochs(starts, epochs))
+    return outline_in_python(record_set, start_offset)
+
+
+def outline_in_python(record_set: RecordSet, start_offset: int) -> RecordSetOutline:
+    """The same in Python, which is the reference."""
     starts: list[int] = []
     epochs: list[int | None] = []
     next_offset = begin = 0
