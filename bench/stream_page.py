@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -146,7 +147,7 @@ def _head(results: Results) -> list[str]:
     return [
         "# What a message costs",
         "",
-        f"Printed by `{results.command}`; the docstring of `bench/streams.py` explains the measurement.",
+        f"Printed by `{_without_paths(results.command)}`; the docstring of `bench/streams.py` explains the measurement.",
         "",
         f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python",
         f"{found['python']}; load {results.load_at_start:g} before the start.",
@@ -159,6 +160,11 @@ def _head(results: Results) -> list[str]:
         "Settings of ours: the defaults of zkconsumer.",
         "",
     ]
+
+
+def _without_paths(command: str) -> str:
+    """The command with PATH for the files and folders of the machine that ran it."""
+    return re.sub(r"(--before|--json|--spark) (?:'[^']*'|\S+)", r"\1 PATH", command)
 
 
 def _costs(head: str, results: Results, cells: list[CellResult], column: str) -> list[str]:
