@@ -147,7 +147,8 @@ def _head(results: Results) -> list[str]:
     return [
         "# What a message costs",
         "",
-        f"Printed by `{_without_paths(results.command)}`; the docstring of `bench/streams.py` explains the measurement.",
+        f"Printed by `{_without_paths(results.command)}`; the docstring of `bench/streams.py` explains the "
+        "measurement.",
         "",
         f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python",
         f"{found['python']}; load {results.load_at_start:g} before the start.",
