@@ -111,6 +111,7 @@ CELLS = {
             for name, codec in CODECS.items()
         ),
         _read("headers", "100 B, v2, 3 headers", Shape(100, False, has_headers=True), 1_500_000),
+        _read("164B-v2", "164 B, v2: as many bytes, no headers", Shape(164, False), 1_500_000),
         _read("1-partition", "100 B, v2, 1 partition", V2, 1_500_000, partitions=1),
         _read("64-partitions", "100 B, v2, 64 partitions", V2, 1_500_000, partitions=64),
         _read("tls", "100 B, v2, TLS", V2, 1_500_000, is_tls=True, cannot=NO_TLS),
