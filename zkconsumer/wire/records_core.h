@@ -205,13 +205,20 @@ static zk_scan_result zk_scan(const uint8_t *set, int64_t set_bytes, int64_t end
 
 /* --- format 2 ----------------------------------------------------------------------------------------------------- */
 
-static bool zk_headers_fit(const uint8_t *at, const uint8_t *end, int64_t count) {
+static bool zk_headers_fit_slowly(const uint8_t *at, const uint8_t *end, int64_t count) {
     for (; count > 0; count--) {
         int64_t length;
         if (!(at = zk_varint(at, end, &length)) || length < 0 || !(at = zk_past(at, end, length))) return false;
         if (!(at = zk_varint(at, end, &length)) || !(at = zk_past(at, end, length))) return false;
     }
     return at == end;
+}
+
+/* Most lengths are below 64: one byte, which is twice the length.  Another byte, or the end, ends this loop. */
+static inline bool zk_headers_fit(const uint8_t *at, const uint8_t *end, int64_t count) {
+    int64_t size = end - at, next = 0, left = 2 * count;
+    for (; left > 0 && next < size && !(at[next] & 0x81); left--) next += 1 + (at[next] >> 1);
+    return left ? zk_headers_fit_slowly(at, end, count) : next == size;
 }
 
 /* The entry at `position` is a batch with a valid header.  ZK_FULL: its records are next, or none of them is wanted
