@@ -24,12 +24,7 @@ def calls_of(action: Callable[[], object], calls_max: int) -> int:
         if calls > calls_max:
             raise TooManyCalls(f"more than {calls_max} calls")
 
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
+    _run_with_profile(action, count)
     return calls
 
 
@@ -41,10 +36,14 @@ def functions_called(action: Callable[[], object]) -> frozenset[tuple[str, str]]
         if event == "call":
             called.add((frame.f_code.co_filename, frame.f_code.co_qualname))
 
+    _run_with_profile(action, note)
+    return frozenset(called)
+
+
+def _run_with_profile(action: Callable[[], object], profile: Callable[[FrameType, str, object], None]) -> None:
     before = sys.getprofile()
-    sys.setprofile(note)
+    sys.setprofile(profile)
     try:
         action()
     finally:
         sys.setprofile(before)
-    return frozenset(called)
