@@ -13,26 +13,30 @@ from zkconsumer.types import TopicPartition
 PARTITIONS_NAMED_MAX = 5
 """How many partitions an error names."""
 
-POLL = ", or seek"
-STREAMS = ", or set an offset with `zkconsumer offsets set`, and start the member again"
+STREAMS = "or set an offset with `zkconsumer offsets set`, and start the member again"
+"""What else the operator of a program with streams can do."""
 
 
-def no_offset_error(partitions: Collection[TopicPartition], remedy: str = POLL) -> NoOffsetForPartitionException:
+def no_offset_error(
+    partitions: Collection[TopicPartition], remedy: str = "commit an offset, or seek"
+) -> NoOffsetForPartitionException:
     """No offset is stored for these."""
     return NoOffsetForPartitionException(
-        f"there is no committed offset for {_named(partitions)}, and auto.offset.reset=none: set earliest or latest"
-        f"{', commit an offset' if remedy == POLL else ''}{remedy}",
+        f"there is no committed offset for {_named(partitions)}, and auto.offset.reset=none: set earliest or latest, "
+        f"{remedy}",
         partitions,
     )
 
 
-def offset_out_of_range_error(positions: Mapping[TopicPartition, int], remedy: str = POLL) -> OffsetOutOfRangeException:
+def offset_out_of_range_error(
+    positions: Mapping[TopicPartition, int], remedy: str = "or seek"
+) -> OffsetOutOfRangeException:
     """The logs of these do not have the offsets."""
     first = sorted(positions)[0]
     what = f"the log of {first} does not have offset {positions[first]}"
     if len(positions) > 1:
         what = f"the logs of {_named(positions)} do not have the stored offsets"
-    return OffsetOutOfRangeException(f"{what}, and auto.offset.reset=none: set earliest or latest{remedy}", positions)
+    return OffsetOutOfRangeException(f"{what}, and auto.offset.reset=none: set earliest or latest, {remedy}", positions)
 
 
 def missing_position_error(positions: Mapping[TopicPartition, int]) -> UsageError:
