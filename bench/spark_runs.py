@@ -111,10 +111,10 @@ def session(folder: Path, jars: list[Path], root: Path) -> Iterator[Any]:
     try:
         from spark_sources import ConfluentSource
 
-        from bridge.spark.source.datasource_registration import register
+        import bridge.spark
 
         made.dataSource.register(ConfluentSource)
-        register(made)
+        bridge.spark.register(made)  # the second checkout may have other modules
         yield made
     finally:
         made.stop()

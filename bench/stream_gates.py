@@ -54,7 +54,8 @@ def _rules() -> Iterator[Rule]:
     for cell in ("snappy", "lz4"):
         for other in ("scala", "java"):
             yield Rule(cell, "ours", other, 1 / 1.7, 1 / 2.2)
-    yield Rule("zstd", "ours", "java", 1 / 1.7, 1 / 2.2)
+    for peer in ("ours", "ours-fast"):
+        yield Rule("zstd", peer, "java", 1 / 1.7, 1 / 2.2)
     for other in ("scala", "java"):
         yield Rule("gzip", "ours", other, 1 / 1.3)
     for other in ("scala", "java"):
@@ -63,6 +64,8 @@ def _rules() -> Iterator[Rule]:
         yield Rule("small", "ours", other, 1 / 1.5, 1 / 2)
     for codec in ("snappy", "gzip", "lz4", "zstd"):
         yield Rule(f"small-{codec}", "ours", "java", 1.0)
+    for codec in ("gzip", "zstd"):
+        yield Rule(f"small-{codec}", "ours-fast", "java", 1.0)
     yield Rule("tls", "ours", "java", 1 / 1.5)
     for other in ("java", "confluent-crc"):
         yield Rule("poll", "ours-poll", other, 1 / 2, gate_as_ours=1 / 1.3)

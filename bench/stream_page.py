@@ -153,6 +153,7 @@ def _head(results: Results) -> list[str]:
         f"{found['processor']}, {found['cores']} cores, {found['memory_gib']} GiB, {found['system']}, Python",
         f"{found['python']}; load {results.load_at_start:g} before the start.",
         f"Broker {results.broker} in ZooKeeper mode, on the same cores. Commit {results.commit}{before}.",
+        *_later_commits(results),
         f"{results.started}, {results.seconds / 60:.0f} minutes.",
         f"Medians of {results.rounds} rounds in which all peers alternate.{look}{fewer}",
         "Gates are for an idle machine.",
@@ -161,6 +162,15 @@ def _head(results: Results) -> list[str]:
         "Settings of ours: the defaults of zkconsumer.",
         "",
     ]
+
+
+def _later_commits(results: Results) -> list[str]:
+    """The cells that were measured again, or added, after a change that concerns only these."""
+    cells: dict[str, list[str]] = {}
+    for cell in results.cells:
+        if cell.commit != results.commit:
+            cells.setdefault(cell.commit, []).append(cell.title)
+    return [f"Commit {commit}: {'; '.join(titles)}." for commit, titles in cells.items()]
 
 
 def _without_paths(command: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-SCHEMA = 1
+SCHEMA = 2
 BEST, AS_OURS = "best", "ours"
 """The two columns of settings: the best ones of a peer, and those of zkconsumer."""
 
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(slots=True)
 class CellResult:
-    """All readings of one cell.  ``not_run``: "peer settings" -> the reason."""
+    """All readings of one cell.  ``not_run``: "peer settings" -> the reason.  ``commit``: of the checkout."""
 
     name: str
     title: str
@@ -60,6 +60,7 @@ class CellResult:
     tenth: int
     rate: int
     on_disk: dict[str, Any]
+    commit: str = ""
     runs: list[Run] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
 
@@ -202,6 +203,7 @@ FIELDS = (
     ),
     Field("cells[].rate", "integer", "records per second at the tail, else 0"),
     Field("cells[].on_disk", "object", "record format, codec and mean batch in the first megabyte of a segment"),
+    Field("cells[].commit", "text", "the commit that was measured: as `commit`, or a later one (`--page`)"),
     Field("cells[].runs[].peer", "text", "a key of `peers`"),
     Field("cells[].runs[].settings", "text", "`best` or `ours`"),
     Field("cells[].runs[].round", "integer", "from 1"),
@@ -316,14 +318,15 @@ def load(path: Path) -> Results:
         raise SystemExit(f"{path}: {error}") from None
 
 
-SAME_IN_ALL_PARTS = ("machine", "rounds", "scale", "is_quick", "broker", "commit", "before")
+SAME_IN_ALL_PARTS = ("machine", "rounds", "scale", "is_quick", "broker", "before")
 
 
 def joined(parts: Sequence[Results]) -> Results:
-    """The parts of one run, each with other cells, as one; ``load_at_start`` is the largest.
+    """The files as one; ``load_at_start`` is the largest.
 
-    Cells that were interrupted have no readings, and are omitted.  Raises ``SystemExit`` if the parts were not measured
-    under the same conditions, or if two of them have the same cell.
+    A cell that a later file measured again replaces the one of an earlier file; its ``commit`` may be another one.
+    Cells that were interrupted have no readings, and are omitted.  Raises ``SystemExit`` if the files were not measured
+    under the same conditions.
     """
     whole = parts[0]
     whole.cells = [cell for cell in whole.cells if cell.runs]
@@ -331,18 +334,23 @@ def joined(parts: Sequence[Results]) -> Results:
         other = [name for name in SAME_IN_ALL_PARTS if getattr(part, name) != getattr(whole, name)]
         other += [f"the settings of {name}" for name in whole.peers if _settings(part, name) != _settings(whole, name)]
         if other:
-            raise SystemExit(f"the files differ in {', '.join(other)}: they are not parts of one run")
-        twice = [cell.name for cell in part.cells if cell.runs and whole.cell(cell.name) is not None]
-        if twice:
-            raise SystemExit(f"two files have the cell {twice[0]}: measure each cell once")
+            raise SystemExit(f"the files differ in {', '.join(other)}: they are not parts of one page")
         for name, peer in part.peers.items():
             whole.peers[name]["versions"].update(peer["versions"])
-        whole.cells += [cell for cell in part.cells if cell.runs]
-        whole.spark = whole.spark or part.spark
+        for cell in part.cells:
+            _put(whole.cells, cell)
+        whole.spark = part.spark or whole.spark
         whole.command += f" && {part.command}"
         whole.load_at_start = max(whole.load_at_start, part.load_at_start)
         whole.seconds += part.seconds
     return whole
+
+
+def _put(cells: list[CellResult], cell: CellResult) -> None:
+    if not cell.runs:
+        return
+    place = next((place for place, other in enumerate(cells) if other.name == cell.name), len(cells))
+    cells[place : place + 1] = [cell]
 
 
 def _settings(results: Results, peer: str) -> object:

@@ -24,8 +24,8 @@ of ``bench/spark.py --before PATH --json FILE``.
 ``--quick`` is for a rough result: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, only
 best settings, at most ten minutes.  A whole run takes up to two hours on two idle cores.  ``--json`` saves all
 readings after each cell; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.
-A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if commit, machine, peers,
-rounds and scale are the same.  ``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven
+A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if machine, peers, rounds and
+scale are the same.  A cell of a later file replaces the one of an earlier file; the page shows its commit.  ``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven
 and, for franz-go, Go; Python packages: the extra ``[bench]``.
 """
 
@@ -288,7 +288,16 @@ class Bench:
         columns = columns_of(cell, is_quick=self._arguments.quick)
         columns = tuple(each for each in columns if each[0] in self._arguments.peers)
         result = CellResult(
-            cell.name, cell.title, str(cell.shape), cell.shape.size, cell.partitions, 0, 0, cell.rate, {}
+            cell.name,
+            cell.title,
+            str(cell.shape),
+            cell.shape.size,
+            cell.partitions,
+            messages=0,
+            tenth=0,
+            rate=cell.rate,
+            on_disk={},
+            commit=self._results.commit,
         )
         self._results.cells.append(result)
         window_s = WINDOW_S_QUICK if self._arguments.quick else WINDOW_S

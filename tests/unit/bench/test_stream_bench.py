@@ -50,6 +50,7 @@ from stream_results import (  # noqa: E402
 from topics import Filled, on_disk  # noqa: E402
 
 ROUNDS = 5
+COMMIT = "0123456789ab"
 
 
 def cost_of(peer: str) -> float:
@@ -65,7 +66,7 @@ def made_up(*, left_out: tuple[str, str] = ("", ""), cells: tuple[str, ...] = tu
         disk = {"magic": cell.shape.magic, "codec": "none", "batch_bytes": 16_000.5, "records_a_batch": 140.2}
         result = CellResult(
             name, cell.title, str(cell.shape), cell.shape.size, cell.partitions, cell.messages, cell.messages // 10,
-            cell.rate, {} if cell.rate else disk,
+            cell.rate, {} if cell.rate else disk, COMMIT,
         )  # fmt: skip
         for peer, column in cell.columns:
             if peer in cell.cannot:
@@ -97,7 +98,7 @@ def made_up(*, left_out: tuple[str, str] = ("", ""), cells: tuple[str, ...] = tu
     ]  # fmt: skip
     return Results(
         started="2026-11-25T12:00:00+00:00", command="python bench/streams.py --write", machine=found,
-        load_at_start=0.1, rounds=ROUNDS, scale=1.0, is_quick=False, broker="3.9.1", commit="0123456789ab",
+        load_at_start=0.1, rounds=ROUNDS, scale=1.0, is_quick=False, broker="3.9.1", commit=COMMIT,
         before="ba9876543210", peers=peers, cells=made, spark=spark, seconds=5000.0,
     )  # fmt: skip
 
@@ -317,27 +318,41 @@ def test_the_parts_of_a_run_are_joined() -> None:
     assert (whole.load_at_start, whole.seconds) == (0.4, 10_000.0)
 
 
-@pytest.mark.parametrize(("name", "value"), [("commit", "another"), ("rounds", 4), ("machine", {})])
+@pytest.mark.parametrize(("name", "value"), [("before", "another"), ("rounds", 4), ("machine", {})])
 def test_parts_under_other_conditions_are_refused(name: str, value: object) -> None:
     first, second = made_up(cells=("100B-v1",)), made_up(cells=("1KB-v2",))
     setattr(second, name, value)
-    with pytest.raises(SystemExit, match=f"the files differ in {name}: they are not parts of one run"):
+    with pytest.raises(SystemExit, match=f"the files differ in {name}: they are not parts of one page"):
         joined([first, second])
 
 
-def test_parts_with_other_settings_of_a_peer_or_a_common_cell_are_refused() -> None:
+def test_parts_with_other_settings_of_a_peer_are_refused() -> None:
     first, second = made_up(cells=("100B-v1",)), made_up(cells=("1KB-v2",))
     second.peers["java"]["settings"][BEST] = {"max.poll.records": "1"}
     with pytest.raises(SystemExit, match="differ in the settings of java"):
         joined([first, second])
-    with pytest.raises(SystemExit, match="two files have the cell 100B-v1"):
-        joined([made_up(cells=("100B-v1",)), made_up(cells=("100B-v1",))])
+
+
+def test_a_cell_that_was_measured_again_replaces_the_earlier_one_and_has_its_commit(
+    written: Callable[[Results], Path],
+) -> None:
+    first, second = made_up(cells=("100B-v1", "lz4")), made_up(cells=("100B-v1", "zstd"))
+    second.commit = "later"
+    for cell in second.cells:
+        cell.commit = "later"
+    whole = joined([first, second])
+    assert [(cell.name, cell.commit == "later") for cell in whole.cells] == [
+        ("100B-v1", True),
+        ("lz4", False),
+        ("zstd", True),
+    ]
+    assert "Commit later: 100 B, v1; 100 B, v2, zstd." in written(whole).read_text("utf-8")
 
 
 @pytest.mark.parametrize(
     ("path", "value", "wrong"),
     [
-        (["schema"], 2, "schema 1"),
+        (["schema"], 1, "schema 2"),
         (["rounds"], KeyError, "rounds is missing"),
         (["rounds"], "5", "rounds is str, not integer"),
         (["is_quick"], 1, "is_quick is int, not boolean"),
