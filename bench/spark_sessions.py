@@ -70,7 +70,8 @@ def _process(folder: Path, jars: list[Path], root: Path, python: str) -> Iterato
         words = [python, __file__, str(theirs.fileno()), str(folder), str(root), *map(str, jars)]
         path = os.pathsep.join([str(root), str(ROOT / "bench")])
         environment = {**os.environ, "PYTHONPATH": path}
-        process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()])
+        # Python workers of Spark import from their working directory first: it must not be one of the checkouts.
+        process = subprocess.Popen(words, cwd=folder, env=environment, pass_fds=[theirs.fileno()])
     try:
         with Connection(ours.detach()) as connection:
             # One after the other: JVMs that start at the same time slow each other down.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(280)]
 DEADLINE_MS = 90_000
 POLL_MS = 200
 RECORDS = 500
+REAUTH_MS = 2_500
+"""The lifetime of a login (KIP-368); the broker ends a connection whose login was not renewed by then."""
 TIMES_FROM = (0, 10, 1)
 """ListOffsets by time, KIP-79."""
 
@@ -117,7 +120,7 @@ def secured() -> Iterator[tuple[Sandbox, SandboxSecurity]]:
     require_releases("3.9.1")
     with Sandbox() as sandbox:
         sandbox.start_zookeeper()
-        security = SandboxSecurity()
+        security = SandboxSecurity(broker_settings={"connections.max.reauth.ms": str(REAUTH_MS)})
         sandbox.start_broker("3.9.1", chroot="/kafka", security=security)
         yield sandbox, security
 
@@ -141,6 +144,35 @@ def test_tls_and_logins(
         assert [one.offset for one in read(consumer, RECORDS)] == list(range(RECORDS))
         consumer.commit_sync()
         assert consumer.committed([TopicPartition(fresh_name, 0)])[TopicPartition(fresh_name, 0)] is not None
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_login_is_renewed_while_a_fetch_is_in_flight(
+    secured: tuple[Sandbox, SandboxSecurity], fresh_name: str, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    sandbox, security = secured
+    sandbox.create_topic(fresh_name, 1)
+    settings = {
+        "bootstrap.servers": security.address(protocol), "group.id": fresh_name, "auto.offset.reset": "earliest",
+        **security.settings(protocol, "SCRAM-SHA-256"),
+        # The broker answers when this time is over, so that a fetch is in flight nearly always.
+        "fetch.min.bytes": "1000000", "fetch.max.wait.ms": "700",
+    }  # fmt: skip
+    caplog.set_level(logging.INFO)
+    found: list[ConsumerRecord] = []
+    with KafkaConsumer[bytes, bytes](settings) as consumer:
+        consumer.subscribe([fresh_name])
+        sent = 0
+        timer = Timer(SYSTEM_CLOCK, 4 * REAUTH_MS)
+        while not timer.is_expired:
+            sandbox.produce(fresh_name, 0, 1)
+            sent += 1
+            found += consumer.poll(POLL_MS)
+            timer.update()
+        found += read(consumer, sent - len(found))
+    assert [one.offset for one in found] == list(range(sent))
+    assert "fetch-request-failed" not in caplog.text
+    assert caplog.text.count("Successfully joined group") == 1
 
 
 def test_a_login_that_is_rejected_is_the_error_of_poll(
