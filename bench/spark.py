@@ -62,7 +62,7 @@ from spark_runs import (
     count_rows,
     read_batch,
 )
-from spark_sessions import Sessions, sessions
+from spark_sessions import Sessions, import_problem, sessions
 from spark_stream import StreamRun, read_stream
 from stream_peers import Checkout, checkout_of
 from stream_results import Ratio, ratio
@@ -189,7 +189,15 @@ class Bench:
                 self.same(f"Spark, stream: {name} ÷ the commit before", found)
 
     def decoding(self, rows: int, rounds: int) -> None:
-        """Run ``bench/columns.py`` of both checkouts alternately, each in the process of its session."""
+        """Run ``bench/columns.py`` of both checkouts alternately, each in the process of its session.
+
+        A second checkout whose modules have other names cannot run it.
+        """
+        why = self._sessions.run(BEFORE, import_problem, columns.__name__)
+        if why:
+            what = "to Arrow: all shapes ÷ the commit before"
+            self.gates_before.append(Gate(what, None, SAME, BETTER, at_least=False, note=why))
+            return
         for shape in columns.SHAPES:
             sides: dict[Source, dict[int, tuple[float, float]]] = {OURS: {}, BEFORE: {}}
             for number in range(self._rounds):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -45,6 +46,15 @@ class Sessions:
         if not is_done:
             raise SystemExit(f"{source.name}: {result}")
         return result  # type: ignore[no-any-return]
+
+
+def import_problem(_: Any, module: str) -> str:
+    """Why the process of a session cannot import a module of this directory; empty: it can."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        return str(error)
+    return ""
 
 
 @contextmanager

@@ -24,9 +24,10 @@ of ``bench/spark.py --before PATH --json FILE``.
 ``--quick`` is for a rough result: some cells, a fifth of the messages, two rounds, windows of 4 s at the tail, only
 best settings, at most ten minutes.  A whole run takes up to two hours on two idle cores.  ``--json`` saves all
 readings after each cell; the page lists the fields.  ``--page`` makes the page from such a file, without measuring.
-A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if machine, peers, rounds and
-scale are the same.  A cell of a later file replaces the one of an earlier file; the page shows its commit.  ``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven
-and, for franz-go, Go; Python packages: the extra ``[bench]``.
+A run can be in parts, each with other ``--cells``: ``--page`` accepts the file of each part, if machine, peers, rounds
+and scale are the same.  A cell of a later file replaces the one of an earlier file; the page shows its commit.
+``--write`` writes page and plots to migration_docs/reference/.  Requires Java, Maven and, for franz-go, Go; Python
+packages: the extra ``[bench]``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ Nothing here waits for the group except ``close``, ``unsubscribe`` and the calls
 A lost answer: the network client ends each request by its time-out, and the machine receives ``RequestFailed``
 (``coordinator_requests``).
 
+*The time of the last call.*  ``max.poll.interval.ms`` counts from it.  While a call would change nothing else, it is
+reported to the machine only once in ``CALL_REPORT_MS``, and before a timer fires.
+
 Invariants: ``_lock`` is never held while the network is polled, or while code of the program runs.  ``_deadlines`` has
 the timers of the machine.  ``_calls`` has the calls whose result is still to come.  ``_commands`` is executed by the
 thread that set ``_is_executing``, in the order in which the machine returned them.
@@ -71,6 +74,10 @@ if TYPE_CHECKING:
 WAIT_STEP_MS = 100
 """The longest wait of one poll in a call that waits for the group."""
 
+CALL_REPORT_MS = 100
+"""How often a call of ``poll`` is reported to a machine that has nothing to do in it: a program with small lists calls
+some thousand times in a second."""
+
 THREAD_END_MS = 5_000
 """How long the heartbeat thread may take to end."""
 
@@ -106,6 +113,8 @@ class PolledCoordinator:
         self._commands: deque[cmd.Command] = deque()
         self._is_executing = False
         self._deadlines: dict[TimerKind, int] = {}
+        self._called_ms = self._reported_call_ms = clock.now_ms()
+        """The last call of ``poll``, and the last one that the machine has seen."""
         self._calls: dict[int, CommitOffsetsCall | CommittedOffsetsCall] = {}
         self._call_count = 0
         self._send_count = 0
@@ -366,7 +375,10 @@ class PolledCoordinator:
         self._report_metadata()
         if self._subscriptions.has_auto_assigned_partitions:
             self._check_connection()
-        self._feed(ev.Polled())
+        self._called_ms = now_ms = self._clock.now_ms()
+        if now_ms - self._reported_call_ms >= CALL_REPORT_MS or not self._machine.is_settled:
+            self._reported_call_ms = now_ms
+            self._feed(ev.Polled())
         self._run_timers()
         self.run_commands()
         self.raise_error()
@@ -428,6 +440,12 @@ class PolledCoordinator:
     def _run_timers(self) -> None:
         with self._lock:
             now_ms = self._clock.now_ms()
+            if (
+                self._called_ms != self._reported_call_ms
+                and min(self._deadlines.values(), default=FOREVER_MS) <= now_ms
+            ):
+                self._reported_call_ms = self._called_ms
+                self._feed(ev.Polled(self._called_ms))
             due = [(kind, at) for kind, at in self._deadlines.items() if at <= now_ms]
             for kind, _ in due:
                 del self._deadlines[kind]

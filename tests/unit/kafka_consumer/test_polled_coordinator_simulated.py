@@ -14,7 +14,7 @@ import pytest
 
 from bridge.client.consumer_interceptors import ConsumerInterceptors
 from bridge.client.kafka_consumer.offset_calls import Offsets
-from bridge.client.kafka_consumer.polled_coordinator import PolledCoordinator
+from bridge.client.kafka_consumer.polled_coordinator import CALL_REPORT_MS, PolledCoordinator
 from tests.kafka_consumer_fixtures import NoThread
 from tests.simulated_consumer import (
     API_MS,
@@ -100,6 +100,7 @@ class ScriptedMachine:
         self.generation = NO_GENERATION
         self.pending_commands = PendingCommands()
         self.coordinator_discovery = _Discovery()
+        self.is_settled = False
         self.script: deque[list[do.Command]] = deque()
         self.events: list[ev.Event] = []
 
@@ -199,6 +200,38 @@ def heartbeat(request: int, node: int | None = BROKER, timeout_ms: int = 5_000) 
 
 def invoke(number: int, callback: Callback, *partitions: TopicPartition) -> do.Invoke:
     return do.Invoke(number, callback, frozenset(partitions))
+
+
+# --- calls of poll ----------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_has_nothing_to_do_sees_few_calls() -> None:
+    one = Scripted()
+    one.machine.is_settled = True
+    for _ in range(4 * CALL_REPORT_MS):
+        one.group.poll()
+        one.clock.move(1)
+    assert len(one.events(ev.Polled)) == 3
+    one.machine.is_settled = False
+    for _ in range(10):
+        one.group.poll()
+    assert len(one.events(ev.Polled)) == 13
+
+
+def test_the_last_call_is_reported_before_a_timer_fires() -> None:
+    one = Scripted()
+    one.machine.is_settled = True
+    timer = do.SetMemberTimer(ev.TimerKind.POLL, one.clock.now_ms() + 50)
+    one.do(timer)
+    one.clock.move(20)
+    one.group.poll()
+    called_ms = one.clock.now_ms()
+    one.clock.move(40)
+    one.group.poll_in_background()
+    assert one.machine.events[-2:] == [
+        ev.Polled(called_ms),
+        ev.MemberTimerFired(ev.TimerKind.POLL, timer.deadline_ms),
+    ]
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -910,6 +943,20 @@ def test_a_program_that_works_longer_than_max_poll_interval_leaves_and_joins_aga
         one.kafka.commit_sync()
     one.poll_until(lambda: one.is_idle)
     assert one.program.names() == ["assigned", "lost", "assigned"]
+
+
+def test_max_poll_interval_counts_from_a_call_that_was_not_reported() -> None:
+    """A member that has nothing to do sees only one call in ``CALL_REPORT_MS``."""
+    one = stable(session_timeout_ms=40_000, max_poll_interval_ms=10_000)
+    one.poll(CALL_REPORT_MS)
+    one.clock.move(CALL_REPORT_MS)
+    one.kafka.poll(0)
+    one.clock.move(CALL_REPORT_MS - 1)
+    one.kafka.poll(0)
+    one.run_background(9_990)
+    assert not one.cluster.sent(LEAVE_GROUP.key)
+    one.run_background(200)
+    assert len(one.cluster.sent(LEAVE_GROUP.key)) == 1
 
 
 def test_a_member_that_is_paused_over_the_rebalance_deadline_joins_as_a_new_one() -> None:

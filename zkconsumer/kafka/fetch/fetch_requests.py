@@ -6,8 +6,8 @@
 A partition is left out of this round when
 
 - its position has no leader: an update of the metadata is requested;
-- the node is disconnected and its back-off is not over, or its last login failed (which is raised);
-- a fetch is in flight to the node: its response has to be processed first.
+- a fetch is in flight to the node: its response has to be processed first;
+- the node is disconnected and its back-off is not over, or its last login failed (which is raised).
 
 *The node* is the leader, or the replica that the leader has named for this reader's rack (KIP-392), while its lease
 lasts and it is online.
@@ -91,9 +91,11 @@ def prepare_fetch_requests(
             metadata.request_update()
             continue
         node = select_read_replica(subscriptions, metadata, tp, position.current_leader.leader, now_ms)
+        if node.id in nodes_in_flight:
+            continue
         if nodes.is_unavailable(node):
             nodes.maybe_throw_auth_failure(node)
-        elif node.id not in nodes_in_flight:
+        else:
             epoch = position.current_leader.epoch
             row = FetchRow(position.offset, UNKNOWN_VALUE if epoch is None else epoch, fetch_size)
             found.setdefault(node, {})[tp] = row

@@ -52,6 +52,19 @@ class ConsumerCoordinator(ConsumerRebalance):
         self._has_left = False
         self._close_until_ms: int | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a call of the program would change nothing but the time of its last call.
+
+        It may be reported later then (``Polled.busy_since_ms``), until a timer fires.
+        """
+        discovery = self.coordinator_discovery
+        if self._waits_for_call or self.exit is not Exit.NONE or discovery.coordinator is None or discovery.fatal:
+            return False
+        if not self.has_auto_assigned_partitions:
+            return self._is_polled
+        return self.state is MemberState.STABLE and self.revocation is None and not self.rejoin_needed_or_pending()
+
     # --- the entry point ------------------------------------------------------------------------------------------
 
     def handle(self, event: ev.Event, now_ms: int) -> list[Command]:
