@@ -151,7 +151,7 @@ class PolledCoordinator:
             try:
                 while self._events or self._commands:
                     if self._commands:
-                        self._execute(self._commands.popleft())
+                        self._execute_first()
                     else:
                         now_ms = self._clock.now_ms()
                         self._commands.extend(self._machine.handle(self._events.popleft(), now_ms))
@@ -163,6 +163,20 @@ class PolledCoordinator:
         self._heartbeat_thread.wake_before(self.background_deadline_ms())
         if self.has_commands:
             self._client.wake_up_poller()
+
+    def _execute_first(self) -> None:
+        """Execute the oldest command, and remove it.
+
+        A request is removed after it was sent: an exception of a signal handler lets the next event send it again.  The
+        machine waits for one response, and ignores a second one.
+        """
+        command = self._commands[0]
+        if isinstance(command, cmd.Send):
+            self._execute(command)
+            self._commands.popleft()
+        else:
+            self._commands.popleft()
+            self._execute(command)
 
     def _break(self, failure: InternalError, cause: BaseException) -> None:
         """An error that is a bug ends the member: later calls raise it, and ``close`` does not wait."""

@@ -248,6 +248,24 @@ def test_a_request_to_the_coordinator_is_sent_on_its_connection_and_its_answer_i
     assert (answer.request, answer.body.error_code, answer.version) == (7, 27, 4)
 
 
+def test_a_request_whose_sending_a_signal_handler_has_interrupted_is_sent_by_the_next_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Scripted()
+    one.do(do.ConnectCoordinator(COORDINATOR))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.client, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            one.do(heartbeat(7))
+    one.do()
+    one.poll_network()
+    assert [answer.request for answer in one.events(ev.Responded)] == [7]
+
+
 def test_join_group_has_a_connection_of_its_own() -> None:
     """The broker reads nothing else of its connection before all members have joined."""
     one = Scripted()
