@@ -462,6 +462,7 @@ def main() -> None:
     arguments = parsed()
     if arguments.page is not None:
         results, wanted = joined([load(path) for path in arguments.page]), None
+        results.spark = arguments.spark or results.spark
     else:
         results = new_results(arguments)
         wanted = tuple(arguments.cells)
