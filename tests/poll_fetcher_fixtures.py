@@ -92,7 +92,13 @@ class PollFetcher:
             check_crcs=check_crcs,
         )
         self.fetcher = Fetcher(
-            self.network, self.metadata, self.subscriptions, config, self.clock, deserializer, deserializer
+            self.network,
+            self.metadata,
+            self.subscriptions,
+            config,
+            self.clock,
+            key_deserializer=deserializer,
+            value_deserializer=deserializer,
         )
 
     def timer(self, timeout_ms: int = 0) -> Timer:

@@ -167,7 +167,15 @@ def _create(
         request_timeout_ms=config.request_timeout_ms,
         max_poll_timeout_ms=config.heartbeat_interval_ms,
     )
-    fetcher = Fetcher(client, metadata, subscriptions, _fetch_config(config), clock, *deserializers)
+    fetcher = Fetcher(
+        client,
+        metadata,
+        subscriptions,
+        _fetch_config(config),
+        clock,
+        key_deserializer=deserializers[0],
+        value_deserializer=deserializers[1],
+    )
     coordinator = None
     if config.group_id is not None:
         assignors = create_assignors(config.partition_assignment_strategy, values)
@@ -177,9 +185,9 @@ def _create(
             client,
             metadata,
             subscriptions,
-            interceptors,
             clock,
-            client_id,
+            interceptors=interceptors,
+            name=client_id,
             start_thread=environment.start_thread,
         )
     return ConsumerComponents(

@@ -93,10 +93,10 @@ class PolledCoordinator:
         client: ConsumerNetworkClient,
         metadata: ConsumerMetadata,
         subscriptions: SubscriptionState,
-        interceptors: ConsumerInterceptors[Any],
         clock: Clock,
-        name: str,
         *,
+        interceptors: ConsumerInterceptors[Any],
+        name: str,
         start_thread: StartThread,
     ) -> None:
         self.metrics = ConsumerCoordinatorMetrics()

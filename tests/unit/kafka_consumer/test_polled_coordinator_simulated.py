@@ -164,9 +164,9 @@ class Scripted:
             self.client,
             self.metadata,
             self.subscriptions,
-            ConsumerInterceptors([] if interceptor is None else [interceptor]),
             self.clock,
-            "test",
+            interceptors=ConsumerInterceptors([] if interceptor is None else [interceptor]),
+            name="test",
             start_thread=NoThread,  # type: ignore[arg-type]
         )
         self.subscriptions.subscribe(["t"], self.callbacks)

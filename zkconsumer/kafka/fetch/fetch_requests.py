@@ -74,6 +74,7 @@ def prepare_fetch_requests(
     metadata: ConsumerMetadata,
     nodes: NodeStates,
     partitions: Iterable[TopicPartition],
+    *,
     nodes_in_flight: Collection[int],
     fetch_size: int,
     now_ms: int,

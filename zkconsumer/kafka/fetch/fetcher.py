@@ -95,6 +95,7 @@ class Fetcher:
         subscriptions: SubscriptionState,
         config: FetchConfig,
         clock: Clock,
+        *,
         key_deserializer: Deserializer[Any] | None = None,
         value_deserializer: Deserializer[Any] | None = None,
     ) -> None:
@@ -112,7 +113,7 @@ class Fetcher:
             value_deserializer,
         )
         self._responses = ResponseQueue()
-        self._offsets = OffsetFetcher(client, metadata, subscriptions, config, clock, self._responses)
+        self._offsets = OffsetFetcher(client, metadata, subscriptions, config, clock, responses=self._responses)
         self._topics = TopicMetadataFetcher(client, clock, config.retry_backoff_ms)
         self._session_handlers: dict[int, FetchSessionHandler[FetchRow]] = {}
         self._nodes_with_pending_fetch_requests: set[int] = set()
@@ -143,9 +144,9 @@ class Fetcher:
             self._metadata,
             self._client,
             self._fetchable_partitions(),
-            self._nodes_with_pending_fetch_requests,
-            self._config.fetch_size,
-            self._clock.now_ms(),
+            nodes_in_flight=self._nodes_with_pending_fetch_requests,
+            fetch_size=self._config.fetch_size,
+            now_ms=self._clock.now_ms(),
         )
         for node, rows in requests.items():
             self._send_fetch(node, rows)

@@ -104,6 +104,7 @@ class OffsetFetcher:
         subscriptions: SubscriptionState,
         config: FetchConfig,
         clock: Clock,
+        *,
         responses: ResponseQueue,
     ) -> None:
         self._client = client
