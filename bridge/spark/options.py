@@ -138,11 +138,11 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
     must set its end.
     Raises ``InvalidConfigException``.
     """
-    in_stream, in_batch = (_problems_in(options, is_stream=kind) for kind in (True, False))
+    in_stream, in_batch = (option_problems(options, is_stream=kind) for kind in (True, False))
     in_both = [problem for problem in in_stream if problem in in_batch]
     only_in_stream = [f"in a stream: {problem}" for problem in in_stream if problem not in in_both]
     only_in_batch = [f"in a batch: {problem}" for problem in in_batch if problem not in in_both]
-    if _SHOW_A_BATCH & {_NAMES.get(name.lower()) for name in options}:
+    if _SHOW_A_BATCH & {OPTION_NAMES.get(name.lower()) for name in options}:
         if in_batch:
             raise InvalidConfigException(_report(in_both + only_in_batch))
     elif in_stream:
@@ -155,7 +155,7 @@ def wants_headers(options: Mapping[str, str]) -> bool:
     return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
 
 
-_NAMES: dict[str, str] = {
+OPTION_NAMES: dict[str, str] = {
     name.lower(): name
     for name in (*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS, *IGNORED_OPTIONS, *UNSUPPORTED_OPTIONS)
 }
@@ -188,7 +188,7 @@ class _OptionsReader:
         self._shown: list[tuple[str, str]] = []
         self._has_servers = True  # unless neither an option nor a file names any
         for name, value in options.items():
-            self._take(_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
+            self._take(OPTION_NAMES.get(name.lower(), name), str(value).strip(JAVA_BLANKS))
         self._values = {key: self._own.get(key, setting.default) for key, setting in SOURCE_OPTIONS.items()}
 
     def read(self) -> SourceOptions:
@@ -451,7 +451,8 @@ def _keys_in(file: str | None) -> set[str] | None:
         return None
 
 
-def _problems_in(options: Mapping[str, str], *, is_stream: bool) -> list[str]:
+def option_problems(options: Mapping[str, str], *, is_stream: bool) -> list[str]:
+    """The problems that ``read_options`` reports, one text each; none for options that can be used."""
     try:
         read_options(options, is_stream=is_stream)
     except InvalidConfigException as error:
@@ -478,10 +479,10 @@ def _unknown(name: str) -> str:
     if name.lower() in OPTION_ALIASES_OF_CREATE_STREAM:
         return f"{name} is not known: its name here is {OPTION_ALIASES_OF_CREATE_STREAM[name.lower()]}"
     prefixed = (KAFKA_PREFIX + name).lower()
-    if prefixed in _NAMES and _NAMES[prefixed] in BROKER_OPTIONS:
-        return f"{name} is not known: did you mean {_NAMES[prefixed]}?"
+    if prefixed in OPTION_NAMES and OPTION_NAMES[prefixed] in BROKER_OPTIONS:
+        return f"{name} is not known: did you mean {OPTION_NAMES[prefixed]}?"
     if why := unprefixed_key_reason(name.lower()):
         return f"{name} {why}"
-    if nearest := get_close_matches(name.lower(), _NAMES, 1):
-        return f"{name} is not known: did you mean {_NAMES[nearest[0]]}?"
+    if nearest := get_close_matches(name.lower(), OPTION_NAMES, 1):
+        return f"{name} is not known: did you mean {OPTION_NAMES[nearest[0]]}?"
     return f"{name} is not known: remove it"
