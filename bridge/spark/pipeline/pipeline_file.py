@@ -19,8 +19,10 @@ from typing import Any, TypeAlias
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS, SECTIONS
 from bridge.spark.pipeline.pipeline_rules import rule_problems
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
-from bridge.spark.pipeline.section_values import SectionValues, problem, read_section, read_source, toml_type
+from bridge.spark.pipeline.section_values import SectionValues, read_section
+from bridge.spark.pipeline.source_values import read_source
 from bridge.spark.pipeline.spec_building import build_spec
+from bridge.spark.pipeline.toml_values import problem, toml_type
 from zkconsumer.base.name_suggestions import did_you_mean
 from zkconsumer.errors import UsageError
 
@@ -42,7 +44,7 @@ def read_pipeline(path: str | Path) -> PipelineSpec:
     """The pipeline of a file, with the texts of its schema files.  Raises ``PipelineFileError``."""
     name = str(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = Path(path).read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise PipelineFileError(
             (f"{name}: does not exist; correct the path, or write it with zkconsumer pipeline init",)

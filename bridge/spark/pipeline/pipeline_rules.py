@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from bridge.spark.option_table import threads_of, topics_of
 from bridge.spark.pipeline.pipeline_key import parse_postgres_url
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS
-from bridge.spark.pipeline.section_values import SectionValues, problem
+from bridge.spark.pipeline.section_values import SectionValues
 from bridge.spark.pipeline.target_keys import OWN
+from bridge.spark.pipeline.toml_values import problem
 from zkconsumer.errors import UsageError
 from zkconsumer.member.topic_filter import Blacklist, Whitelist
 
@@ -126,7 +127,7 @@ def _tables(sections: Mapping[str, SectionValues]) -> Iterator[str]:
                 continue
             place = (parse_postgres_url(server), values.get("schema"), values.get(key))
             if place in seen:
-                yield problem(section, key, f"is the table of {seen[place]} already; choose another name")
+                yield problem(section, key, f"{values.get(key)} is {seen[place]} already; choose another name")
             seen[place] = f"{key} of [{section}]"
 
 

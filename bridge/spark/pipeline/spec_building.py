@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
+from bridge.spark.pipeline.option_checks import option_warnings
 from bridge.spark.pipeline.option_keys import CONNECTION_OPTIONS, SOURCE_DEFAULTS
 from bridge.spark.pipeline.pipeline_key import parse_postgres_url
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS
@@ -26,8 +27,9 @@ from bridge.spark.pipeline.pipeline_spec import (
     TriggerSection,
 )
 from bridge.spark.pipeline.secret_reference import MaybeSecret
-from bridge.spark.pipeline.section_values import SectionValues, option_warnings, problem
+from bridge.spark.pipeline.section_values import SectionValues
 from bridge.spark.pipeline.target_keys import OWN
+from bridge.spark.pipeline.toml_values import problem
 
 UNNAMED = "pipeline"
 """The name of a pipeline whose file has a name without a letter or a digit."""
@@ -44,7 +46,7 @@ def build_spec(file: str, sections: Mapping[str, SectionValues], schemas: Mappin
     dead_letters = _dead_letters(sections)
     has_headers = bool(sections["decode.headers"].given)
     trigger, transform = sections["trigger"], sections["transform"]
-    warnings = option_warnings(sections["source"])
+    warnings = option_warnings(sections["source"].values)
     return PipelineSpec(
         file=file,
         name=sections["pipeline"].get("name") or _name_of_file(file),

@@ -126,7 +126,8 @@ def test_the_checkpoint_is_in_no_other_folder_also_on_an_object_store() -> None:
      ({"table": '"dead"', "batch-table": '"zkconsumer_batches"'}, "batch-table", "batch-table")],
 )  # fmt: skip
 def test_tables_of_one_database_have_different_names(dead: dict[str, str], key: str, other: str) -> None:
-    line = f"[dead-letters] {key}: is the table of {other} of [sink] already; choose another name"
+    name = dead[key].strip('"')
+    line = f"[dead-letters] {key}: {name} is {other} of [sink] already; choose another name"
     assert problem(POSTGRES, {"format": '"postgres"', "connection": '"sink"', **dead}) == line
     assert problem(POSTGRES, {**POSTGRES, "url": '"postgresql://db:5432/shop"', **dead}) == line
     assert parsed(POSTGRES, {**POSTGRES, "schema": '"other"', **dead}).dead_letters is not None
@@ -135,7 +136,7 @@ def test_tables_of_one_database_have_different_names(dead: dict[str, str], key: 
 
 def test_the_two_tables_of_a_sink_have_different_names() -> None:
     line = problem({**POSTGRES, "batch-table": '"clicks"'})
-    assert line == "[sink] batch-table: is the table of table of [sink] already; choose another name"
+    assert line == "[sink] batch-table: clicks is table of [sink] already; choose another name"
 
 
 # --- connections --------------------------------------------------------------------------------------------------
@@ -190,6 +191,9 @@ def test_a_section_that_uses_another_connection_has_no_keys_of_its_own_for_it() 
     assert problem(POSTGRES, dead) == f"[dead-letters] ssl-mode: {words.format('sink')}"
     line = problem({**TOPIC, "connection": '"source"'}, None, BROKERS)
     assert line == f"[sink] kafka.bootstrap.servers: {words.format('source')}"
+    login = {"kafka.sasl.password": '"env:P"'}
+    line = problem({"format": '"topic"', "topic": '"rows"', "connection": '"source"', **login}, None, BROKERS)
+    assert line == f"[sink] kafka.sasl.password: {words.format('source')}", "and nothing about a login without SASL"
 
 
 def test_a_certificate_is_for_modes_that_check_it() -> None:
