@@ -577,3 +577,29 @@ def test_an_option_without_an_effect_is_a_warning() -> None:
 def test_every_section_may_be_empty() -> None:
     text = toml() + "".join(f"[{section}]\n" for section in SECTIONS if section not in LEAST)
     assert parse_pipeline(text, "/etc/pipelines/clicks.toml") == parsed()
+
+
+STRANGE = (
+    "5", "-1", "1e400", "nan", "9223372036854775808", "true", "[]", "[1]", '["a", 1]', "{}", '{a = "b"}',
+    "2020-01-01", "07:32:00", '""', '" "', '"\\u0000"', '"a\\nb"', '"{"', "'{\"a\": {\"0\": 1}}'", '"ü/../😀"', '"~"',
+    '"postgresql://"', '"http://[::1"', '"http://h:x"', '"env:"', '"file:"', '"s3a://b"', '"' + "x" * 300 + '"',
+)  # fmt: skip
+ONE_OF_EACH_KIND = {(key.kind, key.setting.mask, key.section == "source"): key for key in reversed(PIPELINE_KEYS)}
+"""Keys that are read in different ways."""
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of the error; none for a valid file."""
+    try:
+        parse_pipeline(text, "/etc/pipelines/clicks.toml")
+    except PipelineFileError as error:
+        return str(error).split("\n")
+    return []
+
+
+@pytest.mark.parametrize("key", ONE_OF_EACH_KIND.values(), ids=lambda key: f"{key.section}.{key.name}")
+def test_no_value_of_a_key_raises_another_error_or_breaks_a_line(key: PipelineKey) -> None:
+    for value in STRANGE:
+        lines = lines_of(file_with(key, "VALUE").replace('"VALUE"', value))
+        assert all(line.startswith("/etc/pipelines/clicks.toml: ") and line.isprintable() for line in lines)
+        assert all(len(line) < 900 for line in lines)
