@@ -88,6 +88,8 @@ class PendingCommit:
     attempts: int = 0
     retry_at_ms: int = 0
     asked_in: Generation = NO_GENERATION
+    is_of_member: bool = False
+    """Whether the group had assigned its partitions when it was asked: it is never sent without a generation."""
     refused_in: Generation | None = None
     """The generation that had ended when the commit arrived: it is not sent in that one again."""
 
@@ -130,6 +132,7 @@ class CommitQueue:
             self._finished(commit, RetriableCommitFailedException(f"{WAITING_MAX} commits are waiting already"), {})
         else:
             commit.asked_in = self._member.generation
+            commit.is_of_member = self._member.has_auto_assigned_partitions
             self._queue.append(commit)
 
     def advance(self) -> None:
@@ -185,6 +188,10 @@ class CommitQueue:
         """Why a commit would be rejected, if that is known in advance."""
         member = self._member
         if not member.has_auto_assigned_partitions:
+            if commit.is_of_member:
+                return CommitFailedException(
+                    f"this member has unsubscribed from group {member.config.group_id}: nothing was committed"
+                )
             return None
         if commit.why is not CommitReason.REVOCATION and not member.generation.is_lost:
             is_outdated = commit.asked_in != member.generation
