@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gates import Gate
+from stream_cells import FASTER_CODECS
 from stream_results import AS_OURS, BEST, CellResult, Ratio, Results, Run, difference, ratio
 
 TITLES = {
@@ -64,7 +65,7 @@ def _rules() -> Iterator[Rule]:
         yield Rule("small", "ours", other, 1 / 1.5, 1 / 2)
     for codec in ("snappy", "gzip", "lz4", "zstd"):
         yield Rule(f"small-{codec}", "ours", "java", 1.0)
-    for codec in ("gzip", "zstd"):
+    for codec in FASTER_CODECS:
         yield Rule(f"small-{codec}", "ours-fast", "java", 1.0)
     yield Rule("tls", "ours", "java", 1 / 1.5)
     for other in ("java", "confluent-crc"):
