@@ -140,8 +140,7 @@ def _topics(sections: Mapping[str, SectionValues]) -> Iterator[str]:
             yield problem(
                 values.section, "topic",
                 f"[source] reads the topic {topic} of the same brokers, so the pipeline would read what it writes; "
-                f"choose "
-                "another topic",
+                "choose another topic",
             )  # fmt: skip
     topic, brokers = sink.get("topic"), _brokers_of(sink, sections)
     is_same = topic == dead_letters.get("topic") and brokers == _brokers_of(dead_letters, sections)

@@ -59,24 +59,24 @@ def toml_type(value: Any) -> str:
 
 def resolve_location(text: str, folder: str) -> str:
     """A path of the file; a relative one begins in ``folder``.  A URI is not changed."""
-    return text if _URI.match(text) else posixpath.normpath(posixpath.join(folder, text))
+    return text if _URI.match(text) else _in_folder(text, folder)
+
+
+def _in_folder(path: str, folder: str) -> str:
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def secret_in_folder(value: Any, folder: str) -> SecretReference:
     """The reference of a secret; a relative file begins in ``folder``.  Raises ``ValueError``, without the value."""
     found = parse_secret(value)
-    return (
-        SecretReference("file", posixpath.normpath(posixpath.join(folder, found.place)))
-        if found.kind == "file"
-        else found
-    )
+    return SecretReference("file", _in_folder(found.place, folder)) if found.kind == "file" else found
 
 
 def login_in_folder(login: str, folder: str) -> str:
     """``zookeeper.auth`` with a file in ``folder`` if its path is relative."""
     scheme, _, file = login.partition(":")
     is_file = scheme in ("digest", "sasl-digest-md5") and bool(file)
-    return f"{scheme}:{posixpath.normpath(posixpath.join(folder, file))}" if is_file else login
+    return f"{scheme}:{_in_folder(file, folder)}" if is_file else login
 
 
 def whole_names(names: Collection[str]) -> frozenset[str]:
