@@ -304,6 +304,18 @@ def test_after_leaving_a_commit_is_one_of_an_outsider() -> None:
     assert member.sent(OFFSET_COMMIT).generation_id_or_member_epoch == -1
 
 
+def test_a_commit_of_a_member_is_not_repeated_as_one_of_an_outsider_after_it_has_left() -> None:
+    """A group that is empty by then would accept it, whatever another member has committed in between."""
+    member = Member()
+    member.join(T[:1])
+    member.commit(retried=True)
+    member.committed(UNKNOWN_TOPIC)
+    said = member.hear(ev.Unsubscribed()) + member.returned() + member.left()
+    said += member.wait(200)
+    assert isinstance(done(said).error, CommitFailedException)
+    assert not member.has_open(OFFSET_COMMIT)
+
+
 def test_a_member_that_has_not_joined_does_not_commit() -> None:
     member = Member()
     member.subscribe()
