@@ -25,7 +25,7 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretUnavailableError(UsageError):
-    """A secret of a pipeline cannot be read; whoever starts the pipeline must set the variable, or provide the file."""
+    """A secret of a pipeline cannot be read; the operator must set the variable, or provide the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,13 @@ class SecretReference:
         """The secret.  Of a file one line end at the end is removed.  Raises ``SecretUnavailableError``."""
         secret = self._in_environment(environment) if self.kind == "env" else self._in_file(read_file)
         if not secret:
-            raise SecretUnavailableError(f"{self}: the secret is empty; whoever starts the pipeline must set it")
+            raise SecretUnavailableError(f"{self}: the secret is empty; the operator must set it")
         return secret
 
     def _in_environment(self, environment: Mapping[str, str]) -> str:
         if self.place not in environment:
             raise SecretUnavailableError(
-                f"{self}: the environment has no variable {self.place}; whoever starts the pipeline must export it "
-                "before the start"
+                f"{self}: the environment has no variable {self.place}; the operator must export it before the start"
             )
         return environment[self.place]
 
@@ -59,15 +58,14 @@ class SecretReference:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise SecretUnavailableError(
-                f"{self}: the file cannot be read ({why}); whoever starts the pipeline must provide it on this "
+                f"{self}: the file cannot be read ({why}); the operator must provide it on this "
                 "machine, readable for the user of the pipeline"
             ) from error
         text = _decoded(data)
         if text is None:
             # Not raised where the decoding failed: a UnicodeDecodeError contains the bytes of the file.
             raise SecretUnavailableError(
-                f"{self}: the file is not text in UTF-8; whoever starts the pipeline must write the secret into it as "
-                "text"
+                f"{self}: the file is not text in UTF-8; the operator must write the secret into it as text"
             )
         return _FINAL_LINE_END.sub("", text)
 

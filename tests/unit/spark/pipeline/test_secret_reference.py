@@ -48,7 +48,7 @@ def test_a_missing_file_is_reported_with_its_path_the_reason_and_who_must_act() 
     with pytest.raises(SecretUnavailableError) as caught:
         parse_secret("file:/run/secrets/db").resolve({}, no_file)
     assert str(caught.value) == (
-        "file:/run/secrets/db: the file cannot be read (No such file or directory); whoever starts the pipeline must "
+        "file:/run/secrets/db: the file cannot be read (No such file or directory); the operator must "
         "provide it on this machine, readable for the user of the pipeline"
     )
 
