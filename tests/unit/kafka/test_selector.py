@@ -301,6 +301,14 @@ def test_a_peer_that_resets_the_connection_is_an_event(place: Place) -> None:
     assert place.end().reason is DisconnectReason.CLOSED
 
 
+def test_a_reset_that_a_write_finds_is_an_event(place: Place) -> None:
+    peer, _ = place.connect()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    peer.close()
+    place.selector.send(7, FRAME)  # before a poll reads the reset
+    assert place.end().reason is DisconnectReason.CLOSED
+
+
 def test_the_buffers_of_a_socket_have_the_configured_sizes() -> None:
     made = Place()
     made.selector.close()

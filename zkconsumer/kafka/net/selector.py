@@ -298,7 +298,8 @@ class Selector:
         try:
             while self._receive(connection):
                 pass
-            connection.channel.raise_pending_alert()
+            if connection.channel.has_tls:
+                connection.channel.raise_pending_alert()
         except OSError:
             connection.is_in_io = False
         except _CHANNEL_ERRORS as explained:
