@@ -68,7 +68,7 @@ def seen_by_both(
         for with_instructions in (True, False):
             assert seen(by_tables(record_set, rows=rows, with_instructions=with_instructions, **same)) == expected
         assert seen(by_tables(record_set, rows=rows, max_bytes=64, **same)) == expected
-        for joined_bytes_max in (0, 300, 2_000):
+        for joined_bytes_max in (0, 300, 2_000, 100_000):
             assert seen(by_tables(record_set, rows=4 * rows, joined_bytes_max=joined_bytes_max, **same)) == expected
         assert _scanned(scan_record_set, record_set, end_offset) == _scanned(_scan_in_python, record_set, end_offset)
         outlines = outline_of(record_set, start_offset), outline_in_python(record_set, start_offset)

@@ -14,9 +14,12 @@
 
 #define WITHOUT_GIL_BYTES (16 * 1024)
 
-enum { CODEC_SNAPPY = 2, CODEC_LZ4 = 3, CODEC_ZSTD = 4 };
+enum { CODEC_GZIP = 1, CODEC_SNAPPY = 2, CODEC_LZ4 = 3, CODEC_ZSTD = 4 };
 
 #define ZSTD_PLAIN_BYTES_MAX 4096
+#define GZIP_PLAIN_BYTES_MIN 2048
+#define GZIP_RATIO_MAX 1032
+#define GZIP_FLAGS_RESERVED 0xE0
 
 typedef struct {
     PyTypeObject *cursor_type;
@@ -34,16 +37,18 @@ typedef struct {
     PyObject_HEAD
     zk_cursor c;
     Py_buffer set;
-    Py_buffer body; /* the decompressed payload of the current entry */
+    Py_buffer body; /* the decompressed payload of the current entry; without an `obj` it is a part of `joined` */
+    int64_t body_start; /* where it begins in `body.obj` or `joined` */
     Py_buffer excluded;
     PyObject *view;    /* a memoryview of the record set */
     PyObject *expand;  /* of `expand(codec, payload, magic, limit)` */
-    PyObject *blocks;  /* (of snappy, of lz4, of zstd or None, what they raise): decoders `into(block, out) -> bytes` */
+    PyObject *blocks;  /* (a decoder for each codec from 1 on, or None; what they raise): `into(block, out) -> bytes` */
     PyObject *limit;
     int64_t limit_bytes;
     PyObject *refused; /* the exceptions of `expand` for corrupt bytes */
-    uint8_t *joined;   /* a buffer of `joined_bytes_max` bytes, created when the first bytes are joined */
+    PyObject *joined;  /* a bytearray of `joined_bytes_max` bytes: parts of the next table are written into it; or NULL */
     int64_t joined_bytes_max;
+    int64_t expanded_bytes; /* the size of the last body that was decompressed into `joined` */
     zk_stop stop;
     bool is_busy; /* a thread decodes without the GIL, or decompresses */
 } cursor;
@@ -58,7 +63,7 @@ static void cursor_dealloc(cursor *self) {
     Py_XDECREF(self->blocks);
     Py_XDECREF(self->limit);
     Py_XDECREF(self->refused);
-    PyMem_Free(self->joined);
+    Py_XDECREF(self->joined);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -80,8 +85,8 @@ static PyObject *cursor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             args, "OLLpOpOO!OOL", &record_set, &start, &end, &check, &excluded, &with_instructions, &expand, &PyTuple_Type,
             &blocks, &refused, &limit, &joined_bytes_max))
         return NULL;
-    if (PyTuple_Size(blocks) != 4) {
-        PyErr_SetString(PyExc_ValueError, "blocks must be three decoders and their exceptions");
+    if (PyTuple_Size(blocks) != CODEC_ZSTD + 1) {
+        PyErr_SetString(PyExc_ValueError, "blocks must be four decoders and their exceptions");
         return NULL;
     }
     long long limit_bytes = PyLong_AsLongLong(limit);
@@ -129,8 +134,8 @@ static bool cursor_is_free(cursor *self) {
     return !self->is_busy;
 }
 
-/* --- one block of snappy or lz4 in the frame that producers write, and small payloads of zstd: the Python code around the
- * package that decodes them would cost as much as the package.  `compression.py` handles everything else, and is the
+/* --- one block of snappy or lz4 in the frame that producers write, one member of gzip, and small payloads of zstd: the
+ * Python code around the package that decodes them would cost as much as the package, and the bytes would be copied.  `compression.py` handles everything else, and is the
  * reference for this. */
 
 #define XERIAL_HEADER_BYTES 16
@@ -140,7 +145,8 @@ static bool cursor_is_free(cursor *self) {
 typedef struct {
     int64_t start; /* of the block in the payload; -1: it is another frame */
     int64_t end;
-    int64_t room; /* the size of the output buffer; for lz4 an estimate */
+    int64_t room; /* the size of the output buffer */
+    bool is_estimate; /* it is larger than most payloads need */
 } plain_block;
 
 static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
@@ -157,6 +163,13 @@ static plain_block plain_snappy(const uint8_t *payload, int64_t bytes) {
         found.room |= (int64_t)(payload[at] & 0x7F) << shift;
         if (payload[at++] < 0x80) return found;
     }
+}
+
+/* A member of gzip ends with its size.  If there are several, the decoder fails. */
+static plain_block plain_gzip(const uint8_t *payload, int64_t bytes) {
+    if (bytes < GZIP_PLAIN_BYTES_MIN || payload[3] & GZIP_FLAGS_RESERVED) return (plain_block){.start = -1};
+    const uint8_t *size = payload + bytes - 4;
+    return (plain_block){.end = bytes, .room = (int64_t)size[3] << 24 | size[2] << 16 | size[1] << 8 | size[0]};
 }
 
 /* Only few payloads are larger. */
@@ -182,50 +195,91 @@ static plain_block plain_lz4(const uint8_t *payload, int64_t bytes, int32_t magi
     if (block > most || mark[0] | mark[1] | mark[2] | mark[3]) return none;
     if (((int64_t)size[3] << 24 | size[2] << 16 | size[1] << 8 | size[0]) != block) return none;
     int64_t room = usual_room(block);
-    return (plain_block){.start = LZ4_HEADER_BYTES + 4, .end = bytes - 4, .room = room < most ? room : most};
+    return (plain_block){.start = LZ4_HEADER_BYTES + 4, .end = bytes - 4, .room = room < most ? room : most, .is_estimate = true};
 }
 
-/* The decompressed payload as a bytearray.  NULL: an exception is set, or `expand` must decompress it. */
-static PyObject *cursor_expand_block(cursor *self) {
+static uint8_t *joined_at(cursor *self, int64_t at) { return (uint8_t *)PyByteArray_AsString(self->joined) + at; }
+
+/* Creates `joined` if it is not there.  Returns false with an exception. */
+static bool cursor_create_joined(cursor *self) {
+    if (!self->joined) self->joined = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)self->joined_bytes_max);
+    return self->joined != NULL;
+}
+
+/* What is decompressed to `room` bytes at most; `start` < 0: `expand` must decompress it. */
+static plain_block cursor_plain_block(cursor *self) {
     const zk_cursor *c = &self->c;
     const uint8_t *payload = c->set + c->payload_start;
     int64_t bytes = c->payload_end - c->payload_start;
     plain_block block = {.start = -1};
+    if (c->codec == CODEC_GZIP) block = plain_gzip(payload, bytes);
     if (c->codec == CODEC_SNAPPY) block = plain_snappy(payload, bytes);
     if (c->codec == CODEC_LZ4) block = plain_lz4(payload, bytes, c->magic);
-    PyObject *into = PyTuple_GetItem(self->blocks, c->codec == CODEC_SNAPPY ? 0 : c->codec == CODEC_LZ4 ? 1 : 2);
-    if (c->codec == CODEC_ZSTD && c->magic == 2 && bytes <= ZSTD_PLAIN_BYTES_MAX && into != Py_None)
-        block = (plain_block){.start = 0, .end = bytes, .room = usual_room(bytes)};
-    if (block.start < 0 || block.room > self->limit_bytes) return NULL;
-    PyObject *out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)block.room);
-    PyObject *packed = PySequence_GetSlice(
-        self->view, (Py_ssize_t)(c->payload_start + block.start), (Py_ssize_t)(c->payload_start + block.end));
-    PyObject *size = out && packed ? PyObject_CallFunctionObjArgs(into, packed, out, NULL) : NULL;
-    Py_XDECREF(packed);
-    Py_ssize_t filled = size ? PyLong_AsSsize_t(size) : -1;
-    Py_XDECREF(size);
-    if (filled >= 0 && filled <= block.room && PyByteArray_Resize(out, filled) == 0) return out;
-    Py_XDECREF(out);
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyTuple_GetItem(self->blocks, 3))) PyErr_Clear();
-    return NULL;
+    if (c->codec == CODEC_ZSTD && c->magic == 2 && bytes <= ZSTD_PLAIN_BYTES_MAX)
+        block = (plain_block){.start = 0, .end = bytes, .room = usual_room(bytes), .is_estimate = true};
+    if (block.room > self->limit_bytes || block.room > bytes * GZIP_RATIO_MAX) block.start = -1;
+    return block;
 }
 
-/* Decompresses the payload of the entry at `position`.  Returns false with an exception. */
-static bool cursor_expand(cursor *self) {
+/* Decompresses one block into `out`, an object of `room` bytes.  Returns their number; -1: `expand` must decompress it, or
+ * an exception is set. */
+static int64_t cursor_expand_into(cursor *self, PyObject *into, plain_block block, PyObject *out) {
     const zk_cursor *c = &self->c;
-    PyObject *expanded = cursor_expand_block(self);
-    if (!expanded && PyErr_Occurred()) return false;
-    if (!expanded) {
-        PyObject *codec = PyLong_FromLong(c->codec), *magic = PyLong_FromLong(c->magic);
-        PyObject *payload = PySequence_GetSlice(self->view, (Py_ssize_t)c->payload_start, (Py_ssize_t)c->payload_end);
-        if (codec && magic && payload)
-            expanded = PyObject_CallFunctionObjArgs(self->expand, codec, payload, magic, self->limit, NULL);
-        Py_XDECREF(codec);
-        Py_XDECREF(magic);
-        Py_XDECREF(payload);
+    PyObject *packed = PySequence_GetSlice(
+        self->view, (Py_ssize_t)(c->payload_start + block.start), (Py_ssize_t)(c->payload_start + block.end));
+    PyObject *size = packed ? PyObject_CallFunctionObjArgs(into, packed, out, NULL) : NULL;
+    Py_XDECREF(packed);
+    int64_t filled = size ? PyLong_AsLongLong(size) : -1;
+    Py_XDECREF(size);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyTuple_GetItem(self->blocks, CODEC_ZSTD))) PyErr_Clear();
+    return filled <= block.room ? filled : -1;
+}
+
+/* Sets `body` to the decompressed payload: a part of `joined` behind its first `total` bytes if there is room, or a
+ * bytearray.  Returns false with an exception, or if `expand` must decompress it. */
+static bool cursor_expand_block(cursor *self, int64_t total) {
+    plain_block block = cursor_plain_block(self);
+    PyObject *into = block.start < 0 ? Py_None : PyTuple_GetItem(self->blocks, self->c.codec - 1);
+    if (!into || into == Py_None) return false;
+    int64_t left = self->joined_bytes_max - total;
+    if (block.is_estimate && block.room > left && self->expanded_bytes) {
+        int64_t alike = 2 * self->expanded_bytes, packed = 4 * (block.end - block.start);
+        block.room = alike > packed ? alike : packed;
     }
+    bool is_joined = block.room <= left;
+    if (is_joined && !cursor_create_joined(self)) return false;
+    PyObject *out = is_joined ? PyMemoryView_FromMemory((char *)joined_at(self, total), (Py_ssize_t)block.room, PyBUF_WRITE)
+                              : PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)block.room);
+    int64_t filled = out ? cursor_expand_into(self, into, block, out) : -1;
+    bool is_expanded = filled >= 0;
+    if (is_expanded && is_joined) {
+        self->body = (Py_buffer){.buf = joined_at(self, total), .len = (Py_ssize_t)filled};
+        self->body_start = total;
+        self->expanded_bytes = filled;
+    } else if (is_expanded) {
+        is_expanded = PyByteArray_Resize(out, (Py_ssize_t)filled) == 0 && PyObject_GetBuffer(out, &self->body, PyBUF_SIMPLE) == 0;
+        self->body_start = 0;
+    }
+    Py_XDECREF(out);
+    return is_expanded;
+}
+
+/* Decompresses the payload of the entry at `position`; the next table has `total` bytes already.  Returns false with an
+ * exception. */
+static bool cursor_expand(cursor *self, int64_t total) {
+    const zk_cursor *c = &self->c;
+    if (cursor_expand_block(self, total)) return true;
+    if (PyErr_Occurred()) return false;
+    PyObject *codec = PyLong_FromLong(c->codec), *magic = PyLong_FromLong(c->magic), *expanded = NULL;
+    PyObject *payload = PySequence_GetSlice(self->view, (Py_ssize_t)c->payload_start, (Py_ssize_t)c->payload_end);
+    if (codec && magic && payload)
+        expanded = PyObject_CallFunctionObjArgs(self->expand, codec, payload, magic, self->limit, NULL);
+    Py_XDECREF(codec);
+    Py_XDECREF(magic);
+    Py_XDECREF(payload);
     if (!expanded) return false;
     bool is_taken = PyObject_GetBuffer(expanded, &self->body, PyBUF_SIMPLE) == 0;
+    self->body_start = 0;
     Py_DECREF(expanded);
     return is_taken;
 }
@@ -265,18 +319,53 @@ static void shift_rows(zk_row *row, int64_t count, int64_t shift) {
     }
 }
 
-/* Appends a copy of bytes to those that are joined already. */
+/* Appends bytes to those that are joined already; no copy if they were decompressed there. */
 static bool cursor_join(cursor *self, const uint8_t *from, int64_t bytes, int64_t total) {
-    if (!self->joined && !(self->joined = PyMem_Malloc((size_t)self->joined_bytes_max))) {
-        PyErr_NoMemory();
-        return false;
-    }
-    memcpy(self->joined + total, from, (size_t)bytes);
+    if (!cursor_create_joined(self)) return false;
+    if (from != joined_at(self, total)) memmove(joined_at(self, total), from, (size_t)bytes);
     return true;
 }
 
-/* Reads the next rows; returns the object that contains their bytes: the record set, a decompressed payload, or a copy of
- * several small parts of these.  NULL: an exception is set, or there are no rows. */
+static bool is_body_in_joined(const cursor *self) {
+    const zk_cursor *c = &self->c;
+    bool is_read = c->inside == ZK_BATCH || c->inside == ZK_WRAPPER;
+    return is_read && c->body != c->set && !self->body.obj;
+}
+
+/* Returns an object with the first `total` bytes of `joined`.  A body of which records are not read yet keeps `joined`. */
+static PyObject *cursor_take_joined(cursor *self, int64_t total) {
+    int64_t capacity = self->joined_bytes_max;
+    PyObject *joined = self->joined, *taken = NULL;
+    bool is_kept = is_body_in_joined(self), is_small = total < capacity - capacity / 8;
+    if (is_small && !(taken = PyBytes_FromStringAndSize((const char *)joined_at(self, 0), (Py_ssize_t)total))) return NULL;
+    if (is_small && !is_kept) return taken;
+    if (is_kept) {
+        Py_ssize_t body_bytes = self->body.len;
+        if (PyObject_GetBuffer(joined, &self->body, PyBUF_SIMPLE) < 0) {
+            Py_XDECREF(taken);
+            return NULL;
+        }
+        self->body.buf = (uint8_t *)self->body.buf + self->body_start;
+        self->body.len = body_bytes;
+    }
+    self->joined = NULL;
+    if (!taken) return joined;
+    Py_DECREF(joined);
+    return taken;
+}
+
+/* Returns the only body in `joined`, which records are read from without a copy. */
+static PyObject *cursor_take_body(cursor *self) {
+    PyObject *joined = self->joined;
+    if (PyByteArray_Resize(joined, self->body.len) < 0) return NULL;
+    if (PyObject_GetBuffer(joined, &self->body, PyBUF_SIMPLE) < 0) return NULL;
+    self->c.body = self->body.buf;
+    self->joined = NULL;
+    return joined;
+}
+
+/* Reads the next rows; returns the object that contains their bytes: the record set, a decompressed payload, or several
+ * small parts of these.  NULL: an exception is set, or there are no rows. */
 static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t max_bytes, int64_t *filled) {
     zk_cursor *c = &self->c;
     int64_t total = 0, small = self->joined_bytes_max / 4;
@@ -284,7 +373,7 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t m
     for (;;) {
         if (c->inside == ZK_PENDING) {
             if (self->body.obj) PyBuffer_Release(&self->body);
-            if (!cursor_expand(self)) {
+            if (!cursor_expand(self, total)) {
                 if (!*filled || !PyErr_ExceptionMatches(self->refused)) return NULL;
                 PyErr_Clear(); /* raised again by the next call */
                 self->stop = ZK_FULL;
@@ -319,9 +408,11 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t m
         } else if (count) {
             /* The record set, or the decompressed bytes, which are read further without a copy. */
             *filled = count;
-            PyObject *data = Py_NewRef(is_expanded ? self->body.obj : self->set.obj);
             if (goes_on) self->stop = ZK_FULL;
-            return data;
+            if (!is_expanded) return Py_NewRef(self->set.obj);
+            if (!self->body.obj) return cursor_take_body(self);
+            shift_rows(rows, count, self->body_start);
+            return Py_NewRef(self->body.obj);
         }
         *filled += count;
         if (!goes_on) break;
@@ -330,7 +421,7 @@ static PyObject *cursor_fill(cursor *self, zk_row *rows, int64_t most, int64_t m
             break;
         }
     }
-    return *filled ? PyBytes_FromStringAndSize((const char *)self->joined, (Py_ssize_t)total) : NULL;
+    return *filled ? cursor_take_joined(self, total) : NULL;
 }
 
 /* table(rows, max_bytes) -> (data, count): the object that contains the bytes of the rows, and their number; see `stop`.

@@ -8,14 +8,16 @@
 This file has framing and limits.  Packages decode, without the GIL and in one call for each batch (gzip: a member):
 
     codec     default     extra [fast]    what the default decodes in any case
-    gzip      zlib        isal            less than 200 bytes, reserved header flags, and what isal refuses
+    gzip      cramjam     isal            less than 200 bytes, reserved header flags, and what isal refuses
     snappy    cramjam
     lz4       cramjam
     zstd      cramjam     zstandard       several frames, a content size of 0, and what zstandard refuses
 
-The default decides, so the extra changes neither what is accepted nor which error is raised.  Two differences
-are known, in bytes that no compressor writes: isal accepts incomplete Huffman codes that zlib rejects, if the
-checksum of the member matches, and zstandard may accept a reference to bytes before the window of the frame.
+Of gzip, cramjam decodes one member of at least 2 KiB.  zlib decodes the others, reserved header flags, and what cramjam
+refuses.  The default decides, so the extra changes neither what is accepted nor which error is raised.  Three
+differences are known, in bytes that no compressor writes: if the checksum of the member matches, isal accepts
+incomplete Huffman codes and cramjam reads zeros where a reference is to bytes before the member; zlib rejects both.
+zstandard may accept a reference to bytes before the window of the frame.
 ``implementations`` returns the packages in use, ``bench/codecs.py`` measures their speed.
 
 A few kilobytes can expand to any size, so every decoder has a limit.  zlib and isal take one.  Snappy data begins
@@ -67,6 +69,8 @@ GZIP_MEMBERS_MAX: Final = 64
 
 _GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 _ISAL_BYTES_MIN = 200
+_CRAMJAM_GZIP_BYTES_MIN = 2048
+_GZIP_RATIO_MAX = 1032
 _GZIP_FLAGS_POSITION = 3
 _GZIP_FLAGS_RESERVED = 0xE0
 
@@ -94,13 +98,14 @@ _ZSTD_START = Struct("<IB").unpack_from
 _UINT32 = Struct("<I").unpack_from
 
 BLOCK_DECODERS: Final = (
+    cramjam.gzip.decompress_into if _isal is None else None,
     cramjam.snappy.decompress_raw_into,
     cramjam.lz4.decompress_block_into,
     cramjam.zstd.decompress_into if _zstandard is None else None,
     cramjam.DecompressionError,
 )
-"""For the compiled decoder: what expands one block of snappy and of lz4 and a small payload of zstd, and what
-these raise.  None: ``decompress`` has something better."""
+"""For the compiled decoder: what expands one large member of gzip, one block of snappy and of lz4, and a small
+payload of zstd, and what these raise.  None: ``decompress`` has something better."""
 
 _SMALL_BYTES_MAX = 4096
 """Compressed bytes.  Up to this size the decoding costs less than the work around it."""
@@ -117,7 +122,7 @@ def implementations() -> dict[str, str]:
     """
     default = f"cramjam {cramjam.__version__}"
     return {
-        CODEC_NAMES[GZIP]: f"zlib {zlib.ZLIB_RUNTIME_VERSION}" if _isal is None else f"isal {_isal_release}",
+        CODEC_NAMES[GZIP]: f"{default}, zlib {zlib.ZLIB_RUNTIME_VERSION}" if _isal is None else f"isal {_isal_release}",
         CODEC_NAMES[SNAPPY]: default,
         CODEC_NAMES[LZ4]: default,
         CODEC_NAMES[ZSTD]: default if _zstandard is None else f"zstandard {_zstandard.__version__}",
@@ -229,12 +234,18 @@ def _usual_buffer_bytes(packed_bytes: int) -> int:
 # --- gzip -------------------------------------------------------------------------------------------------------
 
 
-def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
+def _gunzip(data: bytes | memoryview, limit: int) -> bytes | bytearray:
     if _isal is not None and len(data) >= _ISAL_BYTES_MIN:
         try:
             return _gunzip_using(_isal, data, limit)
         except _isal.error:
             pass  # zlib decides
+    if _isal is None and len(data) >= _CRAMJAM_GZIP_BYTES_MIN and not data[_GZIP_FLAGS_POSITION] & _GZIP_FLAGS_RESERVED:
+        (size,) = _UINT32(data, len(data) - 4)
+        if size <= min(limit, _GZIP_RATIO_MAX * len(data)):
+            member = _expanded_within(size, limit, cramjam.gzip.decompress_into, data)
+            if member is not None:
+                return member
     return _gunzip_using(zlib, data, limit)
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import struct
 from array import array
 from collections.abc import Iterator
@@ -286,36 +288,74 @@ def test_compressed_and_other_entries_are_joined() -> None:
 # --- frames of which the decoder gives a block to the package ---------------------------------------------------------
 
 
+DEFAULT_DECODERS = (cramjam.gzip.decompress_into, *compression.BLOCK_DECODERS[1:3], cramjam.zstd.decompress_into)
+"""Without the extra ``[fast]``."""
+
+
 @pytest.mark.parametrize(
-    ("codec", "magic"), [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2), (4, 2)], ids=lambda number: str(number)
+    ("codec", "magic"),
+    [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2), (4, 2)],
+    ids=lambda number: str(number),
 )
 def test_the_frames_of_producers_are_read_without_python(
     monkeypatch: pytest.MonkeyPatch, codec: int, magic: int
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
-    zstd = cramjam.zstd.decompress_into
-    monkeypatch.setattr(
-        compression, "BLOCK_DECODERS", (*compression.BLOCK_DECODERS[:2], zstd, compression.BLOCK_DECODERS[3])
-    )
-    records = [Record(n, 5 if magic else -1, 0 if magic else -1, b"k", b"value " * 20) for n in range(40)]
+    monkeypatch.setattr(compression, "BLOCK_DECODERS", (*DEFAULT_DECODERS, compression.BLOCK_DECODERS[4]))
+    values = random.Random(1)
+    records = [
+        Record(n, *((5, 0) if magic else (-1, -1)), b"k", values.randbytes(700) if codec == 1 else b"value " * 20)
+        for n in range(40)
+    ]
     record_set = b"".join(build_record_set(records[low : low + 4], magic, codec) for low in range(0, 40, 4))
     assert [each for table in tables_of(record_set) for each in records_of(table)] == records
     assert not calls
+
+
+def test_a_gzip_member_that_the_package_refuses_is_read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
+    monkeypatch.setattr(compression, "BLOCK_DECODERS", (*DEFAULT_DECODERS, compression.BLOCK_DECODERS[4]))
+    value = random.Random(1).randbytes(5_000)
+    batch = bytearray(build_record_set([Record(0, 5, 0, None, value)], 2, compression.GZIP))
+    payload = gzip.decompress(bytes(batch[61:]))
+    batch[61:] = gzip.compress(payload[:4_000]) + gzip.compress(payload[4_000:])  # two members
+    record_set = with_right_checksum(batch)
+    assert [each.value for table in tables_of(record_set) for each in records_of(table)] == [value]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("max_rows", [7, 50, 1000])
+@pytest.mark.parametrize("size", [30, 300, 3_000])
+def test_a_table_keeps_its_bytes_while_the_next_ones_are_read(
+    monkeypatch: pytest.MonkeyPatch, codec: int, max_rows: int, size: int
+) -> None:
+    monkeypatch.setattr(compression, "BLOCK_DECODERS", (*DEFAULT_DECODERS, compression.BLOCK_DECODERS[4]))
+    values = random.Random(codec)
+    records = [Record(n, 5, 0, b"k", values.randbytes(size // 3) * 3) for n in range(240)]
+    record_set = b"".join(build_record_set(records[low : low + 20], 2, codec) for low in range(0, 240, 20))
+    held = [
+        (table.data, bytes(table.data), records_of(table))
+        for table in tables_of(record_set, max_rows, joined_bytes_max=131_072)
+    ]
+    assert [each for _, _, found in held for each in found] == records
+    assert all(bytes(data) == then for data, then, _ in held)
 
 
 def test_zstandard_decodes_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(compression, "decompress", spied(compression.decompress, calls))
     monkeypatch.setattr(
-        compression, "BLOCK_DECODERS", (*compression.BLOCK_DECODERS[:2], None, compression.BLOCK_DECODERS[3])
+        compression, "BLOCK_DECODERS", (*compression.BLOCK_DECODERS[:3], None, compression.BLOCK_DECODERS[4])
     )
     record_set = b"".join(small_entries(3, compression.ZSTD))
     assert len([each for table in tables_of(record_set) for each in records_of(table)]) == 12
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize("blocks", [(), (None, None, None), [None] * 4])
+@pytest.mark.parametrize("blocks", [(), (None, None, None), [None] * 5])
 def test_the_decoder_wants_all_packages(blocks: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         RECORDS.Cursor(b"", 0, NO_END, True, None, True, compression.decompress, blocks, (ValueError,), 100, 100)
@@ -325,6 +365,11 @@ def lz4_batch(frame: bytes, payload: bytes) -> bytes:
     """A batch of one record whose lz4 frame is ``frame``."""
     batch = bytearray(build_record_set([Record(0, 5, 0, None, payload)], 2, compression.LZ4))
     batch[61:] = frame
+    return with_right_checksum(batch)
+
+
+def with_right_checksum(batch: bytearray) -> bytes:
+    """A batch of format 2 with the size and the checksum of its bytes."""
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">I", batch, 17, RECORDS.crc32c(bytes(batch[21:]), True))
     return bytes(batch)
