@@ -166,6 +166,8 @@ class OwnershipCheck:
                 if self._is_stale_chunk(member, partition, tenure, first):
                     tenure.stale_starts += 1
                     tenure.begin(first, t, position)
+                    # A late line may show that the next ownership began here.
+                    self._jump(delivery, tenure, REDELIVERED, first)
                 elif first <= tenure.last:
                     code = "reordered" if first < tenure.last else REDELIVERED
                     self._jump(delivery, tenure, code, first)

@@ -127,7 +127,9 @@ class OwnershipPeriod:
     released_t: int | None = None
     """When the member wrote that it released the partition; None: it did not."""
     start_position: int = 0
-    """The position of its first record; 0: no record yet."""
+    """The position of its first record, or of the first one after a stale chunk; 0: no record yet."""
+    first_position: int = 0
+    """The position of its first record, also of a stale chunk; 0: no record yet."""
     first_t: int = 0
     first: int = -1
     """The offset of its first record; ``last``: of its latest one; ``high``: the largest one."""
@@ -157,6 +159,7 @@ class OwnershipPeriod:
     def begin(self, offset: int, t: int, position: int) -> None:
         """Record its first record."""
         self.start_position = position
+        self.first_position = self.first_position or position
         self.first_t = t
         self.start_t = min(self.start_t, t)
         self.first = offset
@@ -165,7 +168,7 @@ class OwnershipPeriod:
     def period_at(self, position: int) -> OwnershipPeriod:
         """The ownership to which the record at this position belongs."""
         tenure = self
-        while tenure.restarted is not None and tenure.restarted.start_position <= position:
+        while tenure.restarted is not None and tenure.restarted.first_position <= position:
             tenure = tenure.restarted
         return tenure
 
