@@ -64,6 +64,9 @@ DRAIN_TIMEOUT_MS = 60_000
 DELETE_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_MS = 20_000
 DIFFERENCES_SHOWN_MAX = 6
+SESSION_WORDS = ("ession", "xpired", "state changed", "reconnect")
+SESSION_LINES_MAX = 30
+LAST_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,11 +482,23 @@ class GroupLab:
             )
 
     def _keep_logs(self) -> None:
-        for name, member in self.members.items():
+        """Copy the logs of the members; print what they and ZooKeeper say about sessions, and their last lines."""
+        sources = {name: self._folder_of(member) for name, member in self.members.items()}
+        sources["zookeeper"] = self.sandbox.run.root / self.sandbox.zookeeper.name
+        for name, folder in sources.items():
             for kind in ("log.txt", "out.log"):
-                source = self._folder_of(member) / kind
-                if source.exists():
-                    shutil.copy(source, self.folder / f"{name}.{kind}")
+                if (folder / kind).exists():
+                    shutil.copy(folder / kind, self.folder / f"{name}.{kind}")
+            if (folder / "log.txt").exists():
+                lines = (folder / "log.txt").read_text(errors="replace").splitlines()
+                about = [line for line in lines if any(word in line for word in SESSION_WORDS)]
+                print(
+                    f"--- {name}: sessions",
+                    *about[-SESSION_LINES_MAX:],
+                    "--- end of its log",
+                    *lines[-LAST_LINES:],
+                    sep="\n",
+                )
 
     def _folder_of(self, member: MemberProcess) -> Path:
         return self.sandbox.run.root / member.name

@@ -227,9 +227,7 @@ def explain(verdict: Verdict, events: list[HistoryEvent]) -> str:
 
 
 @pytest.mark.parametrize(("seed", "steps"), [(3874927, 35), (103964, 33), (138295, 45), (136752, 120)])
-def test_a_member_that_starts_three_times_before_it_is_seen_repeats_what_it_may(
-    seed: int, steps: int
-) -> None:
+def test_a_member_that_starts_three_times_before_it_is_seen_repeats_what_it_may(seed: int, steps: int) -> None:
     # Each of these reported a repeated record: the records after a stale chunk were counted to the ownership before it.
     assert found(Group(Random(seed)).play(steps)) == set()
 
