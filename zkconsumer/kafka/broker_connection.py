@@ -43,7 +43,7 @@ from zkconsumer.kafka.net.connection_errors import (
     ended_error,
     guess_protocol,
 )
-from zkconsumer.kafka.net.frame_receiver import BufferAllocator, uninitialized_buffer
+from zkconsumer.kafka.net.frame_receiver import BufferAllocator
 from zkconsumer.kafka.net.handshake_errors import HandshakeTimeoutError
 from zkconsumer.kafka.net.sasl_client_authenticator import REQUEST_CORRELATION_ID_MAX
 from zkconsumer.kafka.transport import SocketTransport, Transport, TransportFactory
@@ -121,7 +121,7 @@ class Connection(Protocol):
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: BufferAllocator = uninitialized_buffer,
+        new_buffer: BufferAllocator | None = None,
     ) -> R:
         """Receive the response to the oldest pending request."""
 
@@ -258,7 +258,7 @@ class BlockingConnection:
         timeout_ms: int,
         *,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: BufferAllocator = uninitialized_buffer,
+        new_buffer: BufferAllocator | None = None,
     ) -> R:
         """Receive the response to ``pending``, which must be the oldest pending request.
 
@@ -412,7 +412,7 @@ class BlockingConnection:
         pending: PendingRequest[Any],
         deadline_ms: int,
         bytes_max: int,
-        new_buffer: BufferAllocator = uninitialized_buffer,
+        new_buffer: BufferAllocator | None = None,
     ) -> memoryview:
         """Receive one response; sends what a renewal of the login has to send after it."""
         is_renewing = channel.is_renewing

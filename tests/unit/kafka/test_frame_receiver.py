@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from zkconsumer.kafka.net.frame_receiver import (
+    BUFFERS_KEPT_MAX,
+    FRAMES_WITHOUT_REUSE_MAX,
     NO_CORRELATION_ID,
     RECEIVE_AHEAD_BYTES,
+    REUSED_BYTES_MAX,
+    REUSED_BYTES_MIN,
     FrameReceiver,
+    ReusedBuffers,
     uninitialized_buffer,
 )
 from zkconsumer.wire.primitives import MalformedMessage
@@ -85,3 +90,66 @@ def test_the_correlation_id_is_read_before_the_frame_is_taken(data: bytes, corre
     put(receiver, data)
     assert receiver.next_correlation_id() == correlation_id
     assert receiver.incomplete_bytes() == data
+
+
+# --- memory of large frames -----------------------------------------------------------------------------------------
+
+LARGE = 1_000_000
+
+
+def memory_of(buffer: memoryview) -> int:
+    return id(buffer.obj)
+
+
+def test_the_memory_of_a_frame_is_used_again_when_no_view_of_it_exists() -> None:
+    buffers = ReusedBuffers()
+    first = buffers.allocate(LARGE)
+    assert len(first) == LARGE
+    of_first = memory_of(first)
+    part = first[10:20]
+    del first
+    assert memory_of(buffers.allocate(LARGE)) != of_first, "a part of it is still in use"
+    part[:] = b"0123456789"
+    del part
+    assert memory_of(buffers.allocate(LARGE - 5_000)) == of_first, "frames differ a little in size"
+
+
+def test_an_object_that_has_a_view_keeps_the_memory() -> None:
+    buffers = ReusedBuffers()
+    frame = buffers.allocate(LARGE)
+    of_frame = memory_of(frame)
+    held = [memoryview(frame).cast("i"), iter(frame[4:])]
+    del frame
+    while held:
+        assert memory_of(buffers.allocate(LARGE)) != of_frame
+        held.pop()
+
+
+def test_two_buffers_are_kept_at_most() -> None:
+    buffers = ReusedBuffers()
+    held = [buffers.allocate(LARGE) for _ in range(5)]
+    assert len(buffers._kept) == BUFFERS_KEPT_MAX
+    assert len({memory_of(each) for each in held}) == 5
+
+
+@pytest.mark.parametrize("size", [1, REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1])
+def test_the_memory_of_small_and_of_very_large_frames_is_not_kept(size: int) -> None:
+    buffers = ReusedBuffers()
+    assert len(buffers.allocate(size)) == size
+    assert not buffers._kept
+
+
+def test_a_much_smaller_frame_gets_a_buffer_of_its_size() -> None:
+    buffers = ReusedBuffers()
+    buffers.allocate(8 * LARGE)
+    assert len(buffers.allocate(LARGE).obj) < 2 * LARGE
+
+
+def test_a_connection_that_has_become_quiet_keeps_no_memory() -> None:
+    buffers = ReusedBuffers()
+    buffers.allocate(LARGE)
+    for _ in range(FRAMES_WITHOUT_REUSE_MAX - 1):
+        buffers.allocate(100)
+    assert buffers._kept
+    buffers.allocate(100)
+    assert not buffers._kept

@@ -41,7 +41,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from zkconsumer.kafka.net.connection_errors import guess_protocol
-from zkconsumer.kafka.net.frame_receiver import BufferAllocator, FrameReceiver, uninitialized_buffer
+from zkconsumer.kafka.net.frame_receiver import BufferAllocator, FrameReceiver, ReusedBuffers, uninitialized_buffer
 from zkconsumer.kafka.net.handshake_errors import HandshakeClosedError
 from zkconsumer.kafka.net.sasl_client_authenticator import (
     LOGIN_BYTES_MAX,
@@ -102,6 +102,7 @@ class BrokerChannel:
         self._phase = ChannelPhase.TLS_HANDSHAKE
         self._tls_deadline_ms = 0
         self._frames = FrameReceiver()
+        self._buffers = ReusedBuffers()
         self._encrypted = memoryview(b"")
         self._has_ended = False
         self._output: deque[bytes] = deque()
@@ -342,20 +343,21 @@ class BrokerChannel:
     def next_frame(
         self,
         bytes_max: int = RESPONSE_BYTES_MAX,
-        new_buffer: BufferAllocator = uninitialized_buffer,
+        new_buffer: BufferAllocator | None = None,
         what: object = "next",
     ) -> memoryview | None:
         """The next response without its size, or None while it is incomplete.
 
         ``bytes_max``: a longer response is rejected (``MalformedMessage``) before it is received.  ``new_buffer``:
-        allocates its memory.  ``what``: the expected response, for the text of that error.
+        allocates its memory; without it, memory of earlier responses is used again when no view of them exists.
+        ``what``: the expected response, for the text of that error.
         """
         if self._is_renewing and not self._advance_renewal():
             if self.has_ended:
                 raise HandshakeClosedError(LOGIN_STEP)
             return None
         try:
-            frame = self._read_frame(bytes_max, new_buffer)
+            frame = self._read_frame(bytes_max, new_buffer or self._buffers.allocate)
         except MalformedMessage as error:
             name = f"{self._host}:{self._port}: {what} response"
             why = error.why + guess_protocol(self.incomplete_bytes[:SIZE_BYTES])

@@ -20,7 +20,8 @@ it one, since each system call of a thread may wait for the interpreter's lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from zkconsumer.wire import compiled
@@ -35,13 +36,80 @@ CORRELATION_ID_BYTES: Final = 4
 NO_CORRELATION_ID: Final = -1
 """Stands for the correlation id of a frame that is too short to have one; no request has it."""
 
+REUSED_BYTES_MIN: Final = 256 * 1024
+"""Buffers of frames that are smaller are not kept: the allocator of the process keeps their memory."""
+
+REUSED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Buffers of frames that are larger are not kept, so that a connection keeps at most twice as much."""
+
+REUSED_BYTES_STEP: Final = 64 * 1024
+"""The size of a kept buffer is a multiple of this, since responses differ a little in size."""
+
+BUFFERS_KEPT_MAX: Final = 2
+"""The records of one response are read while the next one arrives."""
+
+FRAMES_WITHOUT_REUSE_MAX: Final = 16
+"""After so many frames in succession that are too small, no buffer is kept."""
+
 BufferAllocator: TypeAlias = Callable[[int], memoryview]
 """A writable buffer of this size, with undefined content."""
 
 
+def uninitialized_bytes(size: int) -> bytearray:
+    """Undefined content; zeros where the compiled decoder is missing."""
+    if compiled.RECORD_DECODER is None:
+        return bytearray(size)
+    made: bytearray = compiled.RECORD_DECODER.unwritten(size)
+    return made
+
+
 def uninitialized_buffer(size: int) -> memoryview:
-    """A ``BufferAllocator``; zeros where the compiled decoder is missing."""
-    return memoryview(bytearray(size) if compiled.RECORD_DECODER is None else compiled.RECORD_DECODER.unwritten(size))
+    """A ``BufferAllocator``."""
+    return memoryview(uninitialized_bytes(size))
+
+
+def references_of(objects: Sequence[object], index: int) -> int:
+    """The number of references to an object of a list, with that of the list and those of this call."""
+    return sys.getrefcount(objects[index])
+
+
+REFERENCES_OF_UNUSED: Final = references_of([bytearray()], 0)
+"""What ``references_of`` returns if only the list refers to the object."""
+
+
+class ReusedBuffers:
+    """Buffers for the frames of one connection; ``allocate`` is a ``BufferAllocator``.
+
+    New memory of a few megabytes costs a page fault for each 4 KiB, a tenth of the time that its records take.  So the
+    buffers of the last large frames are kept, and given again when only ``_kept`` refers to them: every view of a
+    frame, and every object that has one, has a reference to its buffer.
+
+    Invariant: ``_kept`` has at most ``BUFFERS_KEPT_MAX`` buffers, each of at most ``REUSED_BYTES_MAX`` and one step.
+    """
+
+    __slots__ = ("_kept", "_small_count")
+
+    def __init__(self) -> None:
+        self._kept: list[bytearray] = []
+        self._small_count = 0
+
+    def allocate(self, size: int) -> memoryview:
+        """A writable buffer of this size, with undefined content."""
+        if not REUSED_BYTES_MIN <= size <= REUSED_BYTES_MAX:
+            self._small_count += 1
+            if self._small_count == FRAMES_WITHOUT_REUSE_MAX:
+                self._kept.clear()
+            return uninitialized_buffer(size)
+        self._small_count = 0
+        unused = [n for n in range(len(self._kept)) if references_of(self._kept, n) == REFERENCES_OF_UNUSED]
+        for n in unused:
+            if size <= len(self._kept[n]) <= 2 * size + REUSED_BYTES_STEP:
+                return memoryview(self._kept[n])[:size]
+        if len(self._kept) == BUFFERS_KEPT_MAX:
+            del self._kept[unused[0] if unused else 0]
+        made = uninitialized_bytes(size + REUSED_BYTES_STEP - size % REUSED_BYTES_STEP)
+        self._kept.append(made)
+        return memoryview(made)[:size]
 
 
 class FrameReceiver:
