@@ -39,12 +39,12 @@ class FairLock:
     def acquire(self) -> None:
         """Wait for the lock; an exception during the wait (Ctrl-C) gives up the place in the queue."""
         thread = threading.get_ident()
-        waiting = _WaitingThread(thread)
         with self._mutex:
             if self._owner is None or self._owner == thread:
                 self._owner = thread
                 self._depth += 1
                 return
+            waiting = _WaitingThread(thread)
             waiting.turn.acquire()
             self._waiting.append(waiting)
         try:

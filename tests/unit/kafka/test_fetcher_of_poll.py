@@ -220,27 +220,44 @@ def test_an_empty_batch_moves_the_position_behind_it() -> None:
     assert made.subscriptions.position(TP0).offset_epoch == 7
 
 
+def test_while_every_leader_has_a_fetch_in_flight_no_partition_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = PollFetcher()
+    made.assign(TP0, TP1)
+    made.seek(TP0, 1)
+    made.seek(TP1, 1)
+    assert made.fetcher.send_fetches() == 1
+    looked_at: list[object] = []
+    fetchable = made.subscriptions.fetchable_partitions
+    monkeypatch.setattr(
+        made.subscriptions, "fetchable_partitions", lambda wanted: looked_at.append(0) or fetchable(wanted)
+    )
+    assert made.fetcher.send_fetches() == 0
+    assert not looked_at
+    made.receive(full_fetch_response(TP0, RECORDS), sent=0)
+    assert made.fetcher.send_fetches() == 1, "of the other partition"
+    assert looked_at
+
+
 def test_two_fetches_of_one_partition_become_one_sequence() -> None:
     """After a change of the leader, both may have answered."""
     made = PollFetcher()
-    made.assign(TP0, nodes=2)
-    made.subscriptions.seek(TP0, 1)
+    made.assign(TP1)
+    made.subscriptions.seek(TP1, 1)
     assert made.fetcher.send_fetches() == 1
-    other = next(node for node in made.metadata.fetch().nodes if node.id == 1)
-    leader = made.metadata.current_leader(TP0)._replace(leader=other)
-    made.subscriptions.seek_validated(TP0, FetchPosition(4, None, leader))
+    made.update_metadata(epoch=1, nodes=2)
+    made.subscriptions.seek_validated(TP1, FetchPosition(4, None, made.metadata.current_leader(TP1)))
     assert made.fetcher.send_fetches() == 1, "to the other node"
     made.poll()
-    made.kafka.respond(full_fetch_response(TP0, RECORDS))
-    made.kafka.respond(full_fetch_response(TP0, NEXT_RECORDS))
-    made.subscriptions.seek_validated(TP0, FetchPosition(1, None, made.metadata.current_leader(TP0)))
+    made.kafka.respond(full_fetch_response(TP1, RECORDS))
+    made.kafka.respond(full_fetch_response(TP1, NEXT_RECORDS))
+    made.subscriptions.seek_validated(TP1, FetchPosition(1, None, made.metadata.current_leader(TP1)))
     made.poll()
-    found = made.fetcher.fetched_records()[TP0]
+    found = made.fetcher.fetched_records()[TP1]
     assert offsets_of(found) == [1, 2, 3, 4, 5]
     assert values_of(found) == found.values == [b"value-%d" % n for n in range(1, 6)]
     assert [found[index].offset for index in range(-5, 5)] == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
     assert {(record.serialized_key_size, record.serialized_value_size) for record in found} == {(3, 7)}
-    assert made.position() == 6
+    assert made.position(TP1) == 6
 
 
 # --- damaged and undecodable records --------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ shows whether the error persists.  Damaged records stay, and raise again, until 
 Invariants: ``_nodes_with_pending_fetch_requests`` has the ids of the nodes whose fetch has not been handled yet.
 A partition has at most one fetch in ``_completed_fetches`` and ``_next_in_line`` together, unless its leader changed.
 ``_next_in_line`` is initialized.  ``_session_handlers``: one for each node that was ever asked.
+``_leaders``: the nodes that led the assigned partitions at ``_leaders_state``, a version of the metadata and of the
+assignment; while each of them has a fetch in flight, ``send_fetches`` has nothing to do.  A preferred replica that has
+none is asked in the call after one of these fetches.
 
 Differences from Java:
 
@@ -117,6 +120,8 @@ class Fetcher:
         self._topics = TopicMetadataFetcher(client, clock, config.retry_backoff_ms)
         self._session_handlers: dict[int, FetchSessionHandler[FetchRow]] = {}
         self._nodes_with_pending_fetch_requests: set[int] = set()
+        self._leaders: set[int] | None = None
+        self._leaders_state = (-1, -1)
         self._completed_fetches: deque[CompletedFetch] = deque()
         self._next_in_line: CompletedFetch | None = None
         self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
@@ -135,10 +140,16 @@ class Fetcher:
         ``AuthenticationException``: the last login at such a node failed.
         """
         self._responses.run()
-        self._offsets.validate_positions_on_metadata_change()
-        self.metrics.maybe_update_assignment(
-            self._subscriptions.assignment_id, self._subscriptions.assigned_partitions()
-        )
+        state = (self._metadata.update_version, self._subscriptions.assignment_id)
+        if state != self._leaders_state:
+            self._offsets.validate_positions_on_metadata_change()
+            self.metrics.maybe_update_assignment(
+                self._subscriptions.assignment_id, self._subscriptions.assigned_partitions()
+            )
+            self._leaders = self._leader_ids()
+            self._leaders_state = state
+        if self._leaders is not None and self._leaders <= self._nodes_with_pending_fetch_requests:
+            return 0
         requests = prepare_fetch_requests(
             self._subscriptions,
             self._metadata,
@@ -151,6 +162,12 @@ class Fetcher:
         for node, rows in requests.items():
             self._send_fetch(node, rows)
         return len(requests)
+
+    def _leader_ids(self) -> set[int] | None:
+        """The nodes that lead the assigned partitions; None: a leader is not known."""
+        leaders = [self._metadata.current_leader(tp).leader for tp in self._subscriptions.assigned_partitions()]
+        known = {leader.id for leader in leaders if leader is not None}
+        return None if None in leaders else known
 
     def _fetchable_partitions(self) -> list[TopicPartition]:
         buffered = {fetch.partition for fetch in self._completed_fetches}
