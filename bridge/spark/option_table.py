@@ -325,6 +325,12 @@ class SourceOptionTable(SettingsTable):
         "Passwords in it do not appear in Spark's plans and pages.",
         _not_empty, "the path of a file",
     )  # fmt: skip
+    batch_ranges_path = optional_text(
+        "batchRangesPath",
+        "A folder on the driver. Before a batch is read, its offsets are written there as `QUERY-N.json`, with `claim` "
+        "those that were claimed: for programs that store the ranges of a batch with its rows in `foreachBatch`.",
+        _not_empty, "the path of a folder",
+    )  # fmt: skip
     metrics_listen = optional_text(
         "metrics.listen", "Where the query's membership serves its metrics, in the text format of Prometheus.",
         _check_listen, "HOST:PORT",
@@ -340,7 +346,7 @@ BATCH_ONLY = ("assign", "endingOffsets", "endingTimestamp", "endingOffsetsByTime
 
 STREAM_ONLY = (
     "consumer.threads", "group.offsets.commit", "onGroupRewind", "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "metrics.listen",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "metrics.listen", "batchRangesPath",
 )  # fmt: skip
 """In a batch these are ignored with a warning."""
 

@@ -114,6 +114,7 @@ class SourceOptions:
     skip_offsets: SkipOffsets
     include_headers: bool
     metrics_listen: str | None
+    batch_ranges_path: str | None
     given: tuple[tuple[str, str], ...]
     warnings: Mapping[str, str]
 
@@ -224,6 +225,7 @@ class _OptionsReader:
             skip_offsets=self._skip_offsets(),
             include_headers=own["includeHeaders"],
             metrics_listen=own["metrics.listen"],
+            batch_ranges_path=own["batchRangesPath"],
             given=tuple(self._shown),
             warnings=dict(self._warnings),
         )

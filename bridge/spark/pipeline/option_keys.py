@@ -33,6 +33,9 @@ KEYS_OF_CONSUMER_CONFIG = ("zookeeper.connect", "group.id")
 SOURCE_DEFAULTS: Mapping[str, str] = {"group.offsets.commit": CommitMode.CLAIM.value}
 """Options of the source with another default in a pipeline than in ``format("zkconsumer")``."""
 
+OPTIONS_OF_PIPELINE = ("batchRangesPath",)
+"""Options of the source that the pipeline sets itself."""
+
 _SOURCE_EXAMPLES: Mapping[str, str] = {
     "zookeeper.connect": '"zk1:2181,zk2:2181/kafka"',
     "group.id": '"clicks"',
@@ -101,7 +104,7 @@ def is_sensitive(option: str) -> bool:
 
 def source_keys() -> list[PipelineKey]:
     """The rows of ``source``: first what every file needs, then the source's own options, the group and the brokers."""
-    own = [name for name in SOURCE_OPTIONS if name not in BATCH_ONLY]
+    own = [name for name in SOURCE_OPTIONS if name not in (*BATCH_ONLY, *OPTIONS_OF_PIPELINE)]
     names = dict.fromkeys((*KEYS_OF_CONSUMER_CONFIG, *own, *GROUP_OPTIONS, *BROKER_OPTIONS))
     return [_source_key(name) for name in names]
 

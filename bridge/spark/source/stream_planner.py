@@ -37,6 +37,7 @@ from bridge.spark.offset_range_limits import (
 from bridge.spark.options import SourceOptions, SubscribedTopics
 from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
+from bridge.spark.source.batch_ranges_file import StreamBatchRanges, write_batch_ranges
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
 from bridge.spark.source.rate_limit import RateLimiter
 from bridge.spark.source.retrying_log_reader import RetryingLogReader
@@ -154,6 +155,11 @@ class StreamPlanner:
             ranges = self._claimed(self._member(), batch, ranges)
         planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
         wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
+        if self._options.batch_ranges_path is not None:
+            found = StreamBatchRanges(
+                batch.group, batch.query, batch.batch, batch.mode.value, tuple(planned), self._skipped
+            )  # fmt: skip
+            write_batch_ranges(self._options.batch_ranges_path, found)
         return wanted
 
     def brokers(self) -> list[BrokerAddress]:

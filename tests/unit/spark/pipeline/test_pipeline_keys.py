@@ -8,7 +8,13 @@ from collections import Counter
 import pytest
 
 from bridge.spark.option_table import BATCH_ONLY, BROKER_OPTIONS, GROUP_OPTIONS, SOURCE_OPTIONS
-from bridge.spark.pipeline.option_keys import CONNECTION_OPTIONS, PATH_OPTIONS, is_sensitive, option_setting
+from bridge.spark.pipeline.option_keys import (
+    CONNECTION_OPTIONS,
+    OPTIONS_OF_PIPELINE,
+    PATH_OPTIONS,
+    is_sensitive,
+    option_setting,
+)
 from bridge.spark.pipeline.pipeline_key import KeyKind, PipelineKey, mask_url, parse_postgres_url, toml_text
 from bridge.spark.pipeline.pipeline_keys import PIPELINE_KEYS, SECTIONS, keys_of
 from bridge.spark.pipeline.secret_reference import SECRET_FORMS, parse_secret
@@ -18,7 +24,7 @@ NAMES = {section: {key.name for key in keys_of(section)} for section in SECTIONS
 
 
 def test_the_source_has_every_option_of_a_stream_and_none_of_a_batch() -> None:
-    assert NAMES["source"] == {*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS} - set(BATCH_ONLY)
+    assert NAMES["source"] == {*SOURCE_OPTIONS, *GROUP_OPTIONS, *BROKER_OPTIONS} - {*BATCH_ONLY, *OPTIONS_OF_PIPELINE}
 
 
 def test_a_pipeline_claims_unless_the_file_says_otherwise() -> None:
