@@ -1,0 +1,1 @@
+"""Decodes payloads of records (key, value) into columns; ``payload_decoder`` has the common interface."""
