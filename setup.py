@@ -10,6 +10,8 @@ HERE = Path(__file__).parent
 
 VERSION = re.findall(r'(?m)^__version__ = "(.+)"$', (HERE / "zkconsumer" / "version.py").read_text("utf-8"))[0]
 
+AVRO = ["fastavro>=1.9"]
+
 FAST = ["isal>=1.6", "zstandard>=0.22"]
 
 METRICS = ["prometheus-client>=0.14"]
@@ -92,13 +94,14 @@ setup(
         "six>=1.16",
     ],
     extras_require={
+        "avro": AVRO,
         "bench": BENCH,
-        "dev": [*FAST, *METRICS, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
+        "dev": [*AVRO, *FAST, *METRICS, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
         "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
         "spark": SPARK,
-        "test": [*FAST, *METRICS, *SPARK, *TEST],
+        "test": [*AVRO, *FAST, *METRICS, *SPARK, *TEST],
         "watch": ["rich>=13"],
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },

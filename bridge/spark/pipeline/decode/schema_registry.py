@@ -44,7 +44,7 @@ from zkconsumer.errors import PeerError, UnavailableError, UsageError
 from zkconsumer.kafka.net.exponential_backoff import ExponentialBackoff, Uniform
 from zkconsumer.kafka.tls import TlsSettings
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("zkconsumer.spark")
 
 REFERENCES_MAX = 200
 """The maximum number of schemas that one schema refers to, directly or not."""

@@ -202,6 +202,12 @@ def test_half_a_surrogate_pair_is_rescued_wherever_it_is() -> None:
     assert rescued == '{"s":"\\ud800","m":{"\\udc00":"x"},"l":["\\ud800"],"`\\ud801`":1}'
 
 
+@pytest.mark.parametrize("value", ['{"\\udc00":"x"}', '{"k":"\\udc00"}', '{"k":["\\ud800\\ud800"]}'])
+def test_half_a_surrogate_pair_in_a_map_is_no_dead_letter(value: str) -> None:
+    schema = schema_of(m=pa.map_(pa.string(), pa.list_(pa.string()) if "[" in value else pa.string()))
+    assert one(schema, f'{{"m":{value}}}') == ({"m": None}, None, f'{{"m":{value}}}')
+
+
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
