@@ -251,11 +251,10 @@ class _Parser:
 
     def parse(self, found: Any, namespace: str, depth: int) -> AvroType:
         self._types += 1
-        if depth > DEPTH_MAX or self._types > TYPES_MAX:
-            raise AvroSchemaError(f"it has more than {DEPTH_MAX} levels, or more than {TYPES_MAX} types")
+        self._check_size(depth)
         match found:
             case str(name):
-                return AvroType(name) if name in PRIMITIVES else self._reference(name, namespace)
+                return AvroType(name) if name in PRIMITIVES else self._reference(name, namespace, depth)
             case list(branches):
                 return self._union(branches, namespace, depth)
             case {"type": "array", "items": items}:
@@ -274,14 +273,17 @@ class _Parser:
             case _:
                 raise AvroSchemaError(f"{json.dumps(found)[:100]} is no type")
 
-    def _reference(self, name: str, namespace: str) -> AvroType:
+    def _check_size(self, depth: int) -> None:
+        if depth > DEPTH_MAX or self._types > TYPES_MAX:
+            raise AvroSchemaError(f"it has more than {DEPTH_MAX} levels, or more than {TYPES_MAX} types")
+
+    def _reference(self, name: str, namespace: str, depth: int) -> AvroType:
         for full in (name,) if "." in name or not namespace else (f"{namespace}.{name}", name):
             if full in self._open:
                 raise AvroSchemaError(f"the type {full} contains itself; recursive types are not supported")
             if full in self._named:
                 self._types += _count(self._named[full])
-                if self._types > TYPES_MAX:
-                    raise AvroSchemaError(f"it has more than {TYPES_MAX} types")
+                self._check_size(depth + _levels(self._named[full]))
                 return self._named[full]
         raise AvroSchemaError(f"there is no type {name!r}")
 
@@ -395,5 +397,13 @@ def _bytes_min(kind: AvroType) -> int:
 
 
 def _count(kind: AvroType) -> int:
-    inner = [each.kind for each in kind.fields] + list(kind.branches) + ([kind.items] if kind.items else [])
-    return 1 + sum(_count(each) for each in inner)
+    return 1 + sum(_count(each) for each in _inner(kind))
+
+
+def _levels(kind: AvroType) -> int:
+    """The levels below the type; no parsed type has more than ``DEPTH_MAX``."""
+    return max((1 + _levels(each) for each in _inner(kind)), default=0)
+
+
+def _inner(kind: AvroType) -> list[AvroType]:
+    return [each.kind for each in kind.fields] + list(kind.branches) + ([kind.items] if kind.items else [])

@@ -191,6 +191,14 @@ def test_types_that_double_at_each_name_are_refused_before_they_are_built() -> N
         parse_avro(texts[-1], texts[:-1])
 
 
+def test_named_types_inside_each_other_have_no_more_levels_than_others() -> None:
+    texts = [json.dumps(record({"name": "a", "type": "int"}, name="R0"))]
+    texts += [json.dumps(record({"name": "a", "type": f"R{n - 1}"}, name=f"R{n}")) for n in range(1, DEPTH_MAX + 1)]
+    assert parse_avro(texts[DEPTH_MAX - 1], texts[: DEPTH_MAX - 1]).type == "record"
+    with pytest.raises(AvroSchemaError, match="more than 64 levels"):
+        parse_avro(texts[DEPTH_MAX], texts[:DEPTH_MAX])
+
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["int", "null", "record", "R", "a", "", "array"]),
     lambda inner: st.lists(inner, max_size=3)

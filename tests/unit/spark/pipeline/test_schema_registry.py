@@ -268,7 +268,7 @@ def test_a_registry_that_goes_on_failing_fails_the_batch_and_is_asked_again_by_t
     assert client.lookup(7).text == AVRO, "a failure is not kept"
 
 
-def test_a_port_that_nobody_listens_on_is_unavailable() -> None:
+def test_a_port_without_a_server_is_unavailable() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
