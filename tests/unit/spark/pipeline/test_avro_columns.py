@@ -636,7 +636,7 @@ def without_empty(value: Any) -> Any:
     return {key: without_empty(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.data())
 def test_what_fastavro_writes_is_read_again(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(types(), min_size=1, max_size=3))
@@ -648,7 +648,7 @@ def test_what_fastavro_writes_is_read_again(data: st.DataObject) -> None:
     assert [without_empty(plain(each)) for each in found.columns.to_pylist()] == [without_empty(row) for row in rows]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(st.data())
 def test_what_the_pipeline_lacks_is_rescued_and_what_it_has_is_in_its_columns(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(types(), min_size=2, max_size=4))
@@ -690,7 +690,7 @@ HOSTILE_BODY = written(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, derandomize=True)
 @given(
     st.lists(
         st.none()

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline needs the extra [spark]")
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.spark.pipeline.decode.avro_types import (
@@ -212,6 +212,7 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 
 
+@settings(derandomize=True)
 @given(JSON_VALUES)
 def test_any_json_is_a_schema_or_a_documented_error(value: Any) -> None:
     with contextlib.suppress(AvroSchemaError):

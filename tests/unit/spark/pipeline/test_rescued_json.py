@@ -378,20 +378,21 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, derandomize=True)
 @given(st.lists(DOCUMENTS, max_size=4))
 @example([{"x": 0, "s": "-0"}])
 @example([{"x": "é"}])
+@example([{"f": "NaN"}])
 def test_the_fast_way_and_the_exact_way_give_the_same(documents: list[dict[str, Any]]) -> None:
     """A blank before the record leads to the exact way."""
     texts = [json.dumps(each, ensure_ascii=True, separators=(",", ":")) for each in documents]
     fast, exact = decode(WIDE, *texts), decode(WIDE, *(f" {text}" for text in texts))
-    assert fast.columns.to_pylist() == exact.columns.to_pylist()
+    assert repr(fast.columns.to_pylist()) == repr(exact.columns.to_pylist()), "NaN is not equal to itself"
     assert fast.rescued == exact.rescued
     assert fast.errors.null_count == exact.errors.null_count == len(documents)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(DOCUMENTS)
 def test_every_top_level_value_is_in_its_column_or_rescued(document: dict[str, Any]) -> None:
     columns, error, rescued = one(WIDE, json.dumps(document))
@@ -406,7 +407,7 @@ def test_every_top_level_value_is_in_its_column_or_rescued(document: dict[str, A
             assert path not in in_rescued
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(
     st.fixed_dictionaries(
         {
@@ -432,7 +433,7 @@ def test_what_json_writes_is_read_again(record: dict[str, Any], as_ascii: bool) 
     assert found == record
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, derandomize=True)
 @given(st.lists(st.none() | st.binary(max_size=30) | st.text(max_size=30).map(lambda text: text.encode()), max_size=5))
 @example([b'{"s":"a"}\x00'])
 def test_hostile_bytes_are_dead_letters_and_no_row_is_lost(payloads: list[bytes | None]) -> None:
@@ -445,7 +446,7 @@ def test_hostile_bytes_are_dead_letters_and_no_row_is_lost(payloads: list[bytes 
         assert (error is None) == is_object
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(DOCUMENTS, st.data())
 def test_a_damaged_record_is_a_dead_letter_or_another_record(document: dict[str, Any], data: st.DataObject) -> None:
     text = bytearray(json.dumps(document).encode())
@@ -456,7 +457,7 @@ def test_a_damaged_record_is_a_dead_letter_or_another_record(document: dict[str,
     assert error is None or rescued is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, derandomize=True)
 @given(VALUES, st.sampled_from([field.type for field in WIDE]))
 def test_what_the_fast_way_takes_is_what_the_exact_way_takes(value: Any, kind: pa.DataType) -> None:
     zone = zone_of("UTC")
