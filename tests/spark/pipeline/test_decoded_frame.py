@@ -1,4 +1,4 @@
-"""Payloads to columns in a real Spark: what is good, what is a dead letter, and what it costs the plan."""
+"""Payloads to columns and SQL in a real Spark: what is good, what is a dead letter, and what it costs the plan."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ pytest.importorskip("pyspark", reason="the pipeline needs the extra [spark]")
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
+from bridge.spark.pipeline import transform
 from bridge.spark.pipeline.decode import json_columns
-from bridge.spark.pipeline.decode.decode_plan import decode_plan_of
+from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.rescued_json import RescuedJsonDecoder
-from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE
+from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME
 from bridge.spark.pipeline.pipeline_file import PipelineFileError, parse_pipeline
-from bridge.spark.pipeline.pipeline_spec import PipelineSpec
+from bridge.spark.pipeline.pipeline_spec import PipelineSpec, TransformSection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -304,6 +305,121 @@ def test_the_worker_reads_the_password_of_a_registry_which_is_in_no_plan_and_no_
         "t0p-secret"
         not in f"{decode_plan_of(pipeline(registry(f'{tmp_path}/password')), spark)!r} {shown} {caught.value}"
     )
+
+
+# --- SQL ----------------------------------------------------------------------------------------------------------
+
+
+def planned(
+    spark: SparkSession, frame: DataFrame, *select: str, where: str | None = None
+) -> tuple[DataFrame, transform.TransformPlan]:
+    plan: DecodePlan = decode_plan_of(
+        pipeline('format = "json"\nschema = "a STRING, n INT, m MAP<STRING,STRING>"'), spark
+    )
+    rows = decode(frame, plan)
+    return rows, transform.plan_transform(rows, plan, TransformSection(select, where))
+
+
+def test_every_row_has_one_outcome_and_filtered_rows_are_counted(spark: SparkSession) -> None:
+    frame = records(spark, '{"n":1,"a":"x"}', '{"n":2}', "{}", "{", '{"n":3}', None)
+    rows, plan = planned(spark, frame, "*", "upper(a) AS up", "offset", where="n < 3")
+    for checks_rows in (False, True):
+        classified = transform.classify(rows, plan, checks_rows=checks_rows)
+        [counts] = classified.select(*transform.outcome_counts()).collect()
+        assert counts.asDict() == {"written": 2, "filtered": 3, "dead": 1}
+        written = transform.written_rows(classified, plan, kept=["_source_partition"])
+        assert (
+            written.columns
+            == ["a", "n", "m", "key", "up", "offset", "_source_partition"]
+            == [*plan.columns, "_source_partition"]
+        )
+        assert [(row.n, row.up, row.offset) for row in written.orderBy("offset").collect()] == [
+            (1, "X", 0),
+            (2, None, 1),
+        ]
+        assert [row["_source_offset"] for row in transform.dead_rows(classified).collect()] == [3]
+
+
+def test_rows_on_which_the_sql_fails_are_dead_letters_once_the_fast_way_has_failed(spark: SparkSession) -> None:
+    frame = records(
+        spark, '{"a":"1","n":1,"m":{"k":"1"}}', '{"a":"x","n":1}', '{"a":"5","n":0}', '{"m":{"k":"q"}}', "{",
+        '{"n":9,"a":"y"}', '{"n":2147483647}',
+    )  # fmt: skip
+    select = (
+        "a",
+        "CAST(a AS INT) AS i",
+        "CAST(a AS INT) + 1 AS j",
+        "1 / n AS r",
+        "transform_values(m, (k, v) -> CAST(v AS INT)) AS t",
+    )
+    rows, plan = planned(spark, frame, *select, where="n IS NULL OR n + 1 <> 10")
+    with pytest.raises(Exception) as caught:
+        transform.written_rows(transform.classify(rows, plan), plan).collect()
+    assert transform.is_row_error(caught.value)
+    classified = transform.classify(rows, plan, checks_rows=True)
+    found = {row["_source_offset"]: row for row in classified.collect()}
+    assert [found[offset][OUTCOME] for offset in range(7)] == [
+        "written",
+        "dead",
+        "dead",
+        "dead",
+        "dead",
+        "filtered",
+        "dead",
+    ]
+    assert [found[offset][DEAD_ERROR] for offset in (1, 2, 3, 6)] == [
+        f"no result for this record: {failed}"
+        for failed in (
+            "select: CAST(a AS INT) AS i; select: CAST(a AS INT) + 1 AS j", "select: 1 / n AS r",
+            f"select: {select[-1]}", "where: n IS NULL OR n + 1 <> 10",
+        )
+    ]  # fmt: skip
+    assert {found[offset][DEAD_STAGE] for offset in (1, 2, 3, 6)} == {"transform"}
+    assert found[4][DEAD_STAGE] == "decode"
+    written = transform.written_rows(classified, plan)
+    assert executed_plan(written).count("tryeval(") == 5, "where and four expressions, each once"
+    assert [(row.i, row.j, row.t) for row in written.collect()] == [(1, 2, {"k": 1})]
+
+
+def test_an_error_of_a_row_is_recognized_where_a_file_is_written_and_another_error_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows, plan = planned(spark, records(spark, '{"a":"x"}'), "CAST(a AS INT) AS i")
+    written = transform.written_rows(transform.classify(rows, plan), plan)
+    with pytest.raises(Exception) as caught:
+        written.write.parquet(str(tmp_path / "rows"))
+    assert transform.is_row_error(caught.value)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Exception) as caught:
+        spark.range(1).write.parquet(str(tmp_path / "file" / "below"))
+    assert not transform.is_row_error(caught.value)
+
+
+def test_wrong_sql_is_one_line_each_with_section_and_key_before_any_job(spark: SparkSession) -> None:
+    frame = records(spark)
+    with pytest.raises(PipelineFileError) as caught:
+        planned(
+            spark,
+            frame,
+            "nope",
+            "upper(",
+            "count(*)",
+            "explode(array(1))",
+            "n",
+            "N",
+            "row_number() OVER (ORDER BY n)",
+            where="n > 0 AND",
+        )
+    lines = caught.value.problems
+    assert all(line.startswith("clicks.toml: [transform] ") for line in lines)
+    keys = [line.split(": ")[1].removeprefix("[transform] ") for line in lines]
+    assert keys == ["where"] + ["select"] * 6
+    assert "nope" in lines[1]
+    assert lines[1].endswith("; correct the expression")
+    assert all("one value for each row" in line for line in lines[3:6])
+    assert lines[6].endswith("two columns have the name N; give one of them another name with AS")
+    with pytest.raises(PipelineFileError, match=r"\[transform\] where: n: is no condition, its type is int"):
+        planned(spark, frame, "*", where="n")
 
 
 def test_a_schema_that_spark_cannot_parse_is_one_line(spark: SparkSession) -> None:
