@@ -1,0 +1,349 @@
+"""``BatchLineage``: which offsets a batch has written to a sink, and the rules about two batches.  Pure.
+
+A sink stores the lineage of a batch in the commit of its rows.  The key is (Spark's query id, batch id): the name of a
+pipeline is no part of it, since the batches of a new checkpoint count from 0 again.
+
+    require_same_ranges   the key is stored already: the same ranges (nothing is written), or an error
+    uncovered             the offsets that no lineage has: what a backfill may read
+    check_reservation     whether a backfill or a replay may reserve its ranges
+
+A batch of the live query is never checked against other keys: a backfill reserves only offsets below the position of
+the live query, so the live query never fails because of a backfill.  A replay covers nothing: it reads dead letters of
+ranges that batches and backfills cover.
+
+A lineage is stored as JSON (``to_json``), readable for any program; a stored text is checked as untrusted input.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bridge.migration.plan.json_object_reader import (
+    InvalidJsonError,
+    JsonObjectReader,
+    JsonValue,
+    as_list,
+    as_number,
+)
+from bridge.spark.decode.offset_ranges import OffsetRange, merge_offset_ranges, without_skipped
+from zkconsumer.errors import PreconditionFailed
+from zkconsumer.types import TopicPartition
+
+VERSION = 1
+
+KINDS = ("batch", "backfill", "replay")
+MODES = ("claim", "snapshot")
+
+ID_CHARS_MAX = 100
+NAME_CHARS_MAX = 1_000
+
+SHOWN_MAX = 5
+"""How many ranges or problems an error shows."""
+
+SHOWN_CHARS_MAX = 250
+"""The longest part of a stored name in an error; a topic has at most 249 characters."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
+
+PartitionRanges: TypeAlias = Mapping[TopicPartition, tuple[tuple[int, int], ...]]
+"""The ranges [first, end) of each partition: sorted, not empty, and neither overlapping nor touching."""
+
+
+class LineageConflictError(PreconditionFailed):
+    """A batch cannot be committed, or ranges cannot be reserved, beside what the sink has; nothing was written."""
+
+
+class InvalidLineageError(PreconditionFailed):
+    """A stored lineage is damaged, or a newer release wrote it; the operator must restore it, or upgrade."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """``rows``: written to the sink.  ``dead_letters``, ``filtered``: records.  ``skipped_offsets``: offsets of the
+    ranges that were not read: ``skipOffsets``, corrupt records that are skipped, and lost records."""
+
+    rows: int = 0
+    dead_letters: int = 0
+    filtered: int = 0
+    skipped_offsets: int = 0
+
+    def __post_init__(self) -> None:
+        assert min(self.rows, self.dead_letters, self.filtered, self.skipped_offsets) >= 0, "counts are never negative"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAttempt:
+    """One attempt to write a batch.  ``attempt``: a text that no other attempt has; ``started_ms``: since 1970."""
+
+    query: str
+    batch: int
+    attempt: str
+    started_ms: int
+
+    def __post_init__(self) -> None:
+        for text in (self.query, self.attempt):
+            check_id(text)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.query, self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLineage:
+    """What a batch has read and written.
+
+    ``query``: the id of Spark's query; of a backfill or replay an id that each repetition of it has.  ``kind``: one of
+    ``KINDS``.  ``mode``: how the ranges were found (``group.offsets.commit``), one of ``MODES``.  ``attempt``: of the
+    attempt that committed.  ``created_ms``: since 1970.
+    """
+
+    query: str
+    batch: int
+    kind: str
+    pipeline: str
+    mode: str
+    attempt: str
+    created_ms: int
+    ranges: PartitionRanges
+    counts: BatchCounts
+
+    def __post_init__(self) -> None:
+        for text in (self.query, self.attempt):
+            check_id(text)
+        assert self.kind in KINDS, self.kind
+        assert self.mode in MODES, self.mode
+        assert self.batch >= 0, self.batch
+        assert all(pairs and pairs == merge_offset_ranges(pairs) for pairs in self.ranges.values()), (
+            "the same offsets have one form, so that ranges can be compared"
+        )
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.query, self.batch
+
+    @property
+    def name(self) -> str:
+        """The kind and the key, for errors."""
+        return f"{self.kind} {self.batch} of query {self.query}"
+
+    @property
+    def offsets(self) -> int:
+        """The number of offsets in the ranges."""
+        return sum(end - first for pairs in self.ranges.values() for first, end in pairs)
+
+
+def check_id(text: str) -> None:
+    """Raises ``ValueError`` for a text that cannot be part of the name of a file and of a table's row."""
+    if not _ID.fullmatch(text) or len(text) > ID_CHARS_MAX:
+        raise ValueError(f"{text[:ID_CHARS_MAX]!r} is no id: 1 to {ID_CHARS_MAX} letters, digits, dots, _ and -")
+
+
+def partition_ranges(ranges: Iterable[OffsetRange]) -> PartitionRanges:
+    """The offsets of these ranges; empty ranges are dropped."""
+    pairs: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for each in ranges:
+        if each.first < each.end:
+            pairs.setdefault(each.tp, []).append((each.first, each.end))
+    return {tp: merge_offset_ranges(pairs[tp]) for tp in sorted(pairs)}
+
+
+# --- rules --------------------------------------------------------------------------------------------------------
+
+
+def require_same_ranges(stored: BatchLineage, attempted: BatchLineage) -> None:
+    """Raises ``LineageConflictError`` if the stored batch of this key has other ranges, or another kind."""
+    assert stored.key == attempted.key, "the rule is about one key"
+    if (stored.kind, stored.ranges) == (attempted.kind, attempted.ranges):
+        return
+    raise LineageConflictError(
+        f"the sink has {stored.name} already with other offsets: stored {_text(stored.ranges)}, committed by attempt "
+        f"{stored.attempt} of pipeline {stored.pipeline} at {stored.created_ms} ms; this attempt has "
+        f"{_text(attempted.ranges)} as {attempted.kind}. Nothing was written. The checkpoint and the sink do not "
+        "belong together: one of them was restored, copied, or used by two queries. The operator must end the other query, "
+        "or restore the checkpoint of this sink, or start with a new checkpoint, which has a new query id"
+    )
+
+
+def uncovered(ranges: PartitionRanges, lineages: Iterable[BatchLineage]) -> PartitionRanges:
+    """The offsets of ``ranges`` that are in no batch and no backfill."""
+    covered = _covered(lineages)
+    return _split(ranges, covered)[0]
+
+
+def check_reservation(
+    wanted: BatchLineage,
+    committed: Collection[BatchLineage],
+    reserved: Collection[BatchLineage],
+    positions: Mapping[TopicPartition, int],
+) -> None:
+    """Raises ``LineageConflictError`` unless a backfill or a replay may reserve its ranges.
+
+    ``committed`` and ``reserved``: all lineages of the sink; that of the same key is ignored.  ``positions``: the next
+    offset that the live query reads of each of its partitions; empty if there is no live query.
+    """
+    assert wanted.kind != "batch", "the live query reserves nothing"
+    committed = [each for each in committed if each.key != wanted.key]
+    reserved = [each for each in reserved if each.key != wanted.key]
+    problems: list[str] = []
+    if wanted.kind == "replay":
+        if outside := uncovered(wanted.ranges, committed):
+            problems.append(
+                f"no batch has read {_text(outside)}, so there are no dead letters; read these offsets by a backfill"
+            )
+        others = [each for each in (*committed, *reserved) if each.kind == "replay"]
+    else:
+        others = [each for each in (*committed, *reserved) if each.kind != "replay"]
+        ahead = partition_ranges(
+            OffsetRange(tp, max(first, positions[tp]), end)
+            for tp, pairs in wanted.ranges.items()
+            if tp in positions
+            for first, end in pairs
+        )
+        if ahead:
+            problems.append(f"the live query has yet to read {_text(ahead)}; leave these offsets to it")
+    for other in others:
+        if common := _split(wanted.ranges, other.ranges)[1]:
+            state = "is reserved for" if other in reserved else "was written by"
+            problems.append(f"{_text(common)} {state} {other.name}; leave these offsets out, or end that one first")
+    if problems:
+        more = f"; and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
+        raise LineageConflictError(
+            f"the ranges of {wanted.name} cannot be reserved, nothing was written: "
+            f"{'; '.join(problems[:SHOWN_MAX])}{more}"
+        )
+
+
+def _covered(lineages: Iterable[BatchLineage]) -> PartitionRanges:
+    return partition_ranges(
+        OffsetRange(tp, first, end)
+        for each in lineages
+        if each.kind != "replay"
+        for tp, pairs in each.ranges.items()
+        for first, end in pairs
+    )
+
+
+def _split(ranges: PartitionRanges, others: PartitionRanges) -> tuple[PartitionRanges, PartitionRanges]:
+    """The offsets that are not in ``others``, and those that are."""
+    outside: list[OffsetRange] = []
+    inside: list[OffsetRange] = []
+    for tp, pairs in ranges.items():
+        for first, end in pairs:
+            kept, common = without_skipped(OffsetRange(tp, first, end), others)
+            outside += kept
+            inside += common
+    return partition_ranges(outside), partition_ranges(inside)
+
+
+def _text(ranges: PartitionRanges) -> str:
+    texts = [str(OffsetRange(tp, first, end)) for tp, pairs in ranges.items() for first, end in pairs]
+    more = f" and {len(texts) - SHOWN_MAX} more ranges" if len(texts) > SHOWN_MAX else ""
+    return (", ".join(texts[:SHOWN_MAX]) or "no offset") + more
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def to_json(lineage: BatchLineage) -> str:
+    """One line; the same lineage has the same text."""
+    topics: dict[str, dict[str, list[list[int]]]] = {}
+    for tp, pairs in sorted(lineage.ranges.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = [list(pair) for pair in pairs]
+    counts = lineage.counts
+    members = {
+        "version": VERSION,
+        "kind": lineage.kind,
+        "query": lineage.query,
+        "batch": lineage.batch,
+        "pipeline": lineage.pipeline,
+        "mode": lineage.mode,
+        "attempt": lineage.attempt,
+        "created_ms": lineage.created_ms,
+        "ranges": topics,
+        "counts": {
+            "rows": counts.rows,
+            "dead_letters": counts.dead_letters,
+            "filtered": counts.filtered,
+            "skipped_offsets": counts.skipped_offsets,
+        },
+    }
+    return json.dumps(members, separators=(",", ":"))
+
+
+def from_json(text: str, where: str) -> BatchLineage:
+    """The lineage of a text.  ``where``: its place, for errors.  Raises ``InvalidLineageError``."""
+    try:
+        return read_lineage(JsonObjectReader.parse(text, where), where)
+    except InvalidJsonError as error:
+        raise invalid_lineage(error) from error
+
+
+def invalid_lineage(error: InvalidJsonError) -> InvalidLineageError:
+    """The error for the operator."""
+    return InvalidLineageError(
+        f"the lineage cannot be read, nothing was written: {error}. The operator must restore it from a backup of the "
+        "sink; without it a batch could be written twice"
+    )
+
+
+def read_lineage(members: JsonObjectReader, where: str) -> BatchLineage:
+    """The lineage of an object.  ``where``: its place, for errors.  Raises ``InvalidJsonError``."""
+    version = members.number("version")
+    if version != VERSION:
+        raise members.error(f"version {version}; this release reads version {VERSION}, use the release that wrote it")
+    counts = members.take_object("counts")
+    lineage = BatchLineage(
+        kind=_choice(members, "kind", KINDS),
+        query=members.checked("query", _checked_id),
+        batch=members.number("batch"),
+        pipeline=members.text("pipeline", NAME_CHARS_MAX),
+        mode=_choice(members, "mode", MODES),
+        attempt=members.checked("attempt", _checked_id),
+        created_ms=members.number("created_ms"),
+        ranges=_read_ranges(members, where),
+        counts=BatchCounts(*(counts.number(name) for name in ("rows", "dead_letters", "filtered", "skipped_offsets"))),
+    )
+    counts.reject_unknown_keys()
+    members.reject_unknown_keys()
+    return lineage
+
+
+def _read_ranges(members: JsonObjectReader, place: str) -> PartitionRanges:
+    ranges: dict[TopicPartition, tuple[tuple[int, int], ...]] = {}
+    for topic, partitions in members.take_entries("ranges"):
+        if not isinstance(partitions, dict):
+            raise members.error(f"the ranges of {topic[:SHOWN_CHARS_MAX]!r} are no object")
+        for number, pairs in partitions.items():
+            where = f"{place}: the ranges of {topic[:SHOWN_CHARS_MAX]}/{number[:SHOWN_CHARS_MAX]}"
+            if not _PARTITION.fullmatch(number):
+                raise InvalidJsonError(f"{where}: this is no partition")
+            read = tuple(_read_pair(pair, where) for pair in as_list(pairs, where))
+            if not read or merge_offset_ranges(read) != read:
+                raise InvalidJsonError(f"{where} are empty, not sorted, or overlap")
+            ranges[TopicPartition(topic, int(number))] = read
+    return {tp: ranges[tp] for tp in sorted(ranges)}
+
+
+def _read_pair(pair: JsonValue, where: str) -> tuple[int, int]:
+    first, end = (as_number(each, where) for each in as_list(pair, where, 2))
+    if first >= end:
+        raise InvalidJsonError(f"{where}: [{first}, {end}) is empty")
+    return first, end
+
+
+def _choice(members: JsonObjectReader, name: str, values: tuple[str, ...]) -> str:
+    value = members.text(name)
+    if value not in values:
+        raise members.error(f"{name!r} is {value[:50]!r}; it must be one of {', '.join(values)}")
+    return value
+
+
+def _checked_id(text: str) -> str:
+    check_id(text)
+    return text
