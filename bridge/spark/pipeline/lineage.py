@@ -165,8 +165,8 @@ def require_same_ranges(stored: BatchLineage, attempted: BatchLineage) -> None:
         f"the sink has {stored.name} already with other offsets: stored {_text(stored.ranges)}, committed by attempt "
         f"{stored.attempt} of pipeline {stored.pipeline} at {stored.created_ms} ms; this attempt has "
         f"{_text(attempted.ranges)} as {attempted.kind}. Nothing was written. The checkpoint and the sink do not "
-        "belong together: one of them was restored, copied, or used by two queries. The operator must end the other query, "
-        "or restore the checkpoint of this sink, or start with a new checkpoint, which has a new query id"
+        "belong together: one of them was restored, copied, or used by two queries. The operator must end the other "
+        "query, or restore the checkpoint of this sink, or start with a new checkpoint, which has a new query id"
     )
 
 

@@ -1,0 +1,38 @@
+"""The columns of dead letters: records that could not be read, decoded, transformed or written, and why.  Pure.
+
+A dead letter has the whole record.  The batch writer makes a frame of these columns and writes it to a sink of its own
+before the rows of the same batch are committed; each attempt of the batch makes the same dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STAGES = ("fetch", "decode", "transform", "sink")
+"""Where a record failed."""
+
+DEAD_LETTER_COLUMNS: Mapping[str, str] = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "stage": "string",
+    "error": "string",
+    "time": "timestamp",
+    "query": "string",
+    "batch": "bigint",
+}
+"""Name -> type of Spark SQL.
+
+``topic`` to ``headers``: as in the source; null where the record could not be read.  ``offset``: with stage ``fetch``
+the first offset of those that were passed over.  ``stage``: one of ``STAGES``.  ``time``: when the batch was written.
+"""
+
+DEAD_LETTER_SCHEMA = ", ".join(f"`{name}` {type_}" for name, type_ in DEAD_LETTER_COLUMNS.items())
+"""The columns as DDL, for ``createDataFrame`` and ``StructType.fromDDL``."""
+
+MESSAGE_TIME = "timestamp"
+"""The column with the time of the message, for sinks with folders of time."""
