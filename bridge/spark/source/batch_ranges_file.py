@@ -8,6 +8,9 @@ a range may have no record that is left, and with ``claim`` a planned range may 
 before a task reads, and again, with the same content, when Spark repeats the batch.
 
 ``N`` is the source's own count of batches, not Spark's batch id.  The files of the last two batches are kept.
+
+A program ends its query between two batches with ``request_stop``: the source then plans no batch any more, and the
+program stops the query when no trigger is active.  ``query.stop()`` alone ends a batch in the middle.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from zkconsumer.types import TopicPartition
 
 VERSION = 1
 FILES_KEPT = 2
+STOP_FILE = "stop"
 
 _NAME = re.compile(r"([0-9a-f]{32})-(0|[1-9][0-9]{0,18})\.json")
 
@@ -82,6 +86,17 @@ def read_batch_ranges(folder: str | Path) -> StreamBatchRanges | None:
         raise PreconditionFailed(
             f"{error}; remove the file and start the query again, which writes it again"
         ) from error
+
+
+def request_stop(folder: str | Path) -> None:
+    """Let the source of this folder plan no further batch.  Raises ``OSError``."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    (Path(folder) / STOP_FILE).touch()
+
+
+def is_stop_requested(folder: str | Path) -> bool:
+    """Whether ``request_stop`` was called for this folder."""
+    return (Path(folder) / STOP_FILE).exists()
 
 
 def _files(root: Path) -> list[tuple[str, int, Path]]:

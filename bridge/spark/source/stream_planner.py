@@ -37,7 +37,7 @@ from bridge.spark.offset_range_limits import (
 from bridge.spark.options import SourceOptions, SubscribedTopics
 from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
-from bridge.spark.source.batch_ranges_file import StreamBatchRanges, write_batch_ranges
+from bridge.spark.source.batch_ranges_file import StreamBatchRanges, is_stop_requested, write_batch_ranges
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
 from bridge.spark.source.rate_limit import RateLimiter
 from bridge.spark.source.retrying_log_reader import RetryingLogReader
@@ -102,7 +102,10 @@ class StreamPlanner:
         self._is_available_now = True
 
     def plan_next_batch(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
-        """The batch after ``last_batch``, which has ended; None without new records."""
+        """The batch after ``last_batch``, which has ended; None without new records, or if the program ends."""
+        folder = self._options.batch_ranges_path
+        if folder is not None and is_stop_requested(folder):
+            return None
         until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         while True:
             try:

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.group_membership import CommitMode
 from bridge.spark.options import read_options
-from bridge.spark.source.batch_ranges_file import StreamBatchRanges, read_batch_ranges, write_batch_ranges
+from bridge.spark.source.batch_ranges_file import StreamBatchRanges, read_batch_ranges, request_stop, write_batch_ranges
 from tests.fake_spark_group import FakeScalaMember
 from tests.micro_batch_engine import AFTER_CLAIM
 from tests.unit.spark.test_spark_stream import A, B, Query
@@ -125,3 +125,14 @@ def test_the_option_is_for_streams() -> None:
     given = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribe": "t", "batchRangesPath": "/x"}
     assert read_options(given, is_stream=True).batch_ranges_path == "/x"
     assert "batchrangespath" in str(read_options(given, is_stream=False).warnings).lower()
+
+
+def test_after_a_request_to_stop_no_batch_is_planned(tmp_path: Path) -> None:
+    query = Query(batchRangesPath=str(tmp_path / "ranges"))
+    engine = query.start()
+    engine.run()
+    read = len(query.rows)
+    request_stop(tmp_path / "ranges")
+    query.logs.append(A, 50)
+    engine.run()
+    assert len(query.rows) == read == 20
