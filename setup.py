@@ -79,7 +79,7 @@ setup(
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
     package_data={
         "zkconsumer": ["py.typed", "testing/java/*.java", "base/*.pyi"],
-        "bridge": ["py.typed"],
+        "bridge": ["py.typed", "spark/pipeline/log4j2.properties"],
         "pyspark_zkconsumer": ["py.typed"],
     },
     install_requires=[
@@ -111,6 +111,7 @@ setup(
             "broker=bridge.commands.broker_command:broker",
             "demo=bridge.commands.demo:demo",
             "migrate=bridge.commands.migrate:migrate",
+            "pipeline=bridge.commands.pipeline:pipeline",
             "spark=bridge.commands.spark:spark",
         ],
         "zkconsumer.connectors": [

@@ -1,0 +1,275 @@
+"""``BatchWriter``: what a pipeline does with one micro-batch, in ``foreachBatch``.
+
+    frame --decode--> --classify--> written rows ----------------------> sink: write (staged, not visible)
+                          |   counted on the way (observe)
+                          '-- dead rows, only if there are some: the batch is read again --> dead letters: write, commit
+                                                                         sink: commit (rows, ranges and counts at once)
+
+Theory of operation.  The key of a batch is (Spark's query id, batch id).  After a crash Spark calls this again with the
+same key for the same offsets, so each step may have been done before:
+
+    before the sink's commit     the rows of the dead attempt are not visible; a new attempt writes all again
+    dead letters are committed   their sink has the key already, so they are not written again
+    the batch is committed       nothing is written, if the ranges are the same; other ranges are an error
+
+Dead letters are committed before the rows, so a batch that is in the sink has all its dead letters.  A batch whose dead
+letters are committed and whose rows are not is repeated by the next start of the query.
+
+The ranges are not those that the rows show but those that the source has written to ``batchRangesPath`` before it read
+them; so they are taken after the rows were written.  The second reading of a batch has the same ranges.
+
+A driver that was stopped in the middle of a batch and continues later meets the commit of its successor: see ``Sink``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from bridge.spark.group_membership import CommitMode
+from bridge.spark.pipeline.dead_letters import DEAD_LETTER_COLUMNS
+from bridge.spark.pipeline.decode.decoded_frame import decode
+from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, PAYLOAD_COLUMNS, source_column
+from bridge.spark.pipeline.lineage import (
+    BatchAttempt,
+    BatchCounts,
+    BatchLineage,
+    partition_ranges,
+    require_same_ranges,
+)
+from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
+from bridge.spark.pipeline.sinks.sink import MESSAGE_TIME_COLUMN, CommitOutcome, RowRejection, Sink
+from bridge.spark.pipeline.transform import (
+    TransformPlan,
+    classify,
+    dead_rows,
+    is_row_error,
+    outcome_counts,
+    written_rows,
+)
+from bridge.spark.source.batch_ranges_file import StreamBatchRanges
+from zkconsumer.errors import PreconditionFailed, UsageError
+
+if TYPE_CHECKING:
+    from bridge.spark.pipeline.decode.decode_plan import DecodePlan
+
+SINK_STAGE = "sink"
+"""The stage of a dead letter whose row the sink cannot store."""
+
+DEAD_LETTERS_SHOWN = 3
+
+AFTER_WRITE, AFTER_DEAD_LETTERS, AFTER_COMMIT = "after-write", "after-dead-letters", "after-commit"
+"""The points of a batch for ``BatchParts.reached``."""
+
+_REJECTED = "_dead_sink_reason"
+_COUNT_OF_REJECTED = "rejected"
+
+WallClock: TypeAlias = Callable[[], int]
+"""ms since 1970."""
+
+
+class DeadLettersRejectedError(UsageError):
+    """A batch has dead letters, and the pipeline has no place for them: the operator must correct the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchParts:
+    """What a ``BatchWriter`` uses.
+
+    ``dead_letters``: None: a dead letter fails the query.  ``query_id``: the id of Spark's query.  ``ranges``: those of
+    the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
+    with a point of the batch and its id.
+    """
+
+    pipeline: str
+    decoding: DecodePlan
+    transform: TransformPlan
+    sink: Sink[Any]
+    dead_letters: Sink[Any] | None
+    query_id: Callable[[], str]
+    ranges: Callable[[], StreamBatchRanges | None]
+    wall_ms: WallClock
+    new_attempt: Callable[[], str]
+    reached: Callable[[str, int], None] = lambda _point, _batch: None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """``lineage`` of a batch that is in the sink; ``is_repeated``: it was there before."""
+
+    lineage: BatchLineage
+    is_repeated: bool
+
+
+class BatchWriter:
+    """A function for ``foreachBatch``; ``on_batch`` is called with each batch that is in the sink.
+
+    ``error``: the exception of the batch that failed; Spark's own exception has only its text.
+    """
+
+    def __init__(self, parts: BatchParts, on_batch: Callable[[WrittenBatch], None] = lambda _batch: None) -> None:
+        self._parts = parts
+        self._on_batch = on_batch
+        self.error: Exception | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        try:
+            self._process(frame, batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _process(self, frame: DataFrame, batch: int) -> None:
+        parts = self._parts
+        query = parts.query_id()
+        stored = parts.sink.committed(query, batch)
+        if stored is not None:
+            self._on_batch(self._repeated(frame, stored))
+            return
+        try:
+            written = self._write(frame, self._attempt(query, batch), checks_rows=False)
+        except Exception as error:
+            if not is_row_error(error):
+                raise
+            # An expression has no result for some record: find these records, and write the others.
+            written = self._write(frame, self._attempt(query, batch), checks_rows=True)
+        parts.reached(AFTER_COMMIT, batch)
+        self._on_batch(written)
+
+    def _attempt(self, query: str, batch: int) -> BatchAttempt:
+        return BatchAttempt(query, batch, self._parts.new_attempt(), self._parts.wall_ms())
+
+    # --- a batch that is in the sink --------------------------------------------------------------------------------
+
+    def _repeated(self, frame: DataFrame, stored: BatchLineage) -> WrittenBatch:
+        """The sink has the batch; its ranges must be those that Spark repeats."""
+        frame.select("offset").limit(1).collect()  # the source plans the batch, and writes its ranges
+        require_same_ranges(stored, replace(stored, ranges=partition_ranges(self._ranges().ranges)))
+        return WrittenBatch(stored, is_repeated=True)
+
+    def _ranges(self) -> StreamBatchRanges:
+        found = self._parts.ranges()
+        if found is None:
+            raise PreconditionFailed(
+                "the source has not written the ranges of the batch (batchRangesPath); the folder was removed while "
+                "the pipeline was running: start it again"
+            )
+        return found
+
+    # --- a batch that is not there ----------------------------------------------------------------------------------
+
+    def _write(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> WrittenBatch:
+        parts = self._parts
+        counted = Observation()
+        decoded = decode(frame, parts.decoding, with_payloads=False)
+        classified = classify(decoded, parts.transform, checks_rows=checks_rows).observe(counted, *outcome_counts())
+        rows, rejected = self._rows_to_write(classified)
+        staged = parts.sink.write(rows, attempt)
+        parts.reached(AFTER_WRITE, attempt.batch)
+        counts = counted.get
+        dead = counts["dead"] + (0 if rejected is None else rejected.get[_COUNT_OF_REJECTED])
+        found = self._ranges()
+        lineage = BatchLineage(
+            query=attempt.query,
+            batch=attempt.batch,
+            kind="batch",
+            pipeline=parts.pipeline,
+            mode="claim" if found.commit_mode == CommitMode.CLAIM.value else "snapshot",
+            attempt=attempt.attempt,
+            created_ms=parts.wall_ms(),
+            ranges=partition_ranges(found.ranges),
+            counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets),
+        )
+        if dead:
+            self._write_dead_letters(frame, attempt, lineage, checks_rows=checks_rows)
+            parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
+        outcome = parts.sink.commit(staged, lineage)
+        return WrittenBatch(lineage, is_repeated=outcome is CommitOutcome.ALREADY_COMMITTED)
+
+    def _rows_to_write(self, classified: DataFrame) -> tuple[DataFrame, Observation | None]:
+        """The rows for the sink, and the number of those that it cannot store."""
+        parts = self._parts
+        time = source_column("timestamp")
+        rows = written_rows(classified, parts.transform, kept=[time] if parts.sink.needs_message_time else [])
+        rejections = parts.sink.rejections(_schema_without(rows, time))
+        rejected = None
+        if rejections:
+            rejected = Observation()
+            rows = rows.withColumn(_REJECTED, _reason(rejections))
+            rows = rows.observe(rejected, sf.count_if(sf.col(_REJECTED).isNotNull()).alias(_COUNT_OF_REJECTED))
+            rows = rows.filter(sf.col(_REJECTED).isNull()).drop(_REJECTED)
+        return rows.withColumnRenamed(time, MESSAGE_TIME_COLUMN), rejected
+
+    # --- dead letters -----------------------------------------------------------------------------------------------
+
+    def _write_dead_letters(
+        self, frame: DataFrame, attempt: BatchAttempt, lineage: BatchLineage, *, checks_rows: bool
+    ) -> None:
+        parts = self._parts
+        letters = self._dead_letters(frame, attempt, checks_rows=checks_rows)
+        if parts.dead_letters is None:
+            raise DeadLettersRejectedError(_no_place_for(letters, lineage))
+        stored = parts.dead_letters.committed(*attempt.key)
+        if stored is not None:
+            require_same_ranges(stored, lineage)
+            return
+        if parts.dead_letters.needs_message_time:
+            letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
+        staged = parts.dead_letters.write(letters, attempt)
+        if staged.rows != lineage.counts.dead_letters:
+            raise PreconditionFailed(
+                f"batch {attempt.batch} of query {attempt.query} had {lineage.counts.dead_letters} dead letters, and "
+                f"{staged.rows} when it was read again; nothing was committed. If a schema registry was not reachable "
+                "for a time, start the pipeline again"
+            )
+        parts.dead_letters.commit(staged, replace(lineage, counts=BatchCounts(rows=staged.rows)))
+
+    def _dead_letters(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
+        parts = self._parts
+        classified = classify(decode(frame, parts.decoding), parts.transform, checks_rows=checks_rows)
+        kept = [source_column(name) for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)]
+        found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
+        rejections = parts.sink.rejections(_schema_without(written_rows(classified, parts.transform)))
+        if rejections:
+            rows = written_rows(classified, parts.transform, kept=kept).withColumn(_REJECTED, _reason(rejections))
+            found = found.unionByName(
+                rows.filter(sf.col(_REJECTED).isNotNull()).select(
+                    *kept, sf.lit(SINK_STAGE).alias(DEAD_STAGE), sf.col(_REJECTED).alias(DEAD_ERROR)
+                )
+            )
+        written = sf.timestamp_millis(sf.lit(attempt.started_ms))
+        columns = {
+            **{name: sf.col(source_column(name)) for name in ("topic", "partition", "offset", "timestamp")},
+            **{name: sf.col(source_column(name)) for name in PAYLOAD_COLUMNS},
+            "stage": sf.col(DEAD_STAGE),
+            "error": sf.col(DEAD_ERROR),
+            "time": written,
+            "query": sf.lit(attempt.query),
+            "batch": sf.lit(attempt.batch),
+        }
+        return found.select(
+            *(columns[name].cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items())
+        )  # fmt: skip
+
+
+def _reason(rejections: tuple[RowRejection, ...]) -> Column:
+    return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
+
+
+def _schema_without(rows: DataFrame, name: str = "") -> StructType:
+    return StructType([field for field in rows.schema.fields if field.name != name])
+
+
+def _no_place_for(letters: DataFrame, lineage: BatchLineage) -> str:
+    shown = letters.select("topic", "partition", "offset", "stage", "error").limit(DEAD_LETTERS_SHOWN).collect()
+    lines = [f"{row.topic}/{row.partition} offset {row.offset}, stage {row.stage}: {row.error}" for row in shown]
+    return (
+        f"{lineage.name}: {lineage.counts.dead_letters} records cannot be written, and the pipeline has no place for "
+        f"dead letters; nothing of the batch was written: {'; '.join(lines)}. The operator must correct [decode] or "
+        "[transform], or give [dead-letters] a format"
+    )

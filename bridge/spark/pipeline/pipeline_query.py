@@ -1,0 +1,214 @@
+"""A pipeline in a Spark session: checks everything, starts the query, ends it between two batches.
+
+    prepare_pipeline(spark, spec, …)   resolves schemas, SQL, sinks and secrets  -> PreparedPipeline
+    start_pipeline(prepared)           creates the table, starts the query       -> RunningPipeline
+    running.wait()                     until the query has ended; raises its error
+    running.request_stop()             the batch that runs is finished, and no other one begins
+
+Each of these is an ordinary function that a notebook can call with its own session.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.errors import StreamingQueryException
+
+from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
+from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
+from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
+from bridge.spark.pipeline.decode.decoded_frame import decode
+from bridge.spark.pipeline.pipeline_file import PipelineFileError
+from bridge.spark.pipeline.pipeline_spec import PipelineSpec
+from bridge.spark.pipeline.secret_options import options_with_secret_file
+from bridge.spark.pipeline.secret_reference import ReadFile
+from bridge.spark.pipeline.sinks.sink import Sink
+from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.toml_values import problem
+from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
+from bridge.spark.source.batch_ranges_file import read_batch_ranges, request_stop
+from bridge.spark.source.datasource_registration import NAME, register
+from zkconsumer.base.threads import StopSignal
+from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.types import StructType
+
+RANGES_FOLDER = "ranges"
+
+
+class PipelineFailedError(UnavailableError):
+    """The query of a pipeline ended with an error; its next start continues from the checkpoint."""
+
+
+POLL_MS = 100
+"""How often a pipeline that ends looks whether its last batch is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPipeline:
+    """A pipeline that can be started.  ``schema``: of the rows that are written.  ``options``: of the source, without
+    secrets.  ``folder``: of this process, on the driver; ``close`` removes it."""
+
+    spark: SparkSession
+    spec: PipelineSpec
+    frame: DataFrame
+    decoding: DecodePlan
+    transform: TransformPlan
+    schema: StructType
+    sink: Sink[Any]
+    dead_letters: Sink[Any] | None
+    options: Mapping[str, str]
+    folder: Path
+
+    def close(self) -> None:
+        """Removes the files of this process, also that with secrets."""
+        rmtree(self.folder, ignore_errors=True)
+
+
+def prepare_pipeline(
+    spark: SparkSession, spec: PipelineSpec, environment: Mapping[str, str], read_file: ReadFile
+) -> PreparedPipeline:
+    """Raises ``PipelineFileError``, ``SecretUnavailableError`` and ``UsageError``; each line says who must act.
+
+    Connects to the sinks and not to the group: the source does that when the query starts.
+    """
+    register(spark)
+    folder = Path(tempfile.mkdtemp(prefix="zkconsumer-pipeline-"))
+    try:
+        options = options_with_secret_file(spec.source.options, folder, environment, read_file)
+        ranges = str(folder / RANGES_FOLDER)
+        frame = spark.readStream.format(NAME).options(**options, batchRangesPath=ranges).load()
+        decoding = decode_plan_of(spec, spark)
+        decoded = decode(frame, decoding, with_payloads=False)
+        transform = plan_transform(decoded, decoding, spec.transform)
+        schema = written_rows(classify(decoded, transform), transform).schema
+        sink = open_sink(spec.sink, spark)
+        problems = [problem("sink", "format", line) for line in sink.check(schema)]
+        dead_letters = None
+        if spec.dead_letters is not None:
+            dead_letters = open_sink(spec.dead_letters, spark)
+            lines = dead_letters.check(dead_letter_schema())
+            problems += [problem("dead-letters", "format", line) for line in lines]
+        if problems:
+            raise PipelineFileError(tuple(f"{spec.file}: {line}" for line in problems))
+        return PreparedPipeline(spark, spec, frame, decoding, transform, schema, sink, dead_letters, options, folder)
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
+
+
+def dead_letter_schema() -> StructType:
+    """The columns of dead letters, as Spark has them."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(DEAD_LETTER_SCHEMA)
+
+
+@dataclass(slots=True)
+class RunningPipeline:
+    """A pipeline whose query was started."""
+
+    prepared: PreparedPipeline
+    query: StreamingQuery
+    writer: BatchWriter
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Whether the query has ended.  Raises the error with which it ended: of this project, or
+        ``PipelineFailedError``."""
+        try:
+            return bool(self.query.awaitTermination(timeout_ms / 1000))
+        except StreamingQueryException as error:
+            if isinstance(self.writer.error, ZkConsumerError):
+                raise self.writer.error from error
+            cause = self.writer.error
+            words = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+            raise PipelineFailedError(
+                f"{self.prepared.spec.name}: {first_sentence(words)}; when the cause is removed, start the "
+                "pipeline again, it continues from its checkpoint"
+            ) from error
+
+    def request_stop(self) -> None:
+        """Let the batch that runs be the last one."""
+        request_stop(self.prepared.folder / RANGES_FOLDER)
+
+    def stop(self, grace_ms: int, monotonic_ms: Callable[[], int]) -> bool:
+        """``request_stop``, and end the query when no batch runs.  False: it still ran after ``grace_ms``.
+
+        Then it is ended as if the process had crashed; its next start repeats the batch.
+        """
+        self.request_stop()
+        pause = StopSignal()
+        deadline_ms = monotonic_ms() + grace_ms
+        while self.query.isActive and self._has_work() and monotonic_ms() < deadline_ms:
+            pause.wait(POLL_MS)
+        is_clean = not (self.query.isActive and self._has_work())
+        self.query.stop()
+        return is_clean
+
+    def _has_work(self) -> bool:
+        return bool(self.query.status["isTriggerActive"])
+
+
+def start_pipeline(
+    prepared: PreparedPipeline,
+    wall_ms: Callable[[], int],
+    *,
+    on_batch: Callable[[WrittenBatch], None] = lambda _batch: None,
+    reached: Callable[[str, int], None] = lambda _point, _batch: None,
+) -> RunningPipeline:
+    """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``."""
+    spec = prepared.spec
+    prepared.sink.prepare(prepared.schema)
+    prepared.sink.remove_leftovers(wall_ms())
+    if prepared.dead_letters is not None:
+        prepared.dead_letters.prepare(dead_letter_schema())
+        prepared.dead_letters.remove_leftovers(wall_ms())
+    checkpoint = spec.checkpoint.path
+    parts = BatchParts(
+        pipeline=spec.name,
+        decoding=prepared.decoding,
+        transform=prepared.transform,
+        sink=prepared.sink,
+        dead_letters=prepared.dead_letters,
+        query_id=lambda: query_id_of(prepared.spark, checkpoint),
+        ranges=lambda: read_batch_ranges(prepared.folder / RANGES_FOLDER),
+        wall_ms=wall_ms,
+        new_attempt=lambda: uuid4().hex,
+        reached=reached,
+    )
+    writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
+    interval_ms = spec.trigger.interval_ms
+    if interval_ms is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+    batch_writer = BatchWriter(parts, on_batch)
+    return RunningPipeline(prepared, writer.foreachBatch(batch_writer).start(), batch_writer)
+
+
+def first_sentence(text: str) -> str:
+    """The first line of an error of Spark; the source puts its own sentence there."""
+    return text.strip().split("\n", 1)[0].rstrip(". ")
+
+
+def query_id_of(spark: SparkSession, checkpoint: str) -> str:
+    """The id that Spark has written to the checkpoint.  ``PreconditionFailed``: there is none."""
+    place = checkpoint.rstrip("/")
+    with suppress(ValueError, KeyError, IndexError):
+        line = spark.read.text(f"{place}/metadata").collect()[0][0]
+        return str(json.loads(line)["id"])
+    raise PreconditionFailed(
+        f"{place}/metadata: the checkpoint has no query id; it was damaged while the pipeline was running. The "
+        "operator must restore the checkpoint"
+    )

@@ -1,0 +1,47 @@
+"""``read_sample``: a few records of a pipeline's topics, decoded and transformed; nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import functions as sf
+
+from bridge.spark.option_table import STREAM_ONLY
+from bridge.spark.pipeline.decode.decoded_frame import decode
+from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME, source_column
+from bridge.spark.pipeline.pipeline_query import PreparedPipeline
+from bridge.spark.pipeline.transform import DEAD, FILTERED, classify, written_rows
+from bridge.spark.source.datasource_registration import NAME
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSample:
+    """``rows``: what would be written.  ``dead``: the place of each dead letter, and why it is one."""
+
+    records: int
+    rows: tuple[tuple[Any, ...], ...]
+    filtered: int
+    dead: tuple[tuple[str, str], ...]
+
+
+def read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
+    """Up to ``records`` records from the start of the logs, read as a batch, which joins no group."""
+    options = {name: value for name, value in prepared.options.items() if name not in STREAM_ONLY}
+    frame = prepared.spark.read.format(NAME).options(**options | {"startingOffsets": "earliest"}).load()
+    # The records, in memory: each of the frames below reads the same ones.
+    taken = prepared.spark.createDataFrame(frame.limit(records).collect(), frame.schema)
+    decoded = decode(taken, prepared.decoding, with_payloads=False)
+    classified = classify(decoded, prepared.transform, checks_rows=True)
+    rows = written_rows(classified, prepared.transform).collect()
+    places = [sf.col(source_column(name)).alias(name) for name in ("topic", "partition", "offset")]
+    others = classified.filter(sf.col(OUTCOME) == DEAD).select(*places, DEAD_STAGE, DEAD_ERROR).collect()
+    return PipelineSample(
+        records=taken.count(),
+        rows=tuple(tuple(row) for row in rows),
+        filtered=classified.filter(sf.col(OUTCOME) == FILTERED).count(),
+        dead=tuple(
+            (f"{row.topic}/{row.partition} offset {row.offset}", f"{row[DEAD_STAGE]}: {row[DEAD_ERROR]}")
+            for row in others
+        ),
+    )

@@ -1,0 +1,186 @@
+"""A pipeline from a group into parquet: each record is a row, a dead letter or filtered, once, wherever it stops."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.spark.pipeline.batch_writer import AFTER_COMMIT, AFTER_DEAD_LETTERS, AFTER_WRITE, DeadLettersRejectedError
+from bridge.spark.pipeline.pipeline_file import PipelineFileError, read_pipeline
+from bridge.spark.pipeline.pipeline_query import (
+    PipelineFailedError,
+    PreparedPipeline,
+    RunningPipeline,
+    prepare_pipeline,
+    start_pipeline,
+)
+from bridge.spark.pipeline.pipeline_sample import read_sample
+from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
+from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.testing.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.real
+
+END_MS = 120_000
+POINTS = (AFTER_WRITE, AFTER_DEAD_LETTERS, AFTER_COMMIT)
+
+BROKEN, WRONG_TYPE, NO_NUMBER, FILTERED = b"{broken", b'{"id": "x"}', b'{"id": 5, "n": "none"}', b'{"id": -1, "n": "1"}'
+
+
+def good(first: int, count: int) -> list[bytes]:
+    return [json.dumps({"id": n, "n": str(n)}).encode() for n in range(first, first + count)]
+
+
+class Place:
+    """A topic, a pipeline file, and the folders that it names."""
+
+    def __init__(self, spark: SparkSession, cluster: Sandbox, topic: str, folder: Path) -> None:
+        self.spark, self.cluster, self.topic, self.folder = spark, cluster, topic, folder
+        cluster.create_topic(topic, 2)
+        self.file = folder / "clicks.toml"
+        self.write()
+
+    def write(
+        self,
+        dead_letters: str = 'format = "parquet"\npath = "dead"',
+        select: str = "id, CAST(n AS INT) AS n",
+        trigger: str = "available-now = true",
+    ) -> None:
+        self.file.write_text(
+            f"""
+            [pipeline]
+            name = "{self.topic}"
+            [source]
+            zookeeper.connect = "{self.cluster.zookeeper.connect_string("/kafka")}"
+            group.id = "{self.topic}"
+            subscribe = "{self.topic}"
+            auto.offset.reset = "smallest"
+            [decode]
+            format = "json"
+            schema = "id BIGINT, n STRING"
+            [transform]
+            select = {json.dumps(select.split(", "))}
+            where = "id >= 0"
+            [sink]
+            format = "parquet"
+            path = "rows"
+            [dead-letters]
+            {dead_letters}
+            [trigger]
+            {trigger}
+            [checkpoint]
+            path = "checkpoint"
+            """
+        )
+
+    def prepare(self) -> PreparedPipeline:
+        return prepare_pipeline(self.spark, read_pipeline(self.file), {}, lambda path: Path(path).read_bytes())
+
+    def run(self, fails_at: str = "") -> None:
+        """One run; ``fails_at``: the driver ends at this point of its first batch."""
+
+        def reached(point: str, _: int) -> None:
+            if point == fails_at:
+                raise InterruptedError(point)
+
+        prepared = self.prepare()
+        try:
+            running: RunningPipeline = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, reached=reached)
+            try:
+                assert running.wait(END_MS), "the pipeline has not ended"
+            finally:
+                running.query.stop()
+        finally:
+            prepared.close()
+
+    def rows(self) -> Counter[int]:
+        return Counter(row.id for row in read_parquet_table(self.spark, str(self.folder / "rows")).collect())
+
+    def dead(self) -> Counter[tuple[bytes, str]]:
+        found = read_parquet_table(self.spark, str(self.folder / "dead")).collect()
+        return Counter((bytes(row.value), row.stage) for row in found)
+
+    def totals(self) -> dict[str, int]:
+        lineages = [*self.prepare().sink.lineages()]
+        names = ("rows", "dead_letters", "filtered")
+        return {name: sum(getattr(each.counts, name) for each in lineages) for name in names} | {
+            "offsets": sum(each.offsets for each in lineages)
+        }
+
+
+@pytest.fixture
+def place(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path) -> Place:
+    return Place(spark, shared_cluster, fresh_name, tmp_path)
+
+
+@pytest.mark.parametrize("fails_at", POINTS)
+def test_each_record_is_somewhere_once_wherever_the_driver_ends(place: Place, fails_at: str) -> None:
+    others = [BROKEN, WRONG_TYPE, NO_NUMBER, FILTERED]
+    place.cluster.produce(place.topic, 0, [*good(0, 20), *others])
+    place.cluster.produce(place.topic, 1, good(100, 20))
+    with pytest.raises(PipelineFailedError, match=fails_at):
+        place.run(fails_at)
+    assert (len(place.rows()) > 0) == (fails_at == AFTER_COMMIT)
+    place.run()
+    place.run()
+    assert place.rows() == Counter([*range(20), *range(100, 120)])
+    assert place.dead() == Counter([(BROKEN, "decode"), (WRONG_TYPE, "decode"), (NO_NUMBER, "transform")])
+    assert place.totals() == {"rows": 40, "dead_letters": 3, "filtered": 1, "offsets": 44}
+    place.cluster.produce(place.topic, 1, good(200, 5))
+    place.run()
+    assert place.rows() == Counter([*range(20), *range(100, 120), *range(200, 205)])
+    assert place.totals()["offsets"] == 49
+
+
+def test_without_a_place_for_dead_letters_the_error_names_the_record(place: Place) -> None:
+    place.write(dead_letters='format = "none"')
+    place.cluster.produce(place.topic, 1, [*good(0, 2), BROKEN])
+    with pytest.raises(DeadLettersRejectedError, match=rf"1 records .*{place.topic}/1 offset 2, stage decode"):
+        place.run()
+    assert place.rows() == Counter()
+    place.write()
+    place.run()
+    assert place.rows() == Counter([0, 1])
+    assert place.dead() == Counter([(BROKEN, "decode")])
+
+
+def test_a_sample_shows_rows_and_changes_nothing(place: Place) -> None:
+    place.cluster.produce(place.topic, 0, [*good(0, 3), BROKEN, FILTERED])
+    prepared = place.prepare()
+    sample = read_sample(prepared, 10)
+    prepared.close()
+    assert sample.rows == ((0, 0), (1, 1), (2, 2))
+    assert (sample.records, sample.filtered) == (5, 1)
+    assert [where for where, _ in sample.dead] == [f"{place.topic}/0 offset 3"]
+    assert not prepared.folder.exists()
+    assert sorted(each.name for each in place.folder.iterdir()) == ["clicks.toml"]
+
+
+def test_sql_that_does_not_fit_is_one_line_that_names_the_key(place: Place) -> None:
+    place.write(select="id, missing")
+    with pytest.raises(
+        PipelineFileError, match=r"clicks\.toml: \[transform\] select: missing: .*correct the expression"
+    ):
+        place.prepare()
+
+
+def test_a_pipeline_with_an_interval_ends_after_its_batch(place: Place) -> None:
+    place.write(trigger='interval = "1s"')
+    place.cluster.produce(place.topic, 0, good(0, 5))
+    prepared = place.prepare()
+    batches: list[Any] = []
+    running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=batches.append)
+    deadline = time.monotonic() + END_MS / 1000
+    while not batches and time.monotonic() < deadline:
+        assert not running.wait(200)
+    assert running.stop(END_MS, SYSTEM_CLOCK.now_ms)
+    prepared.close()
+    assert place.rows() == Counter(range(5))
