@@ -30,6 +30,7 @@ from tests.reference_pages import (  # noqa: E402
     kafka_log_text_page,
     migrate_exit_codes_page,
     phases_page,
+    pipeline_file_page,
     spark_option_page,
 )
 from zkconsumer.kafka.group.member_log_lines import ERROR_EVENTS, INFO_EVENTS, WARNING_EVENTS  # noqa: E402
@@ -383,6 +384,7 @@ PAGES: Mapping[str, Callable[[Sources], str]] = {
     "config.md": lambda _: config_page.render(kafkas_keys()),
     "coordinator-config.md": lambda _: coordinator_config_page.render(kafkas_keys(), kafkas_defaults()),
     "kafka-consumer-config.md": lambda _: kafka_consumer_config_page.render(kafkas_keys(), kafkas_defaults()),
+    "pipeline-file.md": lambda _: pipeline_file_page.render(),
     "spark-options.md": lambda _: spark_option_page.render_options(kafkas_keys()),
     "development-broker.md": lambda _: development_broker_page.render(),
     "kafka-log-texts.md": lambda _: kafka_log_text_page.render(),

@@ -210,7 +210,7 @@ def test_help_loads_what_finds_commands_and_none_of_them() -> None:
     doors = {
         "bridge",
         "bridge.commands",
-        *(f"bridge.commands.{name}" for name in ("broker_command", "demo", "migrate", "spark")),
+        *(f"bridge.commands.{name}" for name in ("broker_command", "demo", "migrate", "pipeline", "spark")),
     }
     names = ("", ".command_hints", ".console", ".json_errors", ".lazy_commands", ".main")
     finders = {"zkconsumer.errors", *(f"zkconsumer.cli{name}" for name in names)}

@@ -32,8 +32,12 @@ def commands(command: click.Command = main, words: tuple[str, ...] = ()) -> Iter
 
 
 COMMANDS = dict(commands())
-WITHOUT_CLUSTER = {"assign", "check", "demo", "health", "broker", *(name for name in COMMANDS if name[:7] == "sandbox")}
-"""``broker`` registers itself where it is told to, so no variable of a shell may tell it."""
+WITHOUT_CLUSTER = {
+    *("assign", "check", "demo", "health", "broker"),
+    *(name for name in COMMANDS if name.startswith(("sandbox", "pipeline"))),
+}
+"""``broker`` registers itself at the address of its own option, not at that of a variable of the shell.  A pipeline
+file has the addresses of its cluster."""
 
 WITHOUT_GROUP = {"groups list", "log-ends", "migrate apply", "migrate restore"}
 """``migrate apply`` has the group in its plan; ``restore`` in its archive."""

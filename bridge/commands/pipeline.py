@@ -1,0 +1,19 @@
+"""``zkconsumer pipeline``: a consumer group into tables, by one file."""
+
+from __future__ import annotations
+
+import click
+
+from zkconsumer.cli.lazy_commands import LazyGroup
+
+PIPELINE_COMMANDS = {
+    "init": "bridge.commands.pipeline_init:init",
+    "check": "bridge.commands.pipeline_check:check",
+    "run": "bridge.commands.pipeline_run:run",
+}
+"""Command -> where it is defined; a module is imported when its command runs."""
+
+
+@click.group(cls=LazyGroup, lazy_commands=PIPELINE_COMMANDS)
+def pipeline() -> None:
+    """Read a consumer group into a table with Spark, exactly once: init, check and run a pipeline file."""
