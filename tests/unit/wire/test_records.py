@@ -413,3 +413,15 @@ def test_a_codec_that_a_format_has_not_is_refused(magic: int, codec: int) -> Non
 @pytest.mark.parametrize(("magic", "codec"), EVERY)
 def test_no_records_make_no_bytes(magic: int, codec: int) -> None:
     assert build_record_set([], magic, codec) == b""
+
+
+def test_a_batch_whose_records_have_different_headers_and_large_fields_is_read_back() -> None:
+    """Headers are encoded again only where the tuple is another one; sizes beyond the table of small varints."""
+    shared = (("a", b"1"),)
+    records = [
+        Record(at, 1_000 - at, 0, b"k" * size, None if size == 3 else b"v" * size, headers)
+        for at, (size, headers) in enumerate(
+            [(0, ()), (3, shared), (4_095, shared), (4_096, (("a", None),)), (70_000, ()), (1, shared)]
+        )
+    ]
+    assert list(iter_records(build_record_set(records, 2))) == records
