@@ -145,10 +145,10 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
     only_in_batch = [f"in a batch: {problem}" for problem in in_batch if problem not in in_both]
     if _SHOW_A_BATCH & {OPTION_NAMES.get(name.lower()) for name in options}:
         if in_batch:
-            raise InvalidConfigException(_report(in_both + only_in_batch))
+            raise InvalidConfigException(problems_report(in_both + only_in_batch))
     elif in_stream:
         hint = [_IF_A_BATCH] if only_in_stream else []
-        raise InvalidConfigException(_report(in_both + only_in_stream + only_in_batch + hint))
+        raise InvalidConfigException(problems_report(in_both + only_in_stream + only_in_batch + hint))
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
@@ -199,7 +199,7 @@ class _OptionsReader:
         self._check_together(config)
         starting, ending = self._starting(config), self._ending()
         if self._problems:
-            raise InvalidConfigException(_report(self._problems))
+            raise InvalidConfigException(problems_report(self._problems))
         assert config is not None, "otherwise there is a problem"
         assert subscribed is not None, "otherwise there is a problem"
         own = self._values
@@ -323,7 +323,7 @@ class _OptionsReader:
         try:
             config = ConsumerConfig.from_files(Path(file) if file else None, overrides)
         except InvalidConfigException as error:
-            self._problems += [with_option_names(line) for line in _problems_of(error)]
+            self._problems += [with_option_names(line) for line in problem_lines(error)]
             return None
         if config.sasl_mechanism == "OAUTHBEARER":
             self._problems.append(
@@ -458,16 +458,18 @@ def option_problems(options: Mapping[str, str], *, is_stream: bool) -> list[str]
     try:
         read_options(options, is_stream=is_stream)
     except InvalidConfigException as error:
-        return _problems_of(error)
+        return problem_lines(error)
     return []
 
 
-def _problems_of(error: InvalidConfigException) -> list[str]:
+def problem_lines(error: InvalidConfigException) -> list[str]:
+    """The problems in an error of ``problems_report`` or of ``ConsumerConfig``, one text each."""
     lines = str(error).split("\n  ")
     return lines[1:] or lines
 
 
-def _report(problems: list[str]) -> str:
+def problems_report(problems: list[str]) -> str:
+    """The text of the error with these problems."""
     problem_count = len(problems) - problems.count(_IF_A_BATCH)
     count = "a problem" if problem_count == 1 else f"{problem_count} problems"
     return "\n  ".join([f'the options of format("zkconsumer") have {count} (every option: {PAGE}):', *problems])

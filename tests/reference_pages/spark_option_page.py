@@ -17,6 +17,7 @@ from bridge.spark.option_table import (
     UNSUPPORTED_OPTIONS,
     outcome_of,
 )
+from bridge.spark.sink.sink_option_table import SINK_BROKER_OPTIONS, SINK_IGNORED, SINK_OPTIONS, SINK_UNSUPPORTED
 from tests.reference_pages.config_page import outcome_table
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.config_def import Setting
@@ -28,7 +29,8 @@ _PAGE = """\
 <!-- Generated: python tests/generate_docs.py --write -->
 
 Every option of `spark.readStream.format("zkconsumer")` and `spark.read.format("zkconsumer")`: values, default, meaning.
-An option of the same name in Spark's own `format("kafka")` has the same meaning here.
+An option of the same name in Spark's own `format("kafka")` has the same meaning here. `writeStream` and `write` have
+[options of their own](#options-of-the-sink).
 
 Names are not case-sensitive. An error for an unknown name contains the most similar known one, and an error for options
 that contradict each other contains the reason.
@@ -169,6 +171,24 @@ The same applies to other settings of Java's consumer with the prefix `kafka.`.
 
 {refused}
 
+## Options of the sink
+
+Every option of `writeStream.format("zkconsumer")` and `write.format("zkconsumer")`, which write rows to topics; see
+[Write to a topic from Spark](../how-to/write-to-a-topic-from-spark.md). `kafka.bootstrap.servers` is required. Wrong
+options and columns are reported when Spark plans the first batch, all at once.
+
+{sink}
+
+The settings of the connection to brokers are the same as for the source: {sink_connection}.
+
+Without an effect, with a warning:
+
+{sink_aside}
+
+Refused:
+
+{sink_refused}
+
 ## Keys of Kafka's own consumer
 
 The effect of each key of `org.apache.kafka.clients.consumer.ConsumerConfig` of Kafka 3.0: as an option with the prefix
@@ -193,6 +213,13 @@ def render_options(kafkas: Mapping[str, str]) -> str:
         kafka=_table(_HEAD, [_config_row(name, rows[key]) for name, key in BROKER_OPTIONS.items()]),
         aside=_table(["option", "why"], _grouped(IGNORED_OPTIONS)),
         refused=_table(["option", "why"], _grouped(UNSUPPORTED_OPTIONS)),
+        sink=_table(
+            ["option", "what it is", "default", "meaning"],
+            [[cell for at, cell in enumerate(_own_row(row)) if at != 1] for row in SINK_OPTIONS.values()],
+        ),
+        sink_connection=", ".join(f"`{name}`" for name in SINK_BROKER_OPTIONS),
+        sink_aside=_table(["option", "why"], _grouped(SINK_IGNORED)),
+        sink_refused=_table(["option", "why"], _grouped(SINK_UNSUPPORTED)),
         kafkas=outcome_table(
             kafkas,
             {

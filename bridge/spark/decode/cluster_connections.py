@@ -57,7 +57,7 @@ class ClusterConnections:
         known = self._leaders.get(tp)
         if known is not None and self._clock.now_ms() - known[1] < LEADERS_AGE_MAX_MS:
             return known[0]
-        leaders = self._ask_for(tp.topic)
+        leaders = self.topic_metadata(tp.topic)
         if len(self._leaders) + len(leaders.partitions) > CACHED_LEADERS_MAX:
             self._leaders.clear()
         now_ms = self._clock.now_ms()
@@ -76,8 +76,12 @@ class ClusterConnections:
             )
         raise BrokerUnreachable(f"{tp}: it has no leader ({leader}). Start the brokers with its replicas")
 
-    def _ask_for(self, topic: str) -> LeaderMetadata:
-        """Brokers before 0.11 may create a requested topic: those are asked for all topics."""
+    def topic_metadata(self, topic: str) -> LeaderMetadata:
+        """The leaders of a topic, from any broker; the request creates no topic.
+
+        Brokers before 0.11 may create a requested topic: those are asked for all topics.  Raises ``BrokerUnreachable``
+        when none answers.
+        """
 
         def question(connection: Connection, ranges: SupportedVersions, timeout_ms: int) -> LeaderMetadata:
             may_forbid = ranges.pick(METADATA) >= NO_AUTO_CREATION_FROM

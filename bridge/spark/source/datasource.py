@@ -1,8 +1,9 @@
-"""``format("zkconsumer")``: the data source class that Spark loads, and its columns.
+"""``format("zkconsumer")``: the data source class that Spark loads, and the columns of its source.
 
 ctor, schema          run in a planning process, many times: they open no connection and keep only the options
-reader                a batch: bridge.spark.source.batch_reader
-streamReader          a stream: bridge.spark.source.stream_reader
+reader                reads a batch: bridge.spark.source.batch_reader
+streamReader          reads a stream: bridge.spark.source.stream_reader
+writer, streamWriter  write rows to topics: bridge.spark.sink.data_source_writers
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ COLUMNS: dict[str, DataType] = {
 
 
 class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ignore[misc]
-    """Batches and streams of records of a ZooKeeper consumer group's topics."""
+    """Batches and streams of records of a ZooKeeper consumer group's topics; and rows that are written to topics."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,6 +99,26 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
             return ZkConsumerStreamReader(*self._read(schema, is_stream=True))
         except InvalidConfigException as error:
             return InvalidOptionsStreamReader(error)
+
+    @sentence_first
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Writes a batch to topics; see ``bridge.spark.sink.data_source_writers``.
+
+        Raises ``InvalidConfigException`` for wrong options and columns, and for ``mode("overwrite")``.
+        """
+        from bridge.spark.sink.data_source_writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    @sentence_first
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
+        """Writes a stream to topics; see ``bridge.spark.sink.data_source_writers``.
+
+        Raises ``InvalidConfigException`` for wrong options and columns.
+        """
+        from bridge.spark.sink.data_source_writers import stream_writer
+
+        return stream_writer(self.options, schema)
 
     def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
         """Options and columns; one error reports the problems of both."""

@@ -73,6 +73,20 @@ def sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
     return rendering
 
 
+def task_sentence_before_traceback(call: Callable[P, R]) -> Callable[P, R]:
+    """As ``sentence_before_traceback``, for calls in executors, which may lack the packages that options need."""
+
+    @wraps(call)
+    def rendering(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except ZkConsumerError as error:
+            _frames_behind(error)
+            raise error.with_traceback(None) from error.__cause__
+
+    return rendering
+
+
 def iterate_sentence_before_traceback(pieces: Iterator[R]) -> Iterator[R]:
     """The pieces; an error among them is rendered as in ``sentence_before_traceback``."""
     try:

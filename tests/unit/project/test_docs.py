@@ -243,6 +243,7 @@ KEYS_OF_OTHERS = {
     "auto.create.topics.enable": "of brokers",
     "connections.max.reauth.ms": "of brokers",
     "key.separator": "of ConsoleConsumer",
+    "max.message.bytes": "of topics",
     "metadata.broker.list": "of librdkafka",
     "queued.min.messages": "of librdkafka",
     **dict.fromkeys(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StringType, StructField, StructType
 
 from bridge.spark.source.datasource import ZkConsumerDataSource
 from bridge.spark.source.pickling import ExecutorReaderMixin
@@ -33,6 +34,15 @@ whole = {name for name in sys.modules if "." not in name and not name.startswith
 print(*sorted(name for name in whole if name in known or name == "bridge"))
 """
 
+WRITER = """
+import importlib.metadata, pickle, sys
+writer = pickle.load(open(sys.argv[1], "rb"))
+assert writer.write(iter([])).records == 0  # a task without rows: what writes was loaded
+known = importlib.metadata.packages_distributions()
+whole = {name for name in sys.modules if "." not in name and not name.startswith("_")}
+print(*sorted(name for name in whole if name in known or name == "bridge"))
+"""
+
 
 class Reader(ExecutorReaderMixin, DataSourceReader):
     """As the readers of batches and streams are made."""
@@ -44,12 +54,24 @@ class Reader(ExecutorReaderMixin, DataSourceReader):
 def test_a_worker_loads_what_reads_and_nothing_else(tmp_path: Path) -> None:
     pickled = cloudpickle.dumps((ZkConsumerDataSource({"group.id": "g"}), Reader()))
     assert b"of the driver" not in pickled
-    (tmp_path / "task").write_bytes(pickled)
+    assert packages_loaded(WORKER, pickled, tmp_path) == OURS | ON_EXECUTORS
+
+
+def test_a_worker_loads_what_writes_and_nothing_else(tmp_path: Path) -> None:
+    options = {"kafka.bootstrap.servers": "one:9092", "topic": "t"}
+    value = StructType([StructField("value", StringType())])
+    pickled = cloudpickle.dumps(ZkConsumerDataSource(options).streamWriter(value, False))
+    assert packages_loaded(WRITER, pickled, tmp_path) == OURS | ON_EXECUTORS
+
+
+def packages_loaded(program: str, pickled: bytes, folder: Path) -> set[str]:
+    """Those that the program has loaded when it has done its task."""
+    (folder / "task").write_bytes(pickled)
     done = subprocess.run(
-        [sys.executable, "-c", WORKER, str(tmp_path / "task")],
+        [sys.executable, "-c", program, str(folder / "task")],
         capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=True,
     )  # fmt: skip
-    assert set(done.stdout.split()) - BROUGHT_BY_OTHERS - WHERE_INSTALLED == OURS | ON_EXECUTORS
+    return set(done.stdout.split()) - BROUGHT_BY_OTHERS - WHERE_INSTALLED
 
 
 def test_the_page_names_what_executors_need() -> None:
