@@ -242,7 +242,7 @@ def test_each_record_set_has_the_whole_delivery_timeout() -> None:
     machine = ready()
     machine.add(rows(0, 1))
     machine.add(rows(0, 2))
-    answer(machine, machine.next_command(4_000), 4_000)
+    answer(machine, machine.next_command(2_000), 2_000)
     answer(machine, machine.next_command(8_000), 8_000, NOT_ENOUGH_REPLICAS)
     assert machine.next_command(8_100) == SendProduce(ONE, (rows(0, 2),))
 
@@ -283,6 +283,34 @@ def test_brokers_that_do_not_answer_metadata_are_asked_until_the_delivery_timeou
                 case other:
                     pytest.fail(f"{other} without a leader")
     assert 5 <= asked <= 20
+
+
+def test_a_search_for_leaders_that_succeeded_starts_the_pauses_again() -> None:
+    machine = ready()
+    for number, began_ms in enumerate((0, 1_000)):
+        machine.add(rows(0, number))
+        answer(machine, machine.next_command(began_ms), began_ms, NOT_LEADER_OR_FOLLOWER)
+        assert machine.next_command(began_ms + 100) == RequestMetadata(TOPIC)
+        machine.on_metadata_failed(TOPIC, "silence", began_ms + 100)
+        assert machine.next_command(began_ms + 100) == Pause(RETRY_BACKOFF_MS)
+        assert machine.next_command(began_ms + 200) == RequestMetadata(TOPIC)
+        machine.on_metadata(TOPIC, TopicLeaders(LEADERS), began_ms + 200)
+        answer(machine, machine.next_command(began_ms + 900), began_ms + 900)
+
+
+def test_metadata_changes_nothing_for_a_partition_whose_request_is_in_flight() -> None:
+    machine = ready()
+    machine.add(rows(0, 1))
+    machine.add(rows(0, 2))
+    sent = machine.next_command(0)
+    machine.add(rows(1, 3))
+    machine.next_command(0)
+    machine.on_lost(TWO, "closed", 0)
+    assert machine.next_command(100) == RequestMetadata(TOPIC)
+    machine.on_metadata(TOPIC, TopicLeaders({**LEADERS, 0: LEADER_NOT_AVAILABLE}), 100)
+    machine.next_command(100)
+    answer(machine, sent, 100)
+    assert machine.next_command(100) == SendProduce(ONE, (rows(0, 2),))
 
 
 def test_a_record_set_that_is_too_large_is_halved_in_order_down_to_one_row() -> None:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
 from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.decode.range_partition import RangePartition, read_partition
+from bridge.spark.sink import topic_writer
 from bridge.spark.sink.delivery_errors import RecordsNotWritten
-from bridge.spark.sink.produce_machine import ProduceLimits
+from bridge.spark.sink.produce_machine import ProduceLimits, RecordSetRows
 from bridge.spark.sink.row_partitioning import StickyPartitions
 from bridge.spark.sink.topic_writer import SinkTask, TopicWriter
 from bridge.testing.fake_cluster import FakeCluster
@@ -206,9 +207,12 @@ def test_an_error_that_passes_is_followed_by_another_attempt(clock: ManualClock,
 
 def test_an_answer_that_is_lost_repeats_the_records(clock: ManualClock) -> None:
     fake = new_cluster(clock)
+    writer = new_writer(fake, clock)
+    before = writer.cluster.connection_to(fake.addresses[0])
     fake.inject(CloseConnection(), api=PRODUCE)
-    write_all(new_writer(fake, clock), values_batch([b"0", b"1"]))
+    write_all(writer, values_batch([b"0", b"1"]))
     assert values_of(fake) == [b"0", b"1", b"0", b"1"]
+    assert writer.cluster.connection_to(fake.addresses[0]) is not before, "the versions are negotiated again"
 
 
 def test_a_broker_that_stops_and_comes_back_gets_every_record(clock: ManualClock) -> None:
@@ -288,6 +292,25 @@ def test_a_broker_that_answers_late_counts_as_lost(clock: ManualClock, monkeypat
     monkeypatch.setattr(connection, "has_response", no_response)
     write_all(writer, values_batch([b"1"]))
     assert values_of(fake) == [b"0", b"1", b"1"]
+
+
+def test_a_task_that_is_faster_than_the_brokers_waits_for_them(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    fake = new_cluster(clock)
+    writer = new_writer(fake, clock, batch_bytes=1_000)
+    monkeypatch.setattr(topic_writer, "BUFFER_BYTES_MAX", 5_000)
+    pending: list[int] = []
+    add = writer._machine.add
+
+    def added(rows: RecordSetRows) -> None:
+        add(rows)
+        pending.append(writer._machine.pending_bytes)
+
+    monkeypatch.setattr(writer._machine, "add", added)
+    write_all(writer, values_batch([b"%d" % number for number in range(1_000)]))
+    assert len(values_of(fake)) == 1_000
+    assert 5_000 < max(pending) <= 6_000
 
 
 def test_leaders_are_found_while_an_answer_is_awaited(clock: ManualClock) -> None:
