@@ -16,6 +16,7 @@ FAST = ["isal>=1.6", "zstandard>=0.22"]
 
 METRICS = ["prometheus-client>=0.14"]
 
+POSTGRES = ["psycopg[binary]>=3.2"]
 SPARK = ["pyarrow>=18", "pyspark>=4.2"]
 
 BENCH = [*FAST, *SPARK, "confluent-kafka>=2.5", "crc32c>=2.7", "kafka-python>=3.0", "psutil>=5.9"]
@@ -96,12 +97,13 @@ setup(
     extras_require={
         "avro": AVRO,
         "bench": BENCH,
-        "dev": [*AVRO, *FAST, *METRICS, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
+        "dev": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *TEST, *BENCH, "pre-commit>=4"],
         "fast": FAST,
         "gssapi": ["gssapi>=1.8"],
         "metrics": METRICS,
+        "postgres": POSTGRES,
         "spark": SPARK,
-        "test": [*AVRO, *FAST, *METRICS, *SPARK, *TEST],
+        "test": [*AVRO, *FAST, *METRICS, *POSTGRES, *SPARK, *TEST],
         "watch": ["rich>=13"],
         "zookeeper-kerberos": ["gssapi>=1.8"],
     },

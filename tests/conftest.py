@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fake_kerberos",
     "tests.simulation_seeds",
     "tests.spark_session_fixtures",
+    "tests.postgres_fixtures",
     "tests.spark_cluster_fixtures",
     "tests.migration.placeholder_fixtures",
 ]

@@ -43,7 +43,8 @@ from bridge.spark.pipeline.lineage import (
     require_same_ranges,
 )
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
-from bridge.spark.pipeline.sinks.sink import MESSAGE_TIME_COLUMN, CommitOutcome, RowRejection, Sink
+from bridge.spark.pipeline.sinks.row_rejection import RowRejection
+from bridge.spark.pipeline.sinks.sink import MESSAGE_TIME_COLUMN, CommitOutcome, Sink
 from bridge.spark.pipeline.transform import (
     TransformPlan,
     classify,

@@ -11,13 +11,12 @@ import pytest
 
 from bridge.spark.pipeline.lineage import BatchAttempt, BatchCounts, BatchLineage, LineageConflictError
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget
-from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.folder_store import LocalFolderStore
 from bridge.spark.pipeline.sinks.hadoop_folder_store import HadoopFolderStore
 from bridge.spark.pipeline.sinks.parquet_sink import ParquetSink
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from bridge.spark.pipeline.sinks.sink import MESSAGE_TIME_COLUMN, CommitOutcome, StagedBatch
-from zkconsumer.errors import PreconditionFailed, UsageError
+from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -166,12 +165,6 @@ def test_what_cannot_be_written_is_a_line_each_and_nothing_is_written(spark: Spa
     ]  # fmt: skip
     (tmp_path / "file").write_text("x")
     assert "is a file" in ParquetSink(LocalFolderStore(str(tmp_path / "file" / "t")), target(path)).check(bad.schema)[0]
-
-
-def test_a_file_system_without_create_if_absent_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="s3a has no atomic create-if-absent"):
-        open_folder("s3a://bucket/rows", spark)
-    assert open_folder(f"file://{tmp_path}/x", spark).uri("y") == f"file://{tmp_path}/x/y"
 
 
 def hadoop_store(spark: SparkSession, path: Path) -> HadoopFolderStore:

@@ -37,7 +37,7 @@ def open_folder(path: str, spark: SparkSession, allows_unsafe_commit: bool = Fal
     if scheme not in ATOMIC_SCHEMES and not allows_unsafe_commit:
         raise UsageError(
             f"{path}: the file system {scheme} has no atomic create-if-absent that was tried, so two drivers could "
-            f"both commit a batch. Use a local folder or {', '.join(ATOMIC_SCHEMES)}"
+            f"both commit a batch. Use a local folder or {', '.join(ATOMIC_SCHEMES)}, or the format postgres"
         )
     context: Any = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
     if context is None:

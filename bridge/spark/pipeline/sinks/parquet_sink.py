@@ -82,11 +82,11 @@ from bridge.spark.pipeline.sinks.parquet_manifest import (
     stored_schema,
 )
 from bridge.spark.pipeline.sinks.parquet_writing import WriteFiles, write_parquet_files
+from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
     AttemptRemovedError,
     CommitOutcome,
-    RowRejection,
     SinkUnavailableError,
     StagedBatch,
     check_staged,

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from bridge.spark.pipeline.lineage import BatchAttempt, BatchLineage
+from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from zkconsumer.errors import UnavailableError
 from zkconsumer.types import TopicPartition
 
@@ -48,15 +49,6 @@ class CommitOutcome(Enum):
 
     COMMITTED = "this attempt is committed"
     ALREADY_COMMITTED = "another attempt with the same ranges is committed; nothing was written"
-
-
-@dataclass(frozen=True, slots=True)
-class RowRejection:
-    """Rows that a sink cannot store: ``condition`` is Spark SQL over the columns of the rows; ``reason``: a text for
-    the dead letter.  A row that is written although the condition holds makes the write fail."""
-
-    condition: str
-    reason: str
 
 
 StagedT = TypeVar("StagedT")

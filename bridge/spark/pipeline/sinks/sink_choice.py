@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.spark.pipeline.pipeline_spec import ParquetTarget, SinkTarget
-from bridge.spark.pipeline.sinks.folder_choice import open_folder
-from bridge.spark.pipeline.sinks.parquet_sink import ParquetSink
+from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PostgresTarget, SinkTarget, TopicTarget
 from bridge.spark.pipeline.sinks.sink import Sink
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NO_DELTA = (
+    "format delta: Delta 4.4.0 fits pyspark 4.2.0 and not 4.3, where it appends and then fails with NoSuchMethodError; "
+    "this release does not write Delta tables. Use the format parquet or postgres"
+)
+
+NO_TOPIC = (
+    "format topic: a pipeline does not write to topics in this release, since a topic has no commit of a batch; set "
+    'the format parquet or postgres, or write with writeStream.format("zkconsumer") in a program'
+)
+
 
 def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
-    Raises ``UsageError`` for a format, or a file system, without exactly-once commits here.
+    Raises ``UsageError`` for a format, or a file system, that has no exactly-once commit here.
     """
     match target:
         case ParquetTarget():
+            from bridge.spark.pipeline.sinks.folder_choice import open_folder
+            from bridge.spark.pipeline.sinks.parquet_sink import ParquetSink
+
             return ParquetSink(open_folder(target.path, spark), target)
-    name = type(target).__name__.removesuffix("Target").lower()
-    raise UsageError(f'format = "{name}": this release writes Parquet files only; set format = "parquet"')
+        case PostgresTarget():
+            from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
+
+            return PostgresSink(target)
+        case DeltaTarget():
+            raise UsageError(NO_DELTA)
+        case TopicTarget():
+            raise UsageError(NO_TOPIC)
