@@ -11,8 +11,8 @@ _PAGE = """\
 <!-- Generated: python tests/generate_docs.py --write -->
 
 Every key of the TOML file that `zkconsumer pipeline` reads: its values, its default, and when it is needed.
-[Load a group into Parquet files](../how-to/load-a-group-into-parquet.md) shows a whole file; `zkconsumer pipeline init`
-writes one.
+[Load a group into Parquet files or PostgreSQL](../how-to/load-a-group-into-tables.md) shows a whole file;
+`zkconsumer pipeline init` writes one.
 
 A dotted name is one key: `zookeeper.connect = "zk1:2181"` and `"zookeeper.connect" = "zk1:2181"` are the same. Relative
 paths begin in the folder of the file. Secrets are places, never the secrets: `"env:NAME"` or `"file:PATH"`. A key that

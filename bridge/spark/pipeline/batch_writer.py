@@ -221,14 +221,15 @@ class BatchWriter:
             return
         if parts.dead_letters.needs_message_time:
             letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
-        staged = parts.dead_letters.write(letters, attempt)
+        own = replace(attempt, attempt=parts.new_attempt())  # both sinks may be in one schema
+        staged = parts.dead_letters.write(letters, own)
         if staged.rows != lineage.counts.dead_letters:
             raise PreconditionFailed(
                 f"batch {attempt.batch} of query {attempt.query} had {lineage.counts.dead_letters} dead letters, and "
                 f"{staged.rows} when it was read again; nothing was committed. If a schema registry was not reachable "
                 "for a time, start the pipeline again"
             )
-        parts.dead_letters.commit(staged, replace(lineage, counts=BatchCounts(rows=staged.rows)))
+        parts.dead_letters.commit(staged, replace(lineage, attempt=own.attempt, counts=BatchCounts(rows=staged.rows)))
 
     def _dead_letters(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
         parts = self._parts

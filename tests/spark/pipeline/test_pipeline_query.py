@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections import Counter
@@ -20,9 +21,13 @@ from bridge.spark.pipeline.pipeline_query import (
     start_pipeline,
 )
 from bridge.spark.pipeline.pipeline_sample import read_sample
+from bridge.spark.pipeline.pipeline_spec import PostgresTarget
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
+from bridge.spark.pipeline.sinks.postgres_connection import connect_postgres
+from tests.postgres_fixtures import DATABASE, USER, PostgresServer
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox.waiting import HOST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +58,7 @@ class Place:
         dead_letters: str = 'format = "parquet"\npath = "dead"',
         select: str = "id, CAST(n AS INT) AS n",
         trigger: str = "available-now = true",
+        sink: str = 'format = "parquet"\npath = "rows"',
     ) -> None:
         self.file.write_text(
             f"""
@@ -70,8 +76,7 @@ class Place:
             select = {json.dumps(select.split(", "))}
             where = "id >= 0"
             [sink]
-            format = "parquet"
-            path = "rows"
+            {sink}
             [dead-letters]
             {dead_letters}
             [trigger]
@@ -138,6 +143,28 @@ def test_each_record_is_somewhere_once_wherever_the_driver_ends(place: Place, fa
     place.run()
     assert place.rows() == Counter([*range(20), *range(100, 120), *range(200, 205)])
     assert place.totals()["offsets"] == 49
+
+
+def test_postgresql_has_each_record_once_wherever_a_driver_ends(place: Place, postgres_server: PostgresServer) -> None:
+    sink = (
+        f'format = "postgres"\nurl = "postgresql://{HOST}:{postgres_server.port}/{DATABASE}"\nssl-mode = "disable"\n'
+        f'user = "{USER}"\npassword = "file:{postgres_server.password_file}"\ntable = "{place.topic[-40:]}"'
+    )
+    letters = f'format = "postgres"\nconnection = "sink"\ntable = "dead {place.topic[-40:]}"'
+    place.write(sink=sink, dead_letters=letters)
+    target = read_pipeline(place.file).sink
+    assert isinstance(target, PostgresTarget)
+    place.cluster.produce(place.topic, 0, [*good(0, 20), BROKEN, FILTERED, b'{"id": 7, "n": "7", "text": "\\u0000"}'])
+    for point in POINTS:
+        with contextlib.suppress(PipelineFailedError):
+            place.run(point)
+    place.run()
+    with connect_postgres(target) as connection:
+        ids = [row[0] for row in connection.execute(f'SELECT id FROM "{target.table}"').fetchall()]
+        dead = connection.execute(f'SELECT stage FROM "dead {target.table}"').fetchall()
+    assert Counter(ids) == Counter([*range(20), 7])
+    assert dead == [("decode",)]
+    assert place.totals() == {"rows": 21, "dead_letters": 1, "filtered": 1, "offsets": 23}
 
 
 def test_without_a_place_for_dead_letters_the_error_names_the_record(place: Place) -> None:
