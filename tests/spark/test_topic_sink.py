@@ -14,10 +14,12 @@ pytest.importorskip("pyspark")
 
 from confluent_kafka import Consumer, Message
 from confluent_kafka import TopicPartition as Theirs
+from pyspark.errors import StreamingQueryException
 
 from tests.sandbox_fixtures import Clusters, librdkafka_settings, require_releases
 from tests.spark_session_fixtures import QUERY_TIMEOUT_S, checkpoint_of, started
-from zkconsumer.testing.sandbox import Sandbox, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, wait_until, zookeeper_release
+from zkconsumer.testing.sandbox.sandbox_security import USER_PASSWORD
 from zkconsumer.wire.murmur2 import partition_of_key
 
 if TYPE_CHECKING:
@@ -204,3 +206,37 @@ def test_wrong_columns_and_options_are_one_line_and_nothing_is_written(
     with pytest.raises(Exception, match="zkconsumer") as told:
         writer.mode("append").save()
     assert words in str(told.value)
+
+
+def test_a_stream_with_a_wrong_column_fails_with_the_line_and_writes_nothing(
+    session: SparkSession, tmp_path: Path
+) -> None:  # fmt: skip
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "first").write_text("v\n", "utf-8")
+    lines = session.readStream.schema("value string").text(str(tmp_path / "lines")).selectExpr("value valeu")
+    writer = lines.writeStream.format("zkconsumer").option("checkpointLocation", str(checkpoint_of(tmp_path)))
+    writer = writer.options(topic="t", **{"kafka.bootstrap.servers": "127.0.0.1:1"}).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException) as told:
+        started(writer.start).awaitTermination(QUERY_TIMEOUT_S)
+    assert "valeu: is not written (did you mean value?); drop it" in str(told.value)
+
+
+@pytest.mark.nightly
+def test_rows_are_written_over_tls_with_a_login(session: SparkSession, fresh_name: str) -> None:
+    require_releases("3.9.1", zookeeper_release("3.8"))
+    with Sandbox() as sandbox:
+        security = SandboxSecurity()
+        sandbox.start_zookeeper()
+        sandbox.start_broker("3.9.1", chroot="/kafka", security=security)
+        sandbox.create_topic(fresh_name, PARTITIONS)
+        login = security.settings("SASL_SSL", "SCRAM-SHA-512")
+        options = {f"kafka.{key}": value for key, value in login.items()}
+        options["kafka.bootstrap.servers"] = security.address("SASL_SSL")
+        rows = session.range(ROWS).selectExpr("cast(id as string) value")
+        rows.write.format("zkconsumer").options(topic=fresh_name, **options).mode("append").save()
+        there = session.read.format("zkconsumer").options(subscribe=fresh_name, endingOffsets="latest", **options)
+        assert sorted(int(row.value) for row in there.load().select("value").collect()) == list(range(ROWS))
+        wrong = options | {"kafka.sasl.password": "wrong"}
+        with pytest.raises(Exception, match="the broker does not accept the user or the password") as told:
+            rows.write.format("zkconsumer").options(topic=fresh_name, **wrong).mode("append").save()
+        assert USER_PASSWORD not in str(told.value)

@@ -61,13 +61,14 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 class PartitionRows:
     """Rows of one partition for one record set: columns of an Arrow table, not encoded yet.
 
+    ``table`` has a copy of the rows, and not a slice of the task's batch: rows that wait for a leader must not keep the
+    batches of all other partitions in memory.
     ``data_bytes``: an upper bound of the size of the record set without compression.  ``now_ms``: the timestamp of rows
     that have none, in ms since 1970.  ``headers``: of every row, after its own ones; only for format 2.
     """
 
     tp: TopicPartition
     table: pa.RecordBatch
-    sizes: pa.Array
     data_bytes: int
     now_ms: int
     headers: RecordHeaders = ()
@@ -82,9 +83,12 @@ class PartitionRows:
         return [self._slice(0, middle), self._slice(middle, len(self) - middle)]
 
     def _slice(self, first: int, count: int) -> PartitionRows:
-        sizes = self.sizes.slice(first, count)
-        data_bytes = int(pc.sum(sizes).as_py()) + RECORD_SET_OVERHEAD_BYTES
-        return PartitionRows(self.tp, self.table.slice(first, count), sizes, data_bytes, self.now_ms, self.headers)
+        data_bytes = int(pc.sum(self.row_sizes().slice(first, count)).as_py()) + RECORD_SET_OVERHEAD_BYTES
+        return PartitionRows(self.tp, self.table.slice(first, count), data_bytes, self.now_ms, self.headers)
+
+    def row_sizes(self) -> pa.Array:
+        """An upper bound of the bytes of each record."""
+        return _record_sizes(self.table, self.headers)
 
     def records(self, magic: int) -> list[Record]:
         """The records for format ``magic``, numbered from 0.
@@ -204,9 +208,7 @@ class SinkRows:
         partitions = self._assign(partitions_of, sticky)
         order_by = pc.add(pc.shift_left(self._topic_numbers, _SORT_SHIFT), partitions)
         order = pc.array_sort_indices(order_by)  # stable
-        table, sizes = self._table.take(order), self._sizes.take(order)
-        per_header = sum(len(name) + len(value or b"") + HEADER_OVERHEAD_BYTES for name, value in headers)
-        sizes = pc.add(sizes, per_header)
+        sizes = _record_sizes(self._table, headers).take(order)
         _check_sizes(sizes, record_bytes_max - RECORD_SET_OVERHEAD_BYTES)
         set_bytes = record_set_bytes - RECORD_SET_OVERHEAD_BYTES
         ends = pc.cumulative_sum(sizes).to_pylist()
@@ -219,9 +221,8 @@ class SinkRows:
                 before = ends[first - 1] if first else 0
                 end = max(bisect_right(ends, before + set_bytes, first, last), first + 1)
                 count, data_bytes = end - first, ends[end - 1] - before + RECORD_SET_OVERHEAD_BYTES
-                yield PartitionRows(
-                    tp, table.slice(first, count), sizes.slice(first, count), data_bytes, now_ms, headers
-                )  # fmt: skip
+                table = self._table.take(order.slice(first, count))
+                yield PartitionRows(tp, table, data_bytes, now_ms, headers)
                 first = end
 
     def _assign(self, partitions_of: Callable[[str], PartitionCounts], sticky: StickyPartitions) -> pa.Array:
@@ -315,8 +316,13 @@ def _floor_divide(numbers: pa.Array, by: int) -> pa.Array:
     return pc.subtract(quotients, is_rounded_up.cast(pa.int64()))
 
 
+def _record_sizes(table: pa.RecordBatch, headers: RecordHeaders) -> pa.Array:
+    """An upper bound of the bytes of each record with these headers besides its own."""
+    of_headers = sum(len(name) + len(value or b"") + HEADER_OVERHEAD_BYTES for name, value in headers)
+    return pc.add(_row_sizes(table), of_headers)
+
+
 def _row_sizes(table: pa.RecordBatch) -> pa.Array:
-    """An upper bound of the bytes of each record."""
     sizes = pa.repeat(pa.scalar(RECORD_OVERHEAD_BYTES, pa.int64()), table.num_rows)
     names = table.schema.names
     for name in (VALUE, KEY, SOURCE):

@@ -120,7 +120,7 @@ def test_no_record_set_is_larger_than_its_bound_or_than_the_limit(set_bytes: int
         assert len(build_record_set(each.records(magic), magic)) <= each.data_bytes
         assert each.data_bytes <= set_bytes or len(each) == 1
     # Each limit is used: with one row more a record set would be too large.
-    together = [one.data_bytes + two.sizes[0].as_py() for one, two in pairwise(sets) if one.tp == two.tp]
+    together = [one.data_bytes + two.row_sizes()[0].as_py() for one, two in pairwise(sets) if one.tp == two.tp]
     assert together
     assert min(together) > set_bytes
 
@@ -131,7 +131,7 @@ def test_headers_count_in_the_size() -> None:
     extra = (("zkconsumer.query", b"q" * 36),)
     [whole] = divided(columns, headers=extra)
     assert len(build_record_set(whole.records(2), 2)) <= whole.data_bytes
-    sizes = [size - RECORD_OVERHEAD_BYTES for size in whole.sizes.to_pylist()]
+    sizes = [size - RECORD_OVERHEAD_BYTES for size in whole.row_sizes().to_pylist()]
     per_row = len("zkconsumer.query") + 36 + 10 + 1 + len("zkconsumer.source") + 10
     assert sizes == [per_row, per_row + 50 + 500 + 10 + 1 + 10 + 70, per_row]
 
@@ -167,6 +167,13 @@ def test_halves_have_all_rows_and_bounds_of_their_own() -> None:
     assert [record.value for half in (first, second) for record in half.records(2)] == [b"0", b"1", b"2", b"3", b"4"]
     assert (len(first), len(second)) == (2, 3)
     assert first.data_bytes + second.data_bytes == whole.data_bytes + RECORD_SET_OVERHEAD_BYTES
+
+
+def test_rows_that_wait_do_not_keep_the_whole_batch_in_memory() -> None:
+    columns = {"value": pa.array([b"x" * 10_000] * 100, pa.binary()), "partition": pa.array([0] * 99 + [1])}
+    small = divided(columns)[-1]
+    assert (small.tp.partition, len(small)) == (1, 1)
+    assert sum(buffer.size for buffer in small.table.column("value").buffers() if buffer is not None) < 20_000
 
 
 def test_times_before_1970_and_fractions_are_rounded_down() -> None:
