@@ -74,7 +74,10 @@ class CoordinatorRequests:
                 self._disconnect(broker_id)
 
     def lost_connection(self, broker_id: int) -> Disconnected | None:
-        """The event if the connection to this coordinator broke, also while no request was in flight."""
+        """The event if the connection to this coordinator broke, also while no request was in flight.
+
+        Only until the back-off of the connection is over, as in Java: after it the next request connects again.
+        """
         nodes = self._nodes.get(broker_id)
         return Disconnected(broker_id) if nodes is not None and self._client.is_unavailable(nodes[0]) else None
 
