@@ -9,7 +9,7 @@
     source     string                the header ``zkconsumer.source``
 
 Spark's own sink ignores other columns.  Here another column is an error, since it is more often a wrong name than a
-column that nobody needs.
+column that is not needed.
 """
 
 from __future__ import annotations

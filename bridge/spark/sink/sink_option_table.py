@@ -156,7 +156,7 @@ SINK_IGNORED: dict[str, str] = {
 """Options without effect, and why; a warning each, except for those that belong to the query."""
 
 OF_THE_QUERY = ("checkpointLocation", "queryName")
-"""Options that Spark passes to the sink of each query; nobody needs a warning about them."""
+"""Options that Spark passes to the sink of each query; a warning about them would help no user."""
 
 SINK_UNSUPPORTED: dict[str, str] = {
     "path": "start() and save() take no path here: the topic is the option topic, or a column topic",

@@ -155,7 +155,7 @@ class AvroDecoder:
                 for number in rows.numbers:
                     errors[number] = error_text(writer)
             else:
-                self._decode_rows(schema_id, writer, rows, columns, errors, rescued)
+                self._decode_rows(schema_id, writer, rows, columns, errors, rescued=rescued)
 
         ids: dict[int, int] = {}
 
@@ -165,7 +165,7 @@ class AvroDecoder:
             return _of_id(ids[row])
 
         absent = [value is None for value in values]
-        return decoded_columns(self._arrow_schema, columns, absent, errors, rescued, prefix_of)
+        return decoded_columns(self._arrow_schema, columns, absent, errors, rescued, prefix_of=prefix_of)
 
     def _by_schema(self, values: list[bytes | None], errors: list[str | None]) -> dict[int, _Rows]:
         found: dict[int, _Rows] = {}
@@ -196,6 +196,7 @@ class AvroDecoder:
         rows: _Rows,
         columns: list[list[Any]],
         errors: list[str | None],
+        *,
         rescued: list[str | None] | None,
     ) -> None:
         numbers, records = self._read(schema_id, writer, rows, errors)

@@ -114,6 +114,7 @@ def decoded_columns(
     absent: Sequence[bool],
     errors: list[str | None],
     rescued: list[str | None] | None,
+    *,
     prefix_of: PrefixOf = _no_prefix,
 ) -> DecodedColumns:
     """Builds the arrays.  ``columns``: for each field a value for each row; ``absent``: the rows without a payload.

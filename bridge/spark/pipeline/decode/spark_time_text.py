@@ -124,7 +124,7 @@ def parse_timestamp(text: str, session_zone: tzinfo) -> int | None:
     common = _COMMON_TIMESTAMP.fullmatch(text)
     if common is not None:
         year, month, day, hour, minute, second, fraction = common.groups()
-        local = _micros(int(year), int(month), int(day), int(hour), int(minute), int(second), fraction or "")
+        local = _micros(days_of(int(year), int(month), int(day)), int(hour), int(minute), int(second), fraction or "")
         if local is not None:
             return local
     found = _timestamp(text, session_zone)
@@ -151,13 +151,11 @@ def _timestamp(text: str, session_zone: tzinfo) -> int | None:
 
 def _local_micros(found: re.Match[str]) -> int | None:
     year, month, day, hour, minute, second, fraction, _ = found.groups()
-    return _micros(
-        int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), fraction or ""
-    )
+    days = days_of(int(year), int(month or 1), int(day or 1))
+    return _micros(days, int(hour or 0), int(minute or 0), int(second or 0), fraction or "")
 
 
-def _micros(year: int, month: int, day: int, hour: int, minute: int, second: int, fraction: str) -> int | None:
-    days = days_of(year, month, day)
+def _micros(days: int | None, hour: int, minute: int, second: int, fraction: str) -> int | None:
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
     seconds = days * _DAY_S + hour * 3600 + minute * 60 + second

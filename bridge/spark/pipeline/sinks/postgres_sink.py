@@ -17,7 +17,7 @@ Of two drivers that commit the same batch the second waits in step 3 for the end
 finds the key.  What a driver does that was stopped (SIGSTOP) or cut off and continues later, while a second driver (B)
 went on:
 
-    before 1, 2 or 3      fills a staging table that nobody reads; step 3 finds the row of B, and the table is dropped
+    before 1, 2 or 3      fills a table that no program reads; step 3 finds the row of B, and the table is dropped
     before 4, 5 or 6      the server has ended the transaction after ``idle_limit_ms`` (otherwise B would wait for it
                           in step 3); this driver gets an error, and nothing of it is in the tables
     in 6                  the server has the commit or not; B finds the row or the free key
