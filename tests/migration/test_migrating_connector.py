@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -138,6 +139,7 @@ def test_a_commit_during_the_switch_is_tried_again_at_once(dual: Dual, monkeypat
     class Pause:
         def wait(self, seconds: float) -> bool:
             waited.append(seconds)
+            time.sleep(seconds)  # the tries are counted in time, and the member may be joining at the coordinator
             return False
 
     def overtaken(offsets: Mapping[TopicPartition, int], _: int) -> dict[TopicPartition, CommitFailure]:
