@@ -235,7 +235,7 @@ static int64_t cursor_expand_into(cursor *self, PyObject *into, plain_block bloc
     return filled <= block.room ? filled : -1;
 }
 
-/* Sets `body` to the decompressed payload: a part of `joined` behind its first `total` bytes if there is room, or a
+/* Sets `body` to the decompressed payload: a part of `joined` after its first `total` bytes if there is room, or a
  * bytearray.  Returns false with an exception, or if `expand` must decompress it. */
 static bool cursor_expand_block(cursor *self, int64_t total) {
     plain_block block = cursor_plain_block(self);
@@ -339,6 +339,9 @@ static PyObject *cursor_take_joined(cursor *self, int64_t total) {
     bool is_kept = is_body_in_joined(self), is_small = total < capacity - capacity / 8;
     if (is_small && !(taken = PyBytes_FromStringAndSize((const char *)joined_at(self, 0), (Py_ssize_t)total))) return NULL;
     if (is_small && !is_kept) return taken;
+    /* Less than half of its memory is cut off, so it does not move. */
+    int64_t end = is_kept ? self->body_start + self->body.len : total;
+    if (!is_small && PyByteArray_Resize(joined, (Py_ssize_t)end) < 0) return NULL;
     if (is_kept) {
         Py_ssize_t body_bytes = self->body.len;
         if (PyObject_GetBuffer(joined, &self->body, PyBUF_SIMPLE) < 0) {
