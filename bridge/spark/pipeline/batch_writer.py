@@ -236,7 +236,7 @@ class BatchWriter:
         classified = classify(decode(frame, parts.decoding), parts.transform, checks_rows=checks_rows)
         kept = [source_column(name) for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)]
         found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
-        rejections = parts.sink.rejections(_schema_without(written_rows(classified, parts.transform)))
+        rejections = parts.sink.rejections(written_rows(classified, parts.transform).schema)
         if rejections:
             rows = written_rows(classified, parts.transform, kept=kept).withColumn(_REJECTED, _reason(rejections))
             found = found.unionByName(
@@ -263,7 +263,7 @@ def _reason(rejections: tuple[RowRejection, ...]) -> Column:
     return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
 
 
-def _schema_without(rows: DataFrame, name: str = "") -> StructType:
+def _schema_without(rows: DataFrame, name: str) -> StructType:
     return StructType([field for field in rows.schema.fields if field.name != name])
 
 

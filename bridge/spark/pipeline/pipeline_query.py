@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
-from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
+from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
@@ -134,7 +135,7 @@ class RunningPipeline:
             cause = self.writer.error
             words = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
             raise PipelineFailedError(
-                f"{self.prepared.spec.name}: {first_sentence(words)}; when the cause is removed, start the "
+                f"{self.prepared.spec.name}: {first_line(words).rstrip('. ')}; when the cause is removed, start the "
                 "pipeline again, it continues from its checkpoint"
             ) from error
 
@@ -181,7 +182,7 @@ def start_pipeline(
         transform=prepared.transform,
         sink=prepared.sink,
         dead_letters=prepared.dead_letters,
-        query_id=lambda: query_id_of(prepared.spark, checkpoint),
+        query_id=cache(lambda: query_id_of(prepared.spark, checkpoint)),  # Spark writes it before the first batch
         ranges=lambda: read_batch_ranges(prepared.folder / RANGES_FOLDER),
         wall_ms=wall_ms,
         new_attempt=lambda: uuid4().hex,
@@ -195,11 +196,6 @@ def start_pipeline(
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
     batch_writer = BatchWriter(parts, on_batch)
     return RunningPipeline(prepared, writer.foreachBatch(batch_writer).start(), batch_writer)
-
-
-def first_sentence(text: str) -> str:
-    """The first line of an error of Spark; the source puts its own sentence there."""
-    return text.strip().split("\n", 1)[0].rstrip(". ")
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:

@@ -30,14 +30,15 @@ def read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
     options = {name: value for name, value in prepared.options.items() if name not in STREAM_ONLY}
     frame = prepared.spark.read.format(NAME).options(**options | {"startingOffsets": "earliest"}).load()
     # The records, in memory: each of the frames below reads the same ones.
-    taken = prepared.spark.createDataFrame(frame.limit(records).collect(), frame.schema)
+    found = frame.limit(records).collect()
+    taken = prepared.spark.createDataFrame(found, frame.schema)
     decoded = decode(taken, prepared.decoding, with_payloads=False)
     classified = classify(decoded, prepared.transform, checks_rows=True)
     rows = written_rows(classified, prepared.transform).collect()
     places = [sf.col(source_column(name)).alias(name) for name in ("topic", "partition", "offset")]
     others = classified.filter(sf.col(OUTCOME) == DEAD).select(*places, DEAD_STAGE, DEAD_ERROR).collect()
     return PipelineSample(
-        records=taken.count(),
+        records=len(found),
         rows=tuple(tuple(row) for row in rows),
         filtered=classified.filter(sf.col(OUTCOME) == FILTERED).count(),
         dead=tuple(

@@ -175,7 +175,7 @@ def _json_fields(text: str, parse_ddl: ParseDdl) -> StructType:
     return nullable(found)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: Exception | str) -> str:
     """The first line of an error of Spark, without its SQLSTATE."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__
