@@ -100,11 +100,16 @@ def topics_of(given: str) -> tuple[str, ...]:
     if not names:
         raise ValueError("it names no topic")
     for name in names:
-        try:
-            check_topic(name)
-        except InvalidNameError as error:
-            raise ValueError(str(error)) from None
+        checked_topic(name)
     return names
+
+
+def checked_topic(name: str) -> str:
+    """The name of a topic.  ``ValueError``: no topic can have it."""
+    try:
+        return check_topic(name)
+    except InvalidNameError as error:
+        raise ValueError(str(error)) from None
 
 
 def threads_of(given: str) -> dict[str, int]:

@@ -325,11 +325,7 @@ class _OptionsReader:
         except InvalidConfigException as error:
             self._problems += [with_option_names(line) for line in problem_lines(error)]
             return None
-        if config.sasl_mechanism == "OAUTHBEARER":
-            self._problems.append(
-                "kafka.sasl.mechanism=OAUTHBEARER: needs a function that creates tokens, which an option cannot "
-                "contain; give this query a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
-            )
+        self._problems += login_problems(config, "query")
         for key, why in config.ignored.items():
             if key in self._consumer:
                 self._warnings[_SHOWN_AS.get(key, key)] = why
@@ -460,6 +456,16 @@ def option_problems(options: Mapping[str, str], *, is_stream: bool) -> list[str]
     except InvalidConfigException as error:
         return problem_lines(error)
     return []
+
+
+def login_problems(config: ConsumerConfig, user: str) -> list[str]:
+    """Why options cannot describe the login of a ``user`` (query, sink); none if they can."""
+    if config.sasl_mechanism != "OAUTHBEARER":
+        return []
+    return [
+        "kafka.sasl.mechanism=OAUTHBEARER: needs a function that creates tokens, which an option cannot contain; give "
+        f"this {user} a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
+    ]
 
 
 def problem_lines(error: InvalidConfigException) -> list[str]:

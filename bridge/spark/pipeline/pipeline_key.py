@@ -14,12 +14,10 @@ from enum import Enum
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bridge.spark.option_table import delay_ms
+from bridge.spark.option_table import checked_topic, delay_ms
 from bridge.spark.pipeline.secret_reference import SECRET_FORMS
 from zkconsumer.base.name_suggestions import did_you_mean
 from zkconsumer.config_def import HIDDEN, Setting, mask_user, optional_text, secret
-from zkconsumer.errors import InvalidNameError
-from zkconsumer.zk.paths import check_topic
 
 POSTGRES_PORT = 5432
 
@@ -219,7 +217,7 @@ def secret_place(key: str, sentence: str) -> Setting[str | None]:
 
 def topic_name(key: str, sentence: str) -> Setting[str | None]:
     """The name of one topic."""
-    return optional_text(key, sentence, _check_topic, "the name of a topic")
+    return optional_text(key, sentence, checked_topic, "the name of a topic")
 
 
 def registry_url(key: str, sentence: str) -> Setting[str | None]:
@@ -288,14 +286,6 @@ def _check_path(given: str) -> str:
     if "\0" in given:
         raise ValueError("it contains a character that no path has")
     return _filled(given)
-
-
-def _check_topic(given: str) -> str:
-    try:
-        check_topic(given)
-    except InvalidNameError as error:
-        raise ValueError(str(error)) from None
-    return given
 
 
 def _check_registry_url(given: str) -> str:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.spark.option_table import BROKER_OPTIONS, IGNORED_OPTIONS, KAFKA_PREFIX, UNSUPPORTED_OPTIONS
+from bridge.spark.option_table import BROKER_OPTIONS, IGNORED_OPTIONS, KAFKA_PREFIX, UNSUPPORTED_OPTIONS, checked_topic
 from zkconsumer.config_def import Setting, SettingsTable, choice, integer, optional_text, text
 from zkconsumer.config_tables.broker_connection_settings import BrokerConnectionSettings
-from zkconsumer.errors import InvalidNameError
 from zkconsumer.other_client_keys import (
     JAVA_CLIENT_KEYS_WITHOUT_EFFECT,
     JAVA_SECURITY_KEYS,
     SECURITY_KEYS_NOT_IGNORED,
 )
 from zkconsumer.wire.compression import CODEC_NAMES
-from zkconsumer.zk.paths import check_topic
 
 BATCH_BYTES_MIN = 1024
 """A smaller limit would put each record into a record set of its own."""
@@ -35,14 +33,6 @@ def _check_acks(given: str) -> str:
         raise ValueError("with 0 the brokers send no answer, so lost records would not be noticed")
     if given not in _ACKS:
         raise ValueError
-    return given
-
-
-def _check_topic(given: str) -> str:
-    try:
-        check_topic(given)
-    except InvalidNameError as error:
-        raise ValueError(str(error)) from None
     return given
 
 
@@ -63,7 +53,7 @@ class SinkOptionTable(SettingsTable):
     topic = optional_text(
         "topic",
         "The topic of all rows. Takes precedence over a column `topic`; without the option there must be that column.",
-        _check_topic, "the name of a topic",
+        checked_topic, "the name of a topic",
     )  # fmt: skip
     acks = text(
         "kafka.acks", "all",

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bridge.spark.option_table import KAFKA_PREFIX, with_option_names
-from bridge.spark.options import OPTION_NAMES, UNSET_ZOOKEEPER, problem_lines, problems_report
+from bridge.spark.options import OPTION_NAMES, UNSET_ZOOKEEPER, login_problems, problem_lines, problems_report
 from bridge.spark.sink.sink_option_table import (
     OF_THE_QUERY,
     SINK_BROKER_OPTIONS,
@@ -137,11 +137,7 @@ class _SinkOptionsReader:
         except InvalidConfigException as error:
             self._problems += [with_option_names(line) for line in problem_lines(error)]
             return None
-        if config.sasl_mechanism == "OAUTHBEARER":
-            self._problems.append(
-                "kafka.sasl.mechanism=OAUTHBEARER: needs a function that creates tokens, which an option cannot "
-                "contain; give this sink a user of its own with SCRAM-SHA-512, PLAIN or GSSAPI, or a certificate"
-            )
+        self._problems += login_problems(config, "sink")
         return config
 
 
