@@ -203,9 +203,9 @@ def test_wrong_columns_and_options_are_one_line_and_nothing_is_written(
 ) -> None:
     rows = session.range(1).selectExpr(*columns)
     writer = rows.write.format("zkconsumer").option("kafka.bootstrap.servers", "127.0.0.1:1").option(option, "t")
-    with pytest.raises(Exception, match="zkconsumer") as told:
+    with pytest.raises(Exception, match="zkconsumer") as raised:
         writer.mode("append").save()
-    assert words in str(told.value)
+    assert words in str(raised.value)
 
 
 def test_a_stream_with_a_wrong_column_fails_with_the_line_and_writes_nothing(
@@ -216,9 +216,9 @@ def test_a_stream_with_a_wrong_column_fails_with_the_line_and_writes_nothing(
     lines = session.readStream.schema("value string").text(str(tmp_path / "lines")).selectExpr("value valeu")
     writer = lines.writeStream.format("zkconsumer").option("checkpointLocation", str(checkpoint_of(tmp_path)))
     writer = writer.options(topic="t", **{"kafka.bootstrap.servers": "127.0.0.1:1"}).trigger(availableNow=True)
-    with pytest.raises(StreamingQueryException) as told:
+    with pytest.raises(StreamingQueryException) as raised:
         started(writer.start).awaitTermination(QUERY_TIMEOUT_S)
-    assert "valeu: is not written (did you mean value?); drop it" in str(told.value)
+    assert "valeu: is not written (did you mean value?); drop it" in str(raised.value)
 
 
 @pytest.mark.nightly
@@ -237,6 +237,6 @@ def test_rows_are_written_over_tls_with_a_login(session: SparkSession, fresh_nam
         written = read_back(sandbox.bootstrap, "3.9.1", fresh_name)  # the broker has a port without TLS, too
         assert sorted(int(record.value()) for record in written) == list(range(ROWS))
         wrong = options | {"kafka.sasl.password": "wrong"}
-        with pytest.raises(Exception, match="the broker does not accept the user or the password") as told:
+        with pytest.raises(Exception, match="the broker does not accept the user or the password") as raised:
             rows.write.format("zkconsumer").options(topic=fresh_name, **wrong).mode("append").save()
-        assert USER_PASSWORD not in str(told.value)
+        assert USER_PASSWORD not in str(raised.value)

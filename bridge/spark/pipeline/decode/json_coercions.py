@@ -71,7 +71,7 @@ def members_of(text: str) -> Iterator[tuple[str, Any, str]]:
     at = _blanks_end(text, 1)
     while text[at] != "}":
         key, at = _scan(text, at)
-        at = _blanks_end(text, _blanks_end(text, at) + 1)  # behind the colon
+        at = _blanks_end(text, _blanks_end(text, at) + 1)  # after the colon
         value, end = _scan(text, at)
         yield key, value, text[at:end]
         at = _blanks_end(text, end)

@@ -35,7 +35,7 @@ to -1 of them); an integer that overflows as a time stamp is rescued (Spark wrap
 half a surrogate pair (Spark has "?"), infinite numbers in a string (Spark has "\\"Infinity\\""), times without a date,
 and numbers of days before 1582.  An empty payload is a dead letter (Spark: null); Spark has 1,000 levels, and fails at
 numbers of 1,000 digits.  A float is rounded to a double first, which differs from Spark where the double is exactly
-between two floats.  With these options ``from_json`` accepts the same texts except the rest behind an object:
+between two floats.  With these options ``from_json`` accepts the same texts except the text after an object:
 ``allowSingleQuotes=false``, ``allowNonNumericNumbers=false`` (which also takes the strings "NaN" and "Infinity" away).
 """
 

@@ -8,7 +8,7 @@ fallback in ``JacksonParser``:
     zone           Z, UTC, GMT, UT; +|-h[h][:mm[:ss]], +|-hhmm[ss], also after UTC, GMT, UT; a region (Europe/Paris) or
                    a short id of Java (PST); without one: the time zone of the session
 
-Blanks and control characters around are removed; digits behind the microseconds are cut off; a text with "GMT" is also
+Blanks and control characters around are removed; digits after the microseconds are cut off; a text with "GMT" is also
 tried without it.  In the gap of a change to summer time the clock goes forward, in the overlap the first time counts.
 
 Differences.  A time without a date ("03:04:05") is no time stamp here: Spark takes the day on which the query runs, and

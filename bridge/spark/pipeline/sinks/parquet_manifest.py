@@ -110,7 +110,7 @@ def batch_path(folder: str, query: str, batch: int) -> str:
 
 
 def staging_folder(attempt: BatchAttempt) -> str:
-    """Where executors write; with ``FILLED`` or ``DEAD`` behind it the path of the attempt's file."""
+    """Where executors write; with ``FILLED`` or ``DEAD`` after it the path of the attempt's file."""
     return f"{ATTEMPTS}/{attempt.query}~{attempt.batch}~{attempt.started_ms}~{attempt.attempt}"
 
 

@@ -32,7 +32,7 @@ A server that crashed empties unlogged tables: then step 4 moves fewer rows than
 without an effect.  If the answer of step 6 is lost, the next attempt finds the batch.
 
 A commit is durable when it returns, also if the server has ``synchronous_commit = off``: Spark's checkpoint continues
-behind it.
+after it.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ def read(**options: str) -> SinkOptions:
 
 
 def problems(options: dict[str, str]) -> str:
-    with pytest.raises(InvalidConfigException) as told:
+    with pytest.raises(InvalidConfigException) as raised:
         read_sink_options(options)
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_only_the_servers_are_required() -> None:
@@ -138,9 +138,9 @@ def test_each_type_of_each_column_is_accepted() -> None:
 def test_a_wrong_column_is_one_line_with_what_to_do(
     fields: list[StructField], topic: str | None, words: str
 ) -> None:  # fmt: skip
-    with pytest.raises(InvalidConfigException) as told:
+    with pytest.raises(InvalidConfigException) as raised:
         check_sink_columns(StructType(fields), topic)
-    assert [words in line for line in str(told.value).splitlines()[1:]] == [True]
+    assert [words in line for line in str(raised.value).splitlines()[1:]] == [True]
 
 
 def test_a_batch_cannot_overwrite_a_topic() -> None:
