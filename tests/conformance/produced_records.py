@@ -213,11 +213,17 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanabl
 
 
 def write_compacted(to: Written) -> Written:
-    """Entries of which compaction keeps some records, all, and none; the active segment stays as it is."""
+    """Entries of which compaction keeps some records, all, and none; the active segment stays as it is.
+
+    The log cleaner of 0.8.2 does not know compressed entries (KAFKA-1374): it adds the sizes of the messages in an
+    entry, and its thread ends where that sum leads into the middle of an entry.  A batch of one record is enough, and
+    a producer that the machine pauses sends one.
+    """
     dice = random.Random(1)
-    for codec in ("gzip", "none"):
+    codecs = ("none", "none") if to.broker.release.version < (0, 9) else ("gzip", "none")
+    for name, codec in zip((b"first", b"second"), codecs, strict=True):
         for keys in (range(10), range(0, 10, 2), range(1, 3), range(5), range(20, 30), range(10), range(5, 25)):
-            to.by_java([RecordToSend(b"%s %d" % (codec.encode(), key), dice.randbytes(100)) for key in keys], codec)
+            to.by_java([RecordToSend(b"%s %d" % (name, key), dice.randbytes(100)) for key in keys], codec)
     return to
 
 
