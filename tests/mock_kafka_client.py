@@ -177,6 +177,9 @@ class MockKafkaClient(NumberedRequests):
         nodes = [node for node in self.metadata.fetch().nodes if not self.connection_failed(node)]
         return nodes[0] if nodes else None
 
+    def receive_more(self, now_ms: int) -> bool:
+        return False
+
     def has_ready_nodes(self, now_ms: int) -> bool:
         return True
 

@@ -498,6 +498,9 @@ class SimulatedNetwork(NumberedRequests):
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return None if now_ms < self._failed_until_ms.get(NODE.id, 0) else NODE
 
+    def receive_more(self, now_ms: int) -> bool:
+        return False
+
     def has_ready_nodes(self, now_ms: int) -> bool:
         return not self.is_down
 

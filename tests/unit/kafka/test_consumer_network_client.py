@@ -54,6 +54,8 @@ class FakeKafkaClient(NumberedRequests):
         self.delay_ms = FOREVER_MS
         self.ready_calls = 0
         self.polls: list[int] = []
+        self.receives_more = False
+        self.receive_calls = 0
         self.in_flight_count: int | None = None
         self.is_closed = False
         self.blocks = False
@@ -99,6 +101,10 @@ class FakeKafkaClient(NumberedRequests):
 
     def least_loaded_node(self, now_ms: int) -> Node | None:
         return NODE
+
+    def receive_more(self, now_ms: int) -> bool:
+        self.receive_calls += 1
+        return self.receives_more
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         return now_ms >= self.unready_until_ms
@@ -345,6 +351,27 @@ def test_requests_are_transmitted_without_firing_anything(consumer: Consumer) ->
     with pytest.raises(WakeupException):
         consumer.client.poll(consumer.timer())
     assert future.succeeded
+
+
+def test_nothing_is_transmitted_without_a_pending_request(consumer: Consumer) -> None:
+    consumer.client.transmit_sends()
+    assert (consumer.kafka.polls, consumer.kafka.receive_calls) == ([], 0)
+
+
+def test_only_bytes_are_received_while_a_response_arrives(consumer: Consumer) -> None:
+    consumer.send()
+    consumer.client.transmit_sends()
+    assert (len(consumer.kafka.in_flight), consumer.kafka.polls) == (1, [0])
+    consumer.kafka.receives_more = True
+    consumer.client.transmit_sends()
+    assert consumer.kafka.polls == [0]
+    consumer.kafka.receives_more = False
+    consumer.client.transmit_sends()
+    assert consumer.kafka.polls == [0, 0]
+    consumer.kafka.receives_more = True
+    consumer.send()
+    consumer.client.transmit_sends()
+    assert len(consumer.kafka.in_flight) == 2, "a new request is sent at once"
 
 
 # --- waits ----------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from zkconsumer.kafka.net.client_request import ClientResponse, RequestBuilder
 from zkconsumer.kafka.net.consumer_network_client import ConsumerNetworkClient
 from zkconsumer.kafka.net.host_resolver import HostResolver, resolve_host
 from zkconsumer.kafka.net.metadata_updater import ManualMetadataUpdater
-from zkconsumer.kafka.net.network_client import NetworkClient
+from zkconsumer.kafka.net.network_client import POLL_MS, NetworkClient
 from zkconsumer.kafka.net.network_machine import NetworkMachine, NetworkSettings
 from zkconsumer.kafka.net.request_future import RequestFuture
 from zkconsumer.kafka.net.selector import Selector
@@ -365,6 +365,27 @@ def test_a_broker_that_closes_in_the_middle_of_a_response_fails_the_request(make
         done = client.send(node)
         client.poll_until(lambda: bool(done))
         assert done[0].was_disconnected
+
+
+def test_while_a_response_is_incomplete_a_poll_follows_after_some_milliseconds(make: Callable[..., Client]) -> None:
+    client = make()
+    with listening() as (server, port):
+        node = node_of(("127.0.0.1", port))
+        client.deny_list.add("127.0.0.1", port)  # so that no request about versions precedes
+        client.await_ready(node)
+        broker, _ = server.accept()
+        done = client.send(node)
+        client.poll_until(lambda: len(broker.recv(4096, socket.MSG_DONTWAIT | socket.MSG_PEEK)) > 0)
+        broker.sendall(b"\0\0\1\0\0\0")
+        client.poll_until(lambda: client.selector._sockets[node.id].channel.is_in_response)
+        polled_ms = SYSTEM_CLOCK.now_ms()
+        client.network.poll(0, polled_ms)
+        assert client.network.receive_more(polled_ms + POLL_MS - 1)
+        assert not client.network.receive_more(polled_ms + POLL_MS)
+        client.network.poll(0, polled_ms + POLL_MS)
+        assert client.network.receive_more(polled_ms + POLL_MS)
+        broker.close()
+        client.poll_until(lambda: bool(done))
 
 
 def test_a_refused_connection_is_tried_again_after_the_backoff(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,6 +38,10 @@ class PlayedChannel(BrokerChannel):
         self.plays_reconnect = False
         self.successor: PlayedChannel | None = None
         self.alert = b""
+
+    @property
+    def missing_bytes(self) -> int:
+        return self._frames.missing_bytes
 
     @property
     def is_renewing(self) -> bool:
@@ -126,6 +131,78 @@ def place() -> Iterator[Place]:
     made = Place()
     yield made
     made.close()
+
+
+def test_a_poll_goes_on_to_wait_when_a_part_of_a_response_has_arrived(place: Place) -> None:
+    peer, channel = place.connect()
+    parts: list[bool] = []
+
+    def send_the_rest() -> None:
+        parts.append(channel.is_in_response)
+        channel.on_received = lambda: None
+        peer.sendall(FRAME[5:])
+
+    channel.on_received = send_the_rest
+    peer.sendall(FRAME[:5])
+    assert [type(event) for event in place.selector.poll(1000 * DEADLINE_S)] == [FrameReceived]
+    assert parts == [False], "the size was not known before"
+
+
+def test_a_poll_for_a_response_that_stays_incomplete_ends_in_time(place: Place) -> None:
+    peer, _ = place.connect()
+    peer.sendall(FRAME[:5])
+    start = time.monotonic()
+    assert place.selector.poll(50) == []
+    assert time.monotonic() - start >= 0.045
+
+
+def begun_response(place: Place) -> tuple[socket.socket, PlayedChannel]:
+    """A connection on which the size and one byte of a response have arrived."""
+    peer, channel = place.connect()
+    peer.sendall(FRAME[:5])
+    assert place.selector.poll(50) == []
+    assert channel.is_in_response
+    return peer, channel
+
+
+def test_more_of_a_response_is_received_without_an_event(place: Place) -> None:
+    peer, channel = begun_response(place)
+    assert place.selector.receive_more(), "nothing has arrived"
+    peer.sendall(FRAME[5:6])
+    while channel.missing_bytes == 2:
+        assert place.selector.receive_more()
+    peer.sendall(FRAME[6:])
+    while place.selector.receive_more():
+        pass
+    (event,) = place.selector.poll(0)
+    assert isinstance(event, FrameReceived)
+    assert bytes(event.frame) == b"abc"
+    assert not place.selector.receive_more(), "no response has begun"
+
+
+def test_a_connection_that_ends_in_a_response_needs_a_poll(place: Place) -> None:
+    peer, _ = begun_response(place)
+    peer.close()
+    deadline = time.monotonic() + DEADLINE_S
+    while place.selector.receive_more():
+        assert time.monotonic() < deadline
+    assert place.end().reason is DisconnectReason.CLOSED
+
+
+def test_a_reset_in_a_response_needs_a_poll(place: Place) -> None:
+    peer, _ = begun_response(place)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    deadline = time.monotonic() + DEADLINE_S
+    while place.selector.receive_more():
+        assert time.monotonic() < deadline
+    assert place.end().reason is DisconnectReason.CLOSED
+
+
+def test_bytes_to_write_need_a_poll(place: Place) -> None:
+    begun_response(place)
+    place.selector.send(7, bytes(64 * 1024 * 1024))
+    assert not place.selector.receive_more()
 
 
 def test_frames_are_sent_and_received(place: Place) -> None:

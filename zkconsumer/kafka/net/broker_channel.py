@@ -148,6 +148,11 @@ class BrokerChannel:
         return self._tls is None and self._phase is ChannelPhase.READY and not self._is_renewing
 
     @property
+    def is_in_response(self) -> bool:
+        """Whether a part of a response has arrived, and its size is known."""
+        return self._frames.is_in_frame
+
+    @property
     def incomplete_bytes(self) -> bytes:
         """The bytes of the incomplete response that have arrived, with its size; for the texts of errors."""
         return self._frames.incomplete_bytes()

@@ -79,6 +79,8 @@ class KafkaClient(Protocol):
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]: ...
 
+    def receive_more(self, now_ms: int) -> bool: ...
+
     def wakeup(self) -> None: ...
 
     def disconnect(self, node_id: int) -> None: ...
@@ -243,6 +245,11 @@ class UnsentRequests:
                     del self._by_node[node]
         return expired
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no requests."""
+        return not self._by_node
+
     def count(self, node: Node | None = None) -> int:
         """How many requests a node has, or all nodes."""
         with self._mutex:
@@ -362,10 +369,18 @@ class ConsumerNetworkClient:
         self.poll(Timer(self._clock, 0), is_wakeup_disabled=True)
 
     def transmit_sends(self) -> None:
-        """Send what can be sent now, and raise nothing: no completion is fired, and no wake-up and no error seen."""
+        """If requests are pending, send and receive what is possible now, without waiting.
+
+        Raises nothing: no completion is fired, and no wake-up and no error seen.
+        """
+        if self._unsent.is_empty and not self._client.has_in_flight_requests():
+            return
         now_ms = self._clock.now_ms()
         with self._lock:
-            self.try_send(now_ms)
+            if not self._unsent.is_empty:
+                self.try_send(now_ms)
+            elif self._client.receive_more(now_ms):
+                return
             self._client.poll(0, now_ms)
 
     def await_metadata_update(self, timer: Timer) -> bool:
@@ -411,9 +426,14 @@ class ConsumerNetworkClient:
         """Never raise ``WakeupException`` again: the consumer closes."""
         self._are_wakeups_disabled = True
 
+    @property
+    def is_wakeup_requested(self) -> bool:
+        """Whether ``maybe_trigger_wakeup`` would raise."""
+        return self._is_wakeup_set and not self._are_wakeups_disabled
+
     def maybe_trigger_wakeup(self) -> None:
         """Raise ``WakeupException`` if ``wakeup`` was called and wake-ups are not disabled."""
-        if self._is_wakeup_set and not self._are_wakeups_disabled:
+        if self.is_wakeup_requested:
             self._is_wakeup_set = False
             raise WakeupException("wakeup() was called")
 

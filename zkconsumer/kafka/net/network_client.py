@@ -5,6 +5,8 @@
 The machine decides, the selector has the sockets; here is only what connects them.  Commands are executed until the
 machine has no more; a command may cause events at once (an address that is refused, a request that the socket took).
 
+``receive_more`` is a small ``poll`` for a caller that has other work while a large response arrives: only bytes.
+
 Not thread-safe except ``wakeup`` and ``initiate_close``: ``ConsumerNetworkClient`` has the lock for two threads.
 
 ``_completed`` has the responses whose callbacks were not called yet.  Callbacks are called at the end of ``poll``, when
@@ -67,6 +69,9 @@ from zkconsumer.kafka.tls import NotTlsError
 
 log = logging.getLogger("zkconsumer.kafka")
 
+POLL_MS = 10
+"""How long ``receive_more`` may take the place of ``poll``."""
+
 
 class ClientState(Enum):
     """Whether requests may be sent."""
@@ -104,6 +109,8 @@ class NetworkClient:
         self._pid = os.getpid()
         self._state = ClientState.ACTIVE
         self._completed: list[ClientResponse] = []
+        self._polled_ms = clock.now_ms() - POLL_MS
+        """When ``poll`` was called last."""
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -202,6 +209,7 @@ class NetworkClient:
         Waits for at most ``timeout_ms``, and not at all if requests have ended since the last ``poll``.
         """
         self._ensure_active()
+        self._polled_ms = now_ms
         if not self._completed:
             metadata_ms = self._machine.maybe_update_metadata(now_ms)
             self._settle()
@@ -213,6 +221,17 @@ class NetworkClient:
             self._machine.on_time(self._clock.now_ms())
             self._settle()
         return self._complete_requests()
+
+    def receive_more(self, now_ms: int) -> bool:
+        """Receive more of the responses that have begun to arrive, without waiting; False: ``poll`` must be called.
+
+        A program with small lists calls it some thousand times in a second, while a large response arrives; only bytes
+        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.
+        """
+        self._ensure_active()
+        if self._completed or now_ms - self._polled_ms >= POLL_MS:
+            return False
+        return self._selector.receive_more()
 
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one; from any thread."""

@@ -129,27 +129,61 @@ class Selector:
         return events
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
-        """Wait until a socket is ready or ``wakeup`` is called, at most ``timeout_ms``; returns the events.
+        """Wait for an event or ``wakeup``, at most ``timeout_ms``; returns the events.
 
-        It does not wait if there are events already.
+        It does not wait if there are events already.  It goes on to wait when a part of a response has arrived.
         """
         for connection in [each for each in self._sockets.values() if each.is_in_io]:
             self._end(connection, NodeDisconnected(connection.node_id, DisconnectReason.LOCAL_CLOSE, "interrupted"))
         wait_ms = 0 if self._events else min(timeout_ms, self._time_to_deadline_ms(), SELECT_MS_MAX)
-        for key, mask in self._selector.select(max(0, wait_ms) / 1000):
+        end_ms = self._clock.now_ms() + wait_ms
+        while self._handle_ready_sockets(wait_ms) and wait_ms > 0:
+            wait_ms = end_ms - self._clock.now_ms()
+        self._end_late_handshakes()
+        return self.take_events()
+
+    def _handle_ready_sockets(self, wait_ms: int) -> bool:
+        """Wait for ready sockets; returns whether they had only parts of requests and responses, without an event."""
+        ready = self._selector.select(max(0, wait_ms) / 1000)
+        has_only_parts = len(ready) > 0
+        for key, mask in ready:
             connection = key.data
             if connection is None:
                 self._clear_wake_up()
+                has_only_parts = False
                 continue
             if not connection.is_tcp_connected:
                 self._on_tcp_connected(connection)
+                has_only_parts = False  # a handshake has begun, and its deadline may be earlier
                 continue
             if mask & selectors.EVENT_READ and self._is_open(connection):
                 self._read(connection)
             if mask & selectors.EVENT_WRITE and self._is_open(connection):
                 self._write(connection)
-        self._end_late_handshakes()
-        return self.take_events()
+        return has_only_parts and not self._events
+
+    def receive_more(self) -> bool:
+        """Receive more of the responses that have begun to arrive, without waiting; True: ``poll`` has nothing to do.
+
+        False: no response has begun to arrive, one is complete, or a socket has an event or bytes to write.
+        """
+        has_received = False
+        for connection in self._sockets.values():
+            if connection.interest & selectors.EVENT_WRITE:
+                return False
+            if not connection.channel.is_in_response:
+                continue
+            try:
+                self._receive(connection)
+            except _CHANNEL_ERRORS as error:
+                connection.is_in_io = False
+                self._fail(connection, error)
+                return False
+            if connection.channel.has_ended:
+                self._report(connection)
+                return False
+            has_received = True
+        return has_received and not self._events
 
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one, without waiting; from any thread."""
