@@ -11,10 +11,10 @@
 #include "zkconsumer_rows.h"
 
 #include <stddef.h>
+#include <structmember.h>
 #include <string.h>
 
 typedef struct {
-    PyObject *key, *value, *offset, *topic, *partition, *timestamp; /* interned */
     PyTypeObject *bytes_type, *source_type, *record_type, *iterator_type;
 } module_state;
 
@@ -62,10 +62,14 @@ static source *make_source(module_state *state, PyObject *topic, PyObject *parti
 /* --- ConsumerRecord ---------------------------------------------------------------------------------------------------- */
 
 /* `fields.row.key_length` and `value_length` are the sizes of the serialized fields, also if key and value are objects of a
- * deserializer. */
+ * deserializer.  `topic`, `partition`, `offset`, `fields.key` and `fields.value` are attributes of their own: the
+ * interpreter reads such an attribute without a call. */
 typedef struct {
     PyObject_HEAD
     source *from;
+    PyObject *topic;
+    PyObject *partition;
+    PyObject *offset;
     record_fields fields;
 } record;
 
@@ -87,20 +91,13 @@ static void record_dealloc(record *self) {
     record_clear(self);
     Py_CLEAR(self->fields.headers);
     Py_CLEAR(self->fields.held);
+    Py_CLEAR(self->offset);
+    Py_CLEAR(self->partition);
+    Py_CLEAR(self->topic);
     Py_CLEAR(self->from);
     FREE(type, self);
     Py_DECREF(type);
 }
-
-static PyObject *record_get_key(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(key_of(&self->fields)); }
-
-static PyObject *record_get_value(record *self, void *Py_UNUSED(closure)) { return Py_XNewRef(value_of(&self->fields)); }
-
-static PyObject *record_get_topic(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->topic); }
-
-static PyObject *record_get_partition(record *self, void *Py_UNUSED(closure)) { return Py_NewRef(self->from->partition); }
-
-static PyObject *record_get_offset(record *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->fields.row.offset); }
 
 static PyObject *record_get_timestamp(record *self, void *Py_UNUSED(closure)) {
     return PyLong_FromLongLong(self->fields.row.timestamp);
@@ -119,18 +116,6 @@ static PyObject *record_get_value_size(record *self, void *Py_UNUSED(closure)) {
 }
 
 static PyObject *record_get_headers(record *self, void *Py_UNUSED(closure)) { return headers_of(&self->fields); }
-
-/* Attributes that programs read for each record, without a dictionary lookup. */
-static PyObject *record_getattro(record *self, PyObject *name) {
-    const module_state *state = self->from->state;
-    if (name == state->value) return record_get_value(self, NULL);
-    if (name == state->key) return record_get_key(self, NULL);
-    if (name == state->offset) return PyLong_FromLongLong(self->fields.row.offset);
-    if (name == state->partition) return Py_NewRef(self->from->partition);
-    if (name == state->topic) return Py_NewRef(self->from->topic);
-    if (name == state->timestamp) return PyLong_FromLongLong(self->fields.row.timestamp);
-    return PyObject_GenericGetAttr((PyObject *)self, name);
-}
 
 /* All fields, in the order of the constructor. */
 static PyObject *fields_of(record *self) {
@@ -192,6 +177,9 @@ static PyObject *record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     self->from = from;
+    self->topic = Py_NewRef(topic);
+    self->partition = Py_NewRef(partition);
+    self->offset = PyLong_FromLongLong(offset);
     self->fields.key = Py_NewRef(key);
     self->fields.value = Py_NewRef(value);
     self->fields.headers = Py_NewRef(headers);
@@ -200,17 +188,22 @@ static PyObject *record_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->fields.row.timestamp_type = timestamp_type;
     self->fields.row.key_length = key_size;
     self->fields.row.value_length = value_size;
+    if (!self->offset) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
+static PyMemberDef record_members[] = {
+    {"topic", T_OBJECT_EX, offsetof(record, topic), READONLY, "Name of the topic."},
+    {"partition", T_OBJECT_EX, offsetof(record, partition), READONLY, "Number of the partition."},
+    {"offset", T_OBJECT_EX, offsetof(record, offset), READONLY, "Offset of the record in its partition."},
+    {"key", T_OBJECT_EX, offsetof(record, fields.key), READONLY, "The object of the deserializer, else bytes; None: null."},
+    {"value", T_OBJECT_EX, offsetof(record, fields.value), READONLY, "The object of the deserializer, else bytes; None: null."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef record_getset[] = {
-    {"topic", (getter)record_get_topic, NULL, "Name of the topic.", NULL},
-    {"partition", (getter)record_get_partition, NULL, "Number of the partition.", NULL},
-    {"offset", (getter)record_get_offset, NULL, "Offset of the record in its partition.", NULL},
     {"timestamp", (getter)record_get_timestamp, NULL, "Milliseconds since 1970; -1 in message format 0.", NULL},
     {"timestamp_type", (getter)record_get_timestamp_type, NULL, "0 producer, 1 log append, -1 none.", NULL},
-    {"key", (getter)record_get_key, NULL, "The object of the deserializer, else bytes; None: null.", NULL},
-    {"value", (getter)record_get_value, NULL, "The object of the deserializer, else bytes; None: null.", NULL},
     {"headers", (getter)record_get_headers, NULL, "Tuples of name and bytes; from message format 2 on.", NULL},
     {"leader_epoch", (getter)record_get_epoch, NULL, "The leader epoch of the batch; None: unknown.", NULL},
     {"serialized_key_size", (getter)record_get_key_size, NULL, "Bytes of the key; -1: null.", NULL},
@@ -229,11 +222,11 @@ static PyType_Slot record_slots[] = {
     {Py_tp_dealloc, record_dealloc},
     {Py_tp_traverse, record_traverse},
     {Py_tp_clear, record_clear},
-    {Py_tp_getattro, record_getattro},
     {Py_tp_richcompare, record_richcompare},
     {Py_tp_hash, PyObject_HashNotImplemented},
     {Py_tp_repr, record_repr},
     {Py_tp_methods, record_methods},
+    {Py_tp_members, record_members},
     {Py_tp_getset, record_getset},
     {Py_tp_doc, "One record, as org.apache.kafka.clients.consumer.ConsumerRecord."},
     {0, NULL},
@@ -255,9 +248,10 @@ typedef struct {
     source *from;
     held_bytes *held;
     Py_buffer rows;
+    int64_t first; /* the row whose objects are the first ones of `keys` and `values` */
     int64_t index;
     int64_t end;
-    PyObject *keys;   /* a list with the object of each row from 0 on; NULL: bytes */
+    PyObject *keys;   /* a list with the object of each row; NULL: bytes */
     PyObject *values;
 
     /* The last records.  A program that iterates by `for` refers to the record before while it asks for the next one, so
@@ -316,15 +310,16 @@ static bool is_list_of(PyObject *objects, int64_t count) {
     return false;
 }
 
-/* RecordIterator(topic, partition, leader_epoch, data, rows, low, high, keys, values): rows[low:high]; keys and values are
- * lists with the objects of all rows, or None */
+/* RecordIterator(topic, partition, leader_epoch, data, rows, first, low, high, keys, values): the rows from first + low to
+ * first + high; keys and values are lists with the objects of the rows from first on, or None */
 static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
     PyObject *topic, *partition, *epoch, *data, *rows, *keys, *values;
-    long long low, high;
+    long long first, low, high;
     if (!PyArg_ParseTuple(
-            args, "OOOOOLLOO", &topic, &partition, &epoch, &data, &rows, &low, &high, &keys, &values))
+            args, "OOOOOLLLOO", &topic, &partition, &epoch, &data, &rows, &first, &low, &high, &keys, &values))
         return NULL;
-    if (low < 0 || low > high || !is_list_of(keys, high) || !is_list_of(values, high)) {
+    if (first < 0 || low < 0 || low > high || high > INT32_MAX || first > INT32_MAX || !is_list_of(keys, high) ||
+        !is_list_of(values, high)) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the bounds are not ascending");
         return NULL;
     }
@@ -335,12 +330,13 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->held = self->from ? (held_bytes *)ALLOC(state->bytes_type) : NULL;
     if (!self->held || PyObject_GetBuffer(data, &self->held->view, PyBUF_SIMPLE) < 0 ||
         PyObject_GetBuffer(rows, &self->rows, PyBUF_SIMPLE) < 0 ||
-        !rows_fit(&self->rows, high, self->held->view.len)) {
+        !rows_fit(&self->rows, first + low, first + high, self->held->view.len)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    self->index = low;
-    self->end = high;
+    self->first = first;
+    self->index = first + low;
+    self->end = first + high;
     self->keys = keys == Py_None ? NULL : Py_NewRef(keys);
     self->values = values == Py_None ? NULL : Py_NewRef(values);
     return (PyObject *)self;
@@ -351,11 +347,14 @@ static record *fresh_record(iterator *self) {
     record *last = self->ring[self->turn];
     if (last && Py_REFCNT((PyObject *)last) == 1) {
         clear_objects(&last->fields);
+        Py_CLEAR(last->offset);
     } else {
         if (last && !detach(&last->fields)) return NULL;
         record *made = (record *)ALLOC(self->from->state->record_type);
         if (!made) return NULL;
         made->from = (source *)Py_NewRef((PyObject *)self->from);
+        made->topic = Py_NewRef(self->from->topic);
+        made->partition = Py_NewRef(self->from->partition);
         made->fields.held = (held_bytes *)Py_NewRef((PyObject *)self->held);
         self->ring[self->turn] = made;
         Py_XDECREF((PyObject *)last);
@@ -377,10 +376,14 @@ static PyObject *iterator_next(iterator *self) {
         PyErr_SetString(PyExc_RuntimeError, "the iterator was used while it was making a record");
         return NULL;
     }
-    made->fields.row = ((const row_t *)self->rows.buf)[index];
-    if (self->keys) made->fields.key = Py_XNewRef(PyList_GetItem(self->keys, index));
-    if (self->values) made->fields.value = Py_XNewRef(PyList_GetItem(self->values, index));
-    if ((self->keys && !made->fields.key) || (self->values && !made->fields.value)) return NULL;
+    const row_t *row = (const row_t *)self->rows.buf + index;
+    made->fields.row = *row;
+    made->offset = PyLong_FromLongLong(row->offset);
+    made->fields.key = self->keys ? Py_XNewRef(PyList_GetItem(self->keys, index - self->first))
+                                  : bytes_or_none(self->held, row->key_start, row->key_length);
+    made->fields.value = self->values ? Py_XNewRef(PyList_GetItem(self->values, index - self->first))
+                                      : bytes_or_none(self->held, row->value_start, row->value_length);
+    if (!made->offset || !made->fields.key || !made->fields.value) return NULL;
     self->turn = (self->turn + 1) % RING;
     self->index++;
     return Py_NewRef((PyObject *)made);
@@ -424,25 +427,14 @@ static int module_clear(PyObject *module) {
 }
 
 static void module_free(void *module) {
-    module_state *state = PyModule_GetState(module);
-    if (!state) return;
-    module_clear(module);
-    Py_CLEAR(state->key);
-    Py_CLEAR(state->value);
-    Py_CLEAR(state->offset);
-    Py_CLEAR(state->topic);
-    Py_CLEAR(state->partition);
-    Py_CLEAR(state->timestamp);
+    if (PyModule_GetState(module)) module_clear(module);
 }
 
 static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._consumer_records.HeldBytes");
 
 static int module_exec(PyObject *module) {
     module_state *state = PyModule_GetState(module);
-    bool done = intern(&state->key, "key") && intern(&state->value, "value") && intern(&state->offset, "offset") &&
-                intern(&state->topic, "topic") && intern(&state->partition, "partition") &&
-                intern(&state->timestamp, "timestamp");
-    done = done && add_type(module, &bytes_spec, &state->bytes_type);
+    bool done = add_type(module, &bytes_spec, &state->bytes_type);
     done = done && add_type(module, &source_spec, &state->source_type);
     done = done && add_type(module, &record_spec, &state->record_type);
     done = done && add_type(module, &iterator_spec, &state->iterator_type);

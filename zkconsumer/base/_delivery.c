@@ -823,7 +823,7 @@ static PyObject *delivery_load(delivery *self, PyObject *args) {
     Py_buffer table = {0};
     if (!held || PyObject_GetBuffer(data, &held->view, PyBUF_SIMPLE) < 0) goto failed;
     if (PyObject_GetBuffer(rows, &table, PyBUF_SIMPLE) < 0) goto failed;
-    if (!rows_fit(&table, count, held->view.len)) goto failed;
+    if (!rows_fit(&table, 0, count, held->view.len)) goto failed;
     self->owner = (ownership *)Py_NewRef(owner);
     self->resets = resets;
     self->from = from;

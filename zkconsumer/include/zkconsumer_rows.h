@@ -63,14 +63,14 @@ static PyType_Slot bytes_slots[] = {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = bytes_slots,                         \
     }
 
-/* Whether the table has `count` rows whose fields are inside of `total` bytes; if not, with an exception. */
-static bool rows_fit(const Py_buffer *table, int64_t count, int64_t total) {
-    if (count < 0 || count > table->len / (Py_ssize_t)sizeof(row_t)) {
+/* Whether the table has these rows, and their fields are inside of `total` bytes; if not, with an exception. */
+static bool rows_fit(const Py_buffer *table, int64_t first, int64_t end, int64_t total) {
+    if (first < 0 || end < first || end > table->len / (Py_ssize_t)sizeof(row_t)) {
         PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
         return false;
     }
-    const row_t *row = table->buf;
-    for (int64_t each = 0; each < count; each++, row++) {
+    const row_t *row = (const row_t *)table->buf + first;
+    for (int64_t each = first; each < end; each++, row++) {
         bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
         fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
         fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);

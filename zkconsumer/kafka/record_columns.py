@@ -65,17 +65,20 @@ class FixedColumnViews:
 
 
 class TableColumns:
-    """The rows of a table (``wire.record_tables``): ``data`` and ``rows``."""
+    """Rows of a table (``wire.record_tables``), from ``first`` on: ``data`` and ``rows``."""
 
-    def __init__(self, data: Any, rows: bytes, count: int) -> None:
-        self.data, self.rows, self._count = data, rows, count
+    __slots__ = ("_count", "data", "first", "rows")
+
+    def __init__(self, data: Any, rows: bytes, count: int, first: int = 0) -> None:
+        self.data, self.rows, self.first, self._count = data, rows, first, count
 
     def __len__(self) -> int:
         return self._count
 
     def fixed_columns(self) -> tuple[bytes, bytes, bytes]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self.rows, 0, self._count, False)
+        end = self.first + self._count
+        found: tuple[bytes, bytes, bytes] = compiled.RECORD_DECODER.numbers(self.rows, self.first, end, False)
         return found
 
     def keys(self) -> ByteColumnBuffers:
@@ -86,15 +89,18 @@ class TableColumns:
 
     def _gathered(self, is_key: bool) -> ByteColumnBuffers:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self.data, self.rows, 0, self._count, is_key))
+        end = self.first + self._count
+        return ByteColumnBuffers(*compiled.RECORD_DECODER.fields(self.data, self.rows, self.first, end, is_key))
 
     def headers(self) -> tuple[bytes, ByteColumnBuffers, ByteColumnBuffers]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
-        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, 0, self._count)
+        end = self.first + self._count
+        ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, self.first, end)
         return ends, ByteColumnBuffers(*names), ByteColumnBuffers(*values)
 
     def records(self, low: int, high: int) -> list[Record]:
         assert compiled.RECORD_DECODER is not None, "tables are made by it"
+        low, high = self.first + low, self.first + high
         ends, _, _, _, names, values = compiled.RECORD_DECODER.headers(self.data, self.rows, low, high)
         of_each = _headers_of(ends, names, values)
         found = []

@@ -26,7 +26,7 @@ class ConsumerRecords(Generic[K, V]):
         self._by_partition = MappingProxyType(dict(by_partition))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        return chain.from_iterable(part for records in self._by_partition.values() for part in records.iterators())
+        return chain.from_iterable([part for records in self._by_partition.values() for part in records.iterators()])
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))

@@ -167,17 +167,41 @@ def test_an_object_is_used_again_only_if_no_one_has_it() -> None:
 
 
 @needs_compiled
+def test_a_part_of_a_table_has_the_same_records_in_each_form() -> None:
+    table = table_of(RECORDS)
+    part = TableColumns(table.data, table.rows, 2, first=1)
+    records = fetched(part)
+    assert list(part.records(0, 2)) == RECORDS[1:3]
+    assert [each.offset for each in records] == list(records.offsets) == [each.offset for each in RECORDS[1:3]]
+    assert [each.value for each in records] == list(records.values) == [each.value for each in RECORDS[1:3]]
+    assert [each.headers for each in records] == [each.headers for each in RECORDS[1:3]]
+    assert records[1].offset == RECORDS[2].offset
+
+
+@needs_compiled
+def test_the_objects_of_a_part_belong_to_its_rows() -> None:
+    assert compiled.CONSUMER_RECORDS is not None
+    table = table_of(RECORDS)
+    make = compiled.CONSUMER_RECORDS.RecordIterator
+    iterator = make("t", 0, None, table.data, table.rows, 1, 1, 3, ["a", "b", "c"], None)
+    assert [(each.offset, each.key) for each in iterator] == [(RECORDS[2].offset, "b"), (RECORDS[3].offset, "c")]
+
+
+@needs_compiled
 def test_a_table_that_does_not_fit_is_refused() -> None:
     assert compiled.CONSUMER_RECORDS is not None
     table = table_of(RECORDS)
     make = compiled.CONSUMER_RECORDS.RecordIterator
     for arguments, error in (
-        ((table.data, table.rows, 0, 5, None, None), "the table has fewer rows"),
-        ((table.data, table.rows, 3, 2, None, None), "the bounds are not ascending"),
-        ((table.data, table.rows, -1, 2, None, None), "the bounds are not ascending"),
-        ((b"", table.rows, 0, 4, None, None), "a row whose fields are outside of the data"),
-        ((table.data, table.rows, 0, 4, [1], None), "a list with an object for each row"),
-        ((table.data, table.rows, 0, 4, None, (1, 2, 3, 4)), "a list with an object for each row"),
+        ((table.data, table.rows, 0, 0, 5, None, None), "the table has fewer rows"),
+        ((table.data, table.rows, 1, 0, 4, None, None), "the table has fewer rows"),
+        ((table.data, table.rows, 0, 3, 2, None, None), "the bounds are not ascending"),
+        ((table.data, table.rows, 0, -1, 2, None, None), "the bounds are not ascending"),
+        ((table.data, table.rows, -1, 1, 2, None, None), "the bounds are not ascending"),
+        ((table.data, table.rows, 2**62, 0, 2**62, None, None), "the bounds are not ascending"),
+        ((b"", table.rows, 0, 0, 4, None, None), "a row whose fields are outside of the data"),
+        ((table.data, table.rows, 0, 0, 4, [1], None), "a list with an object for each row"),
+        ((table.data, table.rows, 0, 0, 4, None, (1, 2, 3, 4)), "a list with an object for each row"),
     ):
         with pytest.raises(ValueError, match=error):
             make("t", 0, None, *arguments)
@@ -187,7 +211,7 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
 def test_a_list_of_objects_that_became_shorter_ends_the_iteration() -> None:
     assert compiled.CONSUMER_RECORDS is not None
     table, keys = table_of(RECORDS), [1, 2, 3, 4]
-    iterator = compiled.CONSUMER_RECORDS.RecordIterator("t", 0, None, table.data, table.rows, 0, 4, keys, None)
+    iterator = compiled.CONSUMER_RECORDS.RecordIterator("t", 0, None, table.data, table.rows, 0, 0, 4, keys, None)
     next(iterator)
     keys.clear()
     with pytest.raises(IndexError):
@@ -204,7 +228,7 @@ def test_an_iterator_that_is_used_while_it_makes_a_record_raises() -> None:
             next(iterator, None)
 
     keys: list[Any] = [Nested(), Nested(), 2, 3]
-    iterator = compiled.CONSUMER_RECORDS.RecordIterator("t", 0, None, table.data, table.rows, 0, 4, keys, None)
+    iterator = compiled.CONSUMER_RECORDS.RecordIterator("t", 0, None, table.data, table.rows, 0, 0, 4, keys, None)
     next(iterator)
     next(iterator)
     keys[0] = keys[1] = None

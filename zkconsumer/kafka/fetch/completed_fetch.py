@@ -83,6 +83,7 @@ class CompletedFetch:
         """The caller has taken the high watermark and the other numbers of ``row``."""
         self.is_consumed = False
         self._reading = reading
+        self._has_bytes = reading.key_deserializer is None and reading.value_deserializer is None
         self._totals = totals
         self._on_drained = on_drained
         self._reader: RecordSetReader | None = None
@@ -113,13 +114,14 @@ class CompletedFetch:
         """
         slices: list[RecordSlice] = []
         left = records_max
+        reader = self._reader or self._open_reader()
         while left and not self.is_consumed:
             try:
-                columns = self._open_reader().peek(left)
+                columns = reader.peek(left)
                 if columns is None:
                     self._finish()
                     break
-                part = self._deserialized(columns)
+                part = RecordSlice(columns, self._epochs) if self._has_bytes else self._deserialized(columns)
             except DECODE_ERRORS as error:
                 if slices:
                     break
@@ -131,28 +133,27 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
-            left -= self._take(part)
+            left -= self._take(reader, len(part.columns))
             slices.append(part)
         return FetchedRecords(self.partition, slices)
 
     def _open_reader(self) -> RecordSetReader:
-        if self._reader is None:
-            records, reading = self.row.records or b"", self._reading
-            begin, self._epochs = outline_of(records, self.next_fetch_offset)
-            is_committed = reading.isolation_level is IsolationLevel.READ_COMMITTED
-            excluded = excluded_batches(records, self.row.aborted) if is_committed and self.row.aborted else ()
-            self._reader = RecordSetReader(
-                records[begin:],
-                self.next_fetch_offset,
-                reading.rows,
-                reading.check_crcs,
-                [position - begin for position in excluded if position >= begin],
-            )
+        assert self._reader is None, "it is opened once"
+        records, reading = self.row.records or b"", self._reading
+        begin, self._epochs = outline_of(records, self.next_fetch_offset)
+        is_committed = reading.isolation_level is IsolationLevel.READ_COMMITTED
+        excluded = excluded_batches(records, self.row.aborted) if is_committed and self.row.aborted else ()
+        self._reader = RecordSetReader(
+            records[begin:],
+            self.next_fetch_offset,
+            reading.rows,
+            reading.check_crcs,
+            [position - begin for position in excluded if position >= begin],
+        )
         return self._reader
 
-    def _take(self, part: RecordSlice) -> int:
-        count = len(part.columns)
-        offset, size_bytes = self._open_reader().skip(count)
+    def _take(self, reader: RecordSetReader, count: int) -> int:
+        offset, size_bytes = reader.skip(count)
         self._records_read += count
         self._bytes_read += size_bytes
         self.next_fetch_offset = offset + 1
@@ -171,8 +172,6 @@ class CompletedFetch:
     def _deserialized(self, columns: BatchColumns) -> RecordSlice:
         """The records up to the first that cannot be deserialized; at least one, or an error."""
         key_deserializer, value_deserializer = self._reading.key_deserializer, self._reading.value_deserializer
-        if key_deserializer is None and value_deserializer is None:
-            return RecordSlice(columns, self._epochs)
         keys: list[Any] | None = None if key_deserializer is None else []
         values: list[Any] | None = None if value_deserializer is None else []
         count = len(columns)
@@ -202,7 +201,8 @@ class CompletedFetch:
         return RecordSlice(columns, self._epochs, keys, values)
 
     def _first(self, count: int, keys: list[Any] | None, values: list[Any] | None) -> RecordSlice:
-        columns = self._open_reader().peek(count)
+        assert self._reader is not None, "the records come from it"
+        columns = self._reader.peek(count)
         assert columns is not None, "the same as before"
         assert len(columns) == count, "the same as before"
         return RecordSlice(columns, self._epochs, keys, values)

@@ -160,18 +160,19 @@ class BatchEpochs:
         """The epochs of these offsets."""
         return repeat(self.last) if len(self._epochs) <= 1 else map(self.at, offsets)
 
-    def runs(self, columns: BatchColumns) -> Iterator[tuple[int, int, int | None]]:
+    def runs(self, columns: BatchColumns) -> Sequence[tuple[int, int, int | None]]:
         """Parts of these records with one epoch each: first index, index after the last, epoch."""
         if len(self._epochs) <= 1:
-            yield 0, len(columns), self.last
-            return
+            return ((0, len(columns), self.last),)
+        found = []
         offsets = memoryview(columns.fixed_columns()[0]).cast("q")
         low = 0
         for start, epoch in zip([*self._starts[1:], None], self._epochs or [None], strict=False):
             high = len(offsets) if start is None else bisect_left(offsets, start)
             if high > low:
-                yield low, high, epoch
+                found.append((low, high, epoch))
             low = max(low, high)
+        return found
 
 
 class RecordSlice(NamedTuple):
@@ -253,17 +254,25 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         return chain.from_iterable(self.iterators())
 
-    def iterators(self) -> Iterator[Iterable[ConsumerRecord[K, V]]]:
+    def joined_with(self, later: FetchedRecords[K, V]) -> FetchedRecords[K, V]:
+        """These records and later ones of the same partition."""
+        return FetchedRecords(self.partition, (*self.slices, *later.slices))
+
+    def iterators(self) -> list[Iterable[ConsumerRecord[K, V]]]:
         """The records in several parts; an iteration over these parts costs less than one over a generator."""
+        found: list[Iterable[ConsumerRecord[K, V]]] = []
+        topic, partition = self.partition
         for part in self.slices:
-            if _COMPILED is not None and isinstance(part.columns, TableColumns):
-                table = part.columns
-                for low, high, epoch in part.epochs.runs(table):
-                    yield _COMPILED.RecordIterator(
-                        *self.partition, epoch, table.data, table.rows, low, high, part.keys, part.values
-                    )
+            columns, epochs, keys, values = part
+            if _COMPILED is not None and isinstance(columns, TableColumns):
+                data, rows, first = columns.data, columns.rows, columns.first
+                found += [
+                    _COMPILED.RecordIterator(topic, partition, epoch, data, rows, first, low, high, keys, values)
+                    for low, high, epoch in epochs.runs(columns)
+                ]
             else:
-                yield starmap(ConsumerRecord, self._fields_of_each(part))
+                found.append(starmap(ConsumerRecord, self._fields_of_each(part)))
+        return found
 
     def _fields_of_each(self, part: RecordSlice) -> Iterator[tuple[Any, ...]]:
         columns = part.columns

@@ -27,8 +27,8 @@ from zkconsumer.wire.record_tables import DECODE_ERRORS, ROW, RecordTable, Table
 from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
 
-TABLE_ROWS_MAX = 16 * 1024
-"""The rows of the buffer for one table: 768 KB."""
+TABLE_ROWS_MIN, TABLE_ROWS_MAX = 4 * 1024, 16 * 1024
+"""The rows of the buffer for one table: 192 to 768 KB."""
 
 _LEADER_EPOCH_POSITION = 12
 _INT32 = Struct(">i")
@@ -37,8 +37,9 @@ _KEY_START, _VALUE_START, _VALUE_LENGTH, _HEADERS_END = 4, 6, 7, 9
 
 
 def new_row_buffer(records_max: int) -> bytearray:
-    """A buffer for tables of at most so many records; the readers of one thread may share it."""
-    return bytearray(min(records_max, TABLE_ROWS_MAX) * ROW.size)
+    """A buffer for tables of records of which at most so many are read at a time; the readers of one thread may share
+    it."""
+    return bytearray(max(TABLE_ROWS_MIN, min(records_max, TABLE_ROWS_MAX)) * ROW.size)
 
 
 class RecordSetOutline(NamedTuple):
@@ -99,36 +100,33 @@ class _Chunk(Protocol):
 
     def part(self, begin: int, end: int) -> BatchColumns: ...
 
-    def last_offset(self, end: int) -> int:
-        """The offset of the record before ``end``."""
-
-    def size_bytes(self, begin: int, end: int) -> int:
-        """About how many bytes these records have."""
+    def measure(self, begin: int, end: int) -> tuple[int, int]:
+        """The offset of the record before ``end``, and about how many bytes these records have."""
 
 
 class _TableChunk:
     def __init__(self, table: RecordTable) -> None:
         self._data: TableData = table.data
         self._rows = bytes(memoryview(table.rows)[: table.size * ROW.size])
+        rows = memoryview(self._rows)
+        self._longs, self._ints = rows.cast("q"), rows.cast("i")
         self._size = table.size
 
     def __len__(self) -> int:
         return self._size
 
     def part(self, begin: int, end: int) -> BatchColumns:
-        rows = self._rows if end - begin == self._size else self._rows[begin * ROW.size : end * ROW.size]
-        return TableColumns(self._data, rows, end - begin)
+        return TableColumns(self._data, self._rows, end - begin, begin)
 
-    def last_offset(self, end: int) -> int:
-        offset: int = ROW.unpack_from(self._rows, (end - 1) * ROW.size)[0]
-        return offset
-
-    def size_bytes(self, begin: int, end: int) -> int:
-        """From the first key to the end of the last record: without decoding, and with what is between records."""
-        ints = memoryview(self._rows).cast("i")
-        last = (end - 1) * _INTS_OF_ROW
-        value_end = ints[last + _VALUE_START] + max(0, ints[last + _VALUE_LENGTH])
-        return max(value_end, ints[last + _HEADERS_END]) - ints[begin * _INTS_OF_ROW + _KEY_START]
+    def measure(self, begin: int, end: int) -> tuple[int, int]:
+        """The bytes are those from the first key to the end of the last record: also what is between records."""
+        ints, last = self._ints, (end - 1) * _INTS_OF_ROW
+        record_end = ints[last + _VALUE_START]
+        if ints[last + _VALUE_LENGTH] > 0:
+            record_end += ints[last + _VALUE_LENGTH]
+        if ints[last + _HEADERS_END] > record_end:
+            record_end = ints[last + _HEADERS_END]
+        return self._longs[last // 2], record_end - ints[begin * _INTS_OF_ROW + _KEY_START]
 
 
 class _ListChunk:
@@ -141,11 +139,9 @@ class _ListChunk:
     def part(self, begin: int, end: int) -> BatchColumns:
         return RecordColumns(self._records[begin:end])
 
-    def last_offset(self, end: int) -> int:
-        return self._records[end - 1].offset
-
-    def size_bytes(self, begin: int, end: int) -> int:
-        return sum(len(record.key or b"") + len(record.value or b"") for record in self._records[begin:end])
+    def measure(self, begin: int, end: int) -> tuple[int, int]:
+        size = sum(len(record.key or b"") + len(record.value or b"") for record in self._records[begin:end])
+        return self._records[end - 1].offset, size
 
 
 @dataclass(slots=True, eq=False)
@@ -171,15 +167,18 @@ class RecordSetReader:
         ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
         """
         chunk = self._filled_chunk()
-        return None if chunk is None else chunk.part(self._begin, min(len(chunk), self._begin + records_max))
+        if chunk is None:
+            return None
+        begin, end = self._begin, self._begin + records_max
+        return chunk.part(begin, end if end < len(chunk) else len(chunk))
 
     def skip(self, count: int) -> tuple[int, int]:
         """Skip the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
         chunk, begin = self._chunk, self._begin
         assert chunk is not None, "peeked before"
         assert 0 < count <= len(chunk) - begin, "these were peeked"
-        self._begin += count
-        return chunk.last_offset(self._begin), chunk.size_bytes(begin, self._begin)
+        self._begin = end = begin + count
+        return chunk.measure(begin, end)
 
     def _filled_chunk(self) -> _Chunk | None:
         if self._error is not None:
