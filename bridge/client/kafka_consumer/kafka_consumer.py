@@ -9,6 +9,11 @@
 One ``poll``: the group (``PolledCoordinator.poll``) --> positions of new partitions --> buffered records --> fetch
 requests --> wait for the network.  The next fetches are sent before records are returned.
 
+For ``ROUND_MS`` after such a round, the next calls return buffered records at once (``_may_return_records_at_once``): a
+program with small lists calls ``poll`` some thousand times in a second.  Not if the group has a command, a callback or an
+error for the program, if it rebalances, or after ``wakeup``; what the group and the look-ups of positions do by time
+waits for the next round.  Java does everything in each call.
+
 Only one thread may be inside of a method; ``wakeup`` may be called by any thread and by a signal handler.  All times
 are integers in ms.
 
@@ -21,11 +26,11 @@ import contextlib
 import logging
 import os
 import re
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from bridge.client.kafka_consumer.committed_offset_load import CommittedOffsetLoad
+from bridge.client.kafka_consumer.consumer_access import ConsumerAccess
 from bridge.client.kafka_consumer.consumer_components import (
     SYSTEM_ENVIRONMENT,
     ConsumerEnvironment,
@@ -38,7 +43,6 @@ from bridge.client.kafka_consumer.kafka_consumer_config import KafkaConsumerConf
 from bridge.client.kafka_consumer.offset_calls import OffsetCommitCallback, to_offset_and_metadata
 from zkconsumer.base.timer import Timer
 from zkconsumer.errors import (
-    ConnectorClosed,
     InvalidTopicException,
     TimeoutException,
     UsageError,
@@ -65,6 +69,9 @@ V = TypeVar("V")
 
 CLOSE_TIMEOUT_MS = 30_000
 """How long ``close`` waits for the group without another value."""
+
+ROUND_MS = 10
+"""How long ``poll`` may return buffered records before the group and the positions have their next turn."""
 
 log = logging.getLogger("zkconsumer.member")
 
@@ -125,11 +132,10 @@ class KafkaConsumer(Generic[K, V]):
             clock.now_ms(),
         )
         self._has_all_positions = False
-        self._is_closed = False
+        self._round_ms = clock.now_ms() - ROUND_MS
+        """When the group and the positions had their last turn in ``poll``."""
+        self._access = ConsumerAccess(self._log_events)
         self._pid = os.getpid()
-        self._guard = threading.Lock()
-        self._owner: int | None = None
-        self._depth = 0
 
     def __enter__(self) -> Self:
         return self
@@ -139,32 +145,11 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- access -------------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _access(self) -> Iterator[None]:
-        """One thread at a time; the same thread may call methods inside of its callbacks."""
-        me = threading.get_ident()
-        with self._guard:
-            if self._owner not in (None, me):
-                raise UsageError(
-                    "KafkaConsumer is not safe for multi-threaded access: another thread is inside of a method; use "
-                    "one consumer for each thread, and only wakeup() from others"
-                )
-            self._owner = me
-            self._depth += 1
-        try:
-            if self._is_closed:
-                raise ConnectorClosed("this consumer has already been closed")
-            yield
-        finally:
-            self._log_events()
-            with self._guard:
-                self._depth -= 1
-                if not self._depth:
-                    self._owner = None
-
     def _log_events(self) -> None:
-        log_client_events(self._fetcher.take_log_events())
-        log_client_events(self._subscriptions.take_log_events())
+        if self._fetcher.has_log_events:
+            log_client_events(self._fetcher.take_log_events())
+        if self._subscriptions.has_log_events:
+            log_client_events(self._subscriptions.take_log_events())
 
     def _group(self) -> PolledCoordinator:
         """The coordinator; ``InvalidGroupIdException``: this consumer has no group."""
@@ -190,7 +175,7 @@ class KafkaConsumer(Generic[K, V]):
         The group assigns the partitions; ``poll`` joins it.  An empty list unsubscribes.  ``UsageError``: partitions
         are assigned by ``assign``, or a topic has no name; ``InvalidGroupIdException``: no ``group.id``.
         """
-        with self._access():
+        with self._access:
             group = self._group()
             if isinstance(topics, re.Pattern):
                 if not topics.pattern:
@@ -219,7 +204,7 @@ class KafkaConsumer(Generic[K, V]):
 
         ``UsageError``: the consumer is subscribed, or a topic has no name.
         """
-        with self._access():
+        with self._access:
             assigned = _partitions_of(partitions)
             if not assigned:
                 self.unsubscribe()
@@ -240,7 +225,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises the exception of the listener, after that.
         """
-        with self._access():
+        with self._access:
             self._fetcher.clear_buffered_data_for_unassigned_partitions(())
             try:
                 if self._coordinator is not None and self._subscriptions.has_auto_assigned_partitions:
@@ -251,12 +236,12 @@ class KafkaConsumer(Generic[K, V]):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now, assigned by the group or by ``assign``."""
-        with self._access():
+        with self._access:
             return frozenset(self._subscriptions.assigned_partitions())
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics; of a pattern those that match."""
-        with self._access():
+        with self._access:
             return self._subscriptions.subscription()
 
     # --- poll ---------------------------------------------------------------------------------------------------------
@@ -269,35 +254,53 @@ class KafkaConsumer(Generic[K, V]):
         them.
         """
         _check_timeout(timeout_ms)
-        with self._access():
-            self._metrics.poll.record_start(self._clock.now_ms())
+        with self._access:
+            timer = Timer(self._clock, timeout_ms)
+            self._metrics.poll.record_start(timer.now_ms)
             try:
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
                 if self._coordinator is not None and self._coordinator.is_in_callback:
                     raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
-                return self._poll(Timer(self._clock, timeout_ms))
+                return self._poll(timer)
             finally:
                 self._metrics.poll.record_end(self._clock.now_ms())
 
     def _poll(self, timer: Timer) -> ConsumerRecords[K, V]:
+        if self._may_return_records_at_once(timer.now_ms) and (records := self._fetcher.fetched_records()):
+            return self._returned(records)
         while True:
+            self._round_ms = timer.now_ms
             self._client.maybe_trigger_wakeup()
             if self._coordinator is not None:
                 self._coordinator.poll()
             self._update_fetch_positions(Timer(self._clock, 0))  # the wait below is for all partitions
             records = self._poll_for_fetches(timer)
             if records:
-                # Their positions have moved: no error and no wake-up may be raised before they are returned.
-                with contextlib.suppress(ZkConsumerError):  # the next call meets the same error
-                    self._fetcher.send_fetches()
-                if self._client.has_pending_requests():
-                    self._client.transmit_sends()
-                found: ConsumerRecords[K, V] = ConsumerRecords(records)
-                return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
+                return self._returned(records)
             timer.update()
             if timer.is_expired:
                 return EMPTY
+
+    def _may_return_records_at_once(self, now_ms: int) -> bool:
+        """Whether buffered records may be returned before the group and the positions have their next turn.
+
+        A program with small lists calls ``poll`` some thousand times in a second.
+        """
+        if now_ms - self._round_ms >= ROUND_MS or self._client.is_wakeup_requested:
+            return False
+        return self._coordinator is None or self._coordinator.note_call(now_ms)
+
+    def _returned(self, records: dict[TopicPartition, FetchedRecords[Any, Any]]) -> ConsumerRecords[K, V]:
+        """Send the next requests before these records are returned.
+
+        Their positions have moved: no error and no wake-up may be raised.
+        """
+        with contextlib.suppress(ZkConsumerError):  # the next call meets the same error
+            self._fetcher.send_fetches()
+        self._client.transmit_sends()
+        found: ConsumerRecords[K, V] = ConsumerRecords(records)
+        return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
 
     def _update_fetch_positions(self, timer: Timer) -> None:
         """Give each partition a valid position, as far as possible; waits for committed offsets until ``timer``."""
@@ -340,7 +343,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record of an assigned partition.  ``TimeoutException``: it was not found in time."""
-        with self._access():
+        with self._access:
             if not self._subscriptions.is_assigned(partition):
                 raise UsageError("You can only check the position for partitions assigned to this consumer.")
             timer = self._timer(timeout_ms)
@@ -361,7 +364,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read an assigned partition from this offset.  ``UsageError``: it is not assigned, or the offset negative."""
-        with self._access():
+        with self._access:
             wanted = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if wanted.offset < 0:
                 raise UsageError("seek offset must not be a negative number")
@@ -380,25 +383,25 @@ class KafkaConsumer(Generic[K, V]):
         self._seek_to(partitions, OffsetResetStrategy.LATEST)
 
     def _seek_to(self, partitions: Collection[TopicPartition], strategy: OffsetResetStrategy) -> None:
-        with self._access():
+        with self._access:
             wanted = _partitions_of(partitions) or self._subscriptions.assigned_partitions_list()
             self._subscriptions.request_offset_resets(wanted, strategy)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no records of these until ``resume``; what is buffered is kept.  No rebalance happens."""
-        with self._access():
+        with self._access:
             for tp in _partitions_of(partitions):
                 self._subscriptions.pause(tp)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these again."""
-        with self._access():
+        with self._access:
             for tp in _partitions_of(partitions):
                 self._subscriptions.resume(tp)
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
-        with self._access():
+        with self._access:
             return frozenset(self._subscriptions.paused_partitions())
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -411,7 +414,7 @@ class KafkaConsumer(Generic[K, V]):
         ``CommitFailedException``: the group went on without this member; ``RebalanceInProgressException``: call
         ``poll``, and commit what is still assigned; ``TimeoutException``: whether they were committed is unknown.
         """
-        with self._access():
+        with self._access:
             group = self._group()
             group.commit_offsets_sync(self._offsets_to_commit(offsets), self._timer(timeout_ms))
 
@@ -424,7 +427,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Commits are sent in their order, one after the other, so a later one never loses against an earlier one.
         """
-        with self._access():
+        with self._access:
             group = self._group()
             group.commit_offsets_async(self._offsets_to_commit(offsets), callback)
 
@@ -440,7 +443,7 @@ class KafkaConsumer(Generic[K, V]):
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offsets of the group; None for a partition without one.  ``TimeoutException``."""
-        with self._access():
+        with self._access:
             group = self._group()
             timer = self._timer(timeout_ms)
             call = group.ask_committed_offsets(_partitions_of(partitions))
@@ -462,7 +465,7 @@ class KafkaConsumer(Generic[K, V]):
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record whose timestamp (ms since 1970) is at or after the given one; None: there is none."""
-        with self._access():
+        with self._access:
             _partitions_of(timestamps)
             for tp, timestamp in timestamps.items():
                 if timestamp < 0:
@@ -475,20 +478,20 @@ class KafkaConsumer(Generic[K, V]):
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition, assigned or not."""
-        with self._access():
+        with self._access:
             return self._fetcher.beginning_offsets(_partitions_of(partitions), self._timer(timeout_ms))
 
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The high watermark of each, or with ``isolation.level=read_committed`` its last stable offset."""
-        with self._access():
+        with self._access:
             return self._fetcher.end_offsets(_partitions_of(partitions), self._timer(timeout_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets there are between the position and the end, as the last fetch showed it; None: not known
         yet.  Never waits (3.0, KIP-695)."""
-        with self._access():
+        with self._access:
             lag = self._subscriptions.partition_lag(partition, self._isolation_level)
             is_unknown = self._subscriptions.partition_end_offset(partition, self._isolation_level) is None
             if lag is None and is_unknown and not self._subscriptions.partition_end_offset_requested(partition):
@@ -508,7 +511,7 @@ class KafkaConsumer(Generic[K, V]):
 
     def partitions_for(self, topic: str, timeout_ms: int | None = None) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic, subscribed or not; none if it does not exist."""
-        with self._access():
+        with self._access:
             found = self._metadata.fetch().partitions_for_topic(topic)
             if found:
                 return found
@@ -519,14 +522,14 @@ class KafkaConsumer(Generic[K, V]):
 
     def list_topics(self, timeout_ms: int | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
         """All topics that this user may see."""
-        with self._access():
+        with self._access:
             return self._fetcher.get_all_topic_metadata(self._timer(timeout_ms))
 
     # --- the group ----------------------------------------------------------------------------------------------------
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The identity of this member, for a producer's transaction (2.5, KIP-447)."""
-        with self._access():
+        with self._access:
             generation = self._group().generation
             assert self.config.group_id is not None, "a group has an id"
             return ConsumerGroupMetadata(
@@ -535,14 +538,14 @@ class KafkaConsumer(Generic[K, V]):
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """Rebalance the group in the next ``poll`` (2.6, KIP-568).  ``UsageError``: the group assigns nothing here."""
-        with self._access():
+        with self._access:
             if not self._subscriptions.has_auto_assigned_partitions:
                 raise UsageError("Tried to force a rebalance but consumer does not have a group.")
             self._group().enforce_rebalance(reason or "rebalance enforced by user")
 
     def metrics(self) -> dict[MetricName, float]:
         """All metrics under Java's names; empty after ``close``.  From any thread."""
-        if self._is_closed:
+        if self._access.is_closed:
             return {}
         return self._metrics.values(self._clock.now_ms(), self._subscriptions.num_assigned_partitions())
 
@@ -551,11 +554,11 @@ class KafkaConsumer(Generic[K, V]):
     def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit if that is automatic, call the listener, leave the group, and close everything; a second call does
         nothing.  Waits for the group at most ``timeout_ms``.  Raises the first error, after everything is closed."""
-        if self._is_closed:
+        if self._access.is_closed:
             return
         _check_timeout(timeout_ms)
-        with self._access():
-            if self._depth > 1:
+        with self._access:
+            if self._access.depth > 1:
                 raise UsageError("close() cannot be called inside of a callback of this consumer")
             is_forked = self._pid != os.getpid()  # a child does not leave the group
             self._client.disable_wakeups()
@@ -566,7 +569,7 @@ class KafkaConsumer(Generic[K, V]):
                 log.error("close-failed: Failed to close coordinator reason=%r", str(error))
                 raise
             finally:
-                self._is_closed = True
+                self._access.is_closed = True
                 self._close_parts(is_forked=is_forked)
 
     def _close_parts(self, *, is_forked: bool) -> None:

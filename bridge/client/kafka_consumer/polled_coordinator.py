@@ -397,6 +397,16 @@ class PolledCoordinator:
         self.run_commands()
         self.raise_error()
 
+    def note_call(self, now_ms: int) -> bool:
+        """Note a call of the program's ``poll`` at this time; False: ``poll`` here must be called now.
+
+        True: it would at most fire a timer, or report something that it can also report some milliseconds later.
+        """
+        if self.has_commands or self._completed_commits or self._accepted_offsets or not self._machine.is_settled:
+            return False
+        self._called_ms = now_ms
+        return True
+
     @property
     def has_commands(self) -> bool:
         """Whether ``run_commands`` has work; no record may be returned before."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge.client.kafka_consumer.kafka_consumer import ROUND_MS
 from tests.kafka_consumer_fixtures import (
     HEARTBEAT_MS,
     RETRY_MS,
@@ -57,6 +58,61 @@ def test_poll_returns_the_records_of_the_assigned_partitions() -> None:
     assert (records.count(), records.partitions(), len(records.records(TP0))) == (5, {TP0}, 5)
     assert offsets(records) == [0, 1, 2, 3, 4]
     assert scripted.position(TP0) == 5
+
+
+def buffered(count: int) -> ScriptedConsumer:
+    """A consumer that has this many records in its buffer, and returns one in each ``poll``."""
+    scripted = ScriptedConsumer(max_poll_records=1)
+    scripted.join(TP0)
+    scripted.append(TP0, count + 1)
+    assert offsets(scripted.poll()) == [0]
+    return scripted
+
+
+def test_buffered_records_are_returned_for_some_milliseconds_before_the_group_has_its_next_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripted = buffered(4)
+    group = scripted.consumer._coordinator
+    assert group is not None
+    turns: list[int] = []
+    poll = group.poll
+    monkeypatch.setattr(group, "poll", lambda: (turns.append(scripted.clock.now_ms()), poll()))
+    for offset in (1, 2):
+        scripted.clock.move(ROUND_MS - 1 if offset == 1 else 0)
+        assert offsets(scripted.poll()) == [offset]
+        assert turns == []
+        assert group._called_ms == scripted.clock.now_ms(), "max.poll.interval.ms counts from this call"
+    scripted.clock.move(1)
+    assert offsets(scripted.poll()) == [3]
+    assert turns == [scripted.clock.now_ms()]
+
+
+def test_a_wakeup_precedes_buffered_records() -> None:
+    scripted = buffered(1)
+    scripted.consumer.wakeup()
+    with pytest.raises(WakeupException):
+        scripted.poll()
+    assert offsets(scripted.poll()) == [1]
+
+
+def test_a_commit_callback_precedes_buffered_records() -> None:
+    scripted = buffered(2)
+    order: list[object] = []
+    scripted.consumer.commit_async(callback=lambda committed, error: order.append(error))
+    scripted.deliver()
+    scripted.deliver()
+    order.append(offsets(scripted.poll()))
+    assert order == [None, [1]]
+
+
+def test_a_rebalance_is_joined_although_records_are_buffered() -> None:
+    scripted = buffered(3)
+    joined = len(scripted.sent(JOIN_GROUP))
+    scripted.consumer.enforce_rebalance()
+    scripted.poll()
+    scripted.poll()
+    assert len(scripted.sent(JOIN_GROUP)) == joined + 1
 
 
 def test_a_record_that_cannot_be_deserialized_raises_in_the_poll_after_the_records_before_it() -> None:

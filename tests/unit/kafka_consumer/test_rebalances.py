@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.client.kafka_consumer.kafka_consumer import ConsumerGroupMetadata
+from bridge.client.kafka_consumer.kafka_consumer import ROUND_MS, ConsumerGroupMetadata
 from bridge.client.kafka_consumer.rebalance_listener import ConsumerRebalanceListener
 from tests.kafka_consumer_fixtures import (
     GROUP,
@@ -349,6 +349,7 @@ def test_records_that_are_buffered_when_their_partitions_are_lost_are_not_return
     scripted.deliver()
     scripted.cluster.hold(JOIN_GROUP)
     scripted.cluster.fail_next(HEARTBEAT, UNKNOWN_MEMBER_ID)
+    scripted.clock.move(ROUND_MS)
     # The heartbeat thread works between the begin of poll() and the moment when it takes records.
     monkeypatch.setattr(scripted.consumer._fetcher, "validate_offsets_if_needed", scripted.run_heartbeat_thread)
     assert scripted.poll().is_empty()

@@ -34,8 +34,10 @@ class MeasuredValues:
         self.count += 1
         self.total += value
         self.last = value
-        self.lowest = value if self.lowest is None else min(self.lowest, value)
-        self.highest = value if self.highest is None else max(self.highest, value)
+        if self.lowest is None or value < self.lowest:
+            self.lowest = value
+        if self.highest is None or value > self.highest:
+            self.highest = value
 
 
 @dataclass(slots=True)
@@ -78,15 +80,17 @@ class ConsumerFetchMetrics:
             self.assignment_id = assignment_id
             self.partitions = {tp: found for tp, found in self.partitions.items() if tp in assigned}
 
-    def record_partition_lag(self, tp: TopicPartition, lag: int) -> None:
-        """The lag after the records that were just returned."""
-        self.records_lag.record(lag)
-        self.partitions.setdefault(tp, PartitionDistances()).lag.record(lag)
-
-    def record_partition_lead(self, tp: TopicPartition, lead: int) -> None:
-        """The lead at the end of the records that were just returned."""
-        self.records_lead.record(lead)
-        self.partitions.setdefault(tp, PartitionDistances()).lead.record(lead)
+    def record_partition_distances(self, tp: TopicPartition, lag: int | None, lead: int | None) -> None:
+        """The lag and the lead after the records that were just returned; None: not known."""
+        found = self.partitions.get(tp)
+        if found is None:
+            found = self.partitions[tp] = PartitionDistances()
+        if lag is not None:
+            self.records_lag.record(lag)
+            found.lag.record(lag)
+        if lead is not None:
+            self.records_lead.record(lead)
+            found.lead.record(lead)
 
     def record_topic(self, topic: str, size_bytes: int, records: int) -> None:
         """The part of a fetch about one topic."""

@@ -126,6 +126,11 @@ class Fetcher:
         self._next_in_line: CompletedFetch | None = None
         self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
 
+    @property
+    def has_log_events(self) -> bool:
+        """Whether ``take_log_events`` returns any."""
+        return bool(self._log_events) or self._offsets.has_log_events
+
     def take_log_events(self) -> list[ClientLogEvent]:
         """The log lines since the last call."""
         taken = [*self._log_events, *self._offsets.take_log_events()]
@@ -267,11 +272,11 @@ class Fetcher:
                     self._next_in_line = None
                 else:
                     records = self._fetch_records(fetch, left)
-                    if records:
+                    count = len(records)
+                    if count:
                         before = found.get(fetch.partition)
-                        parts = records.slices if before is None else (*before.slices, *records.slices)
-                        found[fetch.partition] = FetchedRecords(fetch.partition, parts)
-                        left -= len(records)
+                        found[fetch.partition] = records if before is None else before.joined_with(records)
+                        left -= count
         except ZkConsumerError:
             # The records are returned: their positions have moved.  The same error follows in the next call.
             if not found:
@@ -298,14 +303,11 @@ class Fetcher:
 
     def _fetch_records(self, fetch: CompletedFetch, records_max: int) -> FetchedRecords[Any, Any]:
         tp = fetch.partition
-        if not self._subscriptions.is_fetchable(tp):
-            self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason="not fetchable any more")
-        else:
-            position = self._subscriptions.position(tp)
-            assert position is not None, "a fetchable partition has a position"
-            if fetch.next_fetch_offset == position.offset:
-                return self._next_records(fetch, position, records_max)
-            self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason="the position is another one")
+        position = self._subscriptions.fetchable_position(tp)
+        if position is not None and fetch.next_fetch_offset == position.offset:
+            return self._next_records(fetch, position, records_max)
+        reason = "not fetchable any more" if position is None else "the position is another one"
+        self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason=reason)
         fetch.drain()
         return FetchedRecords(tp)
 
@@ -318,12 +320,8 @@ class Fetcher:
             self._subscriptions.set_position(
                 tp, FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader)
             )
-        lag = self._subscriptions.partition_lag(tp, self._config.isolation_level)
-        if lag is not None:
-            self.metrics.record_partition_lag(tp, lag)
-        lead = self._subscriptions.partition_lead(tp)
-        if lead is not None:
-            self.metrics.record_partition_lead(tp, lead)
+        lag, lead = self._subscriptions.partition_distances(tp, self._config.isolation_level)
+        self.metrics.record_partition_distances(tp, lag, lead)
         return records
 
     # --- one response of a partition --------------------------------------------------------------------------------

@@ -120,6 +120,11 @@ class OffsetFetcher:
         self._validation_error: Exception | None = None
         self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
 
+    @property
+    def has_log_events(self) -> bool:
+        """Whether ``take_log_events`` returns any."""
+        return bool(self._log_events)
+
     def take_log_events(self) -> list[ClientLogEvent]:
         """The log lines since the last call."""
         taken = list(self._log_events)

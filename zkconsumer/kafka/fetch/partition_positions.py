@@ -60,6 +60,11 @@ class PartitionPositions:
         self._new_state_id = count(1).__next__
         self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
 
+    @property
+    def has_log_events(self) -> bool:
+        """Whether ``take_log_events`` returns any."""
+        return bool(self._log_events)
+
     def take_log_events(self) -> list[ClientLogEvent]:
         """The log lines since the last call."""
         taken = list(self._log_events)
@@ -167,6 +172,11 @@ class PartitionPositions:
     def position(self, tp: TopicPartition) -> FetchPosition | None:
         """The position, valid or not; None: not known yet."""
         return self._assigned(tp).position
+
+    def fetchable_position(self, tp: TopicPartition) -> FetchPosition | None:
+        """The position of a partition whose records may be returned, None: they may not."""
+        state = self._assignment.get(tp)
+        return state.position if state is not None and state.is_fetchable else None
 
     def valid_position(self, tp: TopicPartition) -> FetchPosition | None:
         """The position, None if it is not known yet or not validated."""
@@ -372,19 +382,23 @@ class PartitionPositions:
 
     def partition_end_offset(self, tp: TopicPartition, isolation_level: IsolationLevel) -> int | None:
         """The last stable offset or the high watermark of the last fetch, None before."""
-        state = self._assigned(tp)
-        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
-        return state.last_stable_offset if is_committed else state.high_watermark
+        return _end_offset(self._assigned(tp), isolation_level)
 
     def partition_lag(self, tp: TopicPartition, isolation_level: IsolationLevel) -> int | None:
         """How many offsets there are between the position and the end, None if one of them is not known."""
-        end, position = self.partition_end_offset(tp, isolation_level), self._assigned(tp).position
-        return None if end is None or position is None else end - position.offset
+        return self.partition_distances(tp, isolation_level)[0]
 
     def partition_lead(self, tp: TopicPartition) -> int | None:
         """How many offsets there are between the begin of the log and the position, None if one is not known."""
-        start, position = self._assigned(tp).log_start_offset, self._assigned(tp).position
-        return None if start is None or position is None else position.offset - start
+        return self.partition_distances(tp, IsolationLevel.READ_UNCOMMITTED)[1]
+
+    def partition_distances(self, tp: TopicPartition, isolation_level: IsolationLevel) -> tuple[int | None, int | None]:
+        """``partition_lag`` and ``partition_lead``."""
+        state = self._assigned(tp)
+        position, end, start = state.position, _end_offset(state, isolation_level), state.log_start_offset
+        if position is None:
+            return None, None
+        return None if end is None else end - position.offset, None if start is None else position.offset - start
 
     def request_partition_end_offset(self, tp: TopicPartition) -> None:
         """ListOffsets was sent for the end of the log."""
@@ -418,3 +432,8 @@ class PartitionPositions:
 
     def _log_event(self, level: LogLevel, name: str, **fields: Any) -> None:
         self._log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))
+
+
+def _end_offset(state: TopicPartitionState, isolation_level: IsolationLevel) -> int | None:
+    is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+    return state.last_stable_offset if is_committed else state.high_watermark

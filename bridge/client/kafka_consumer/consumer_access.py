@@ -1,0 +1,43 @@
+"""``ConsumerAccess``: one thread at a time may be inside of the methods of a consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from zkconsumer.errors import ConnectorClosed, UsageError
+
+
+class ConsumerAccess:
+    """A context for each method; the same thread may enter it again, in a callback.
+
+    Entering raises ``UsageError`` while another thread is inside, and ``ConnectorClosed`` after ``is_closed`` was set.
+    ``on_exit`` is called at each end.
+    """
+
+    __slots__ = ("_lock", "_on_exit", "depth", "is_closed")
+
+    def __init__(self, on_exit: Callable[[], None]) -> None:
+        self.is_closed = False
+        self.depth = 0
+        """How often the thread that is inside has entered."""
+        self._lock = threading.RLock()
+        self._on_exit = on_exit
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise UsageError(
+                "KafkaConsumer is not safe for multi-threaded access: another thread is inside of a method; use "
+                "one consumer for each thread, and only wakeup() from others"
+            )
+        self.depth += 1
+        if self.is_closed:
+            self.__exit__()
+            raise ConnectorClosed("this consumer has already been closed")
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._on_exit()
+        finally:
+            self.depth -= 1
+            self._lock.release()
