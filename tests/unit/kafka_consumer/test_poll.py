@@ -30,9 +30,14 @@ from zkconsumer.errors import (
     UsageError,
     WakeupException,
 )
-from zkconsumer.kafka.error_codes import INVALID_TOPIC_EXCEPTION, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED
+from zkconsumer.kafka.error_codes import (
+    INVALID_TOPIC_EXCEPTION,
+    NOT_LEADER_OR_FOLLOWER,
+    REBALANCE_IN_PROGRESS,
+    TOPIC_AUTHORIZATION_FAILED,
+)
 from zkconsumer.types import TopicPartition
-from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, JOIN_GROUP, SYNC_GROUP
+from zkconsumer.wire.schemas import FETCH, FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, SYNC_GROUP
 
 
 class FailingDeserializer:
@@ -107,11 +112,17 @@ def test_a_commit_callback_precedes_buffered_records() -> None:
 
 
 def test_a_rebalance_is_joined_although_records_are_buffered() -> None:
-    scripted = buffered(3)
+    scripted = buffered(9)
+    scripted.cluster.fail_next(HEARTBEAT, REBALANCE_IN_PROGRESS)
+    scripted.cluster.hold(HEARTBEAT)
+    scripted.run_heartbeat_thread()
+    assert offsets(scripted.poll()) == [1], "a round of the group at this time"
+    scripted.answer(HEARTBEAT)
+    scripted.deliver()
     joined = len(scripted.sent(JOIN_GROUP))
-    scripted.consumer.enforce_rebalance()
-    scripted.poll()
-    scripted.poll()
+    for _ in range(2):  # an automatic commit precedes the join
+        scripted.poll()
+        scripted.deliver()
     assert len(scripted.sent(JOIN_GROUP)) == joined + 1
 
 
