@@ -116,6 +116,46 @@ class Shape:
         return Record(offset, time, 0, number.to_bytes(8, "big"), value, HEADERS if self.has_headers else ())
 
 
+JSON_COLUMNS = "id BIGINT, name STRING, state STRING, amount DOUBLE, at BIGINT, note STRING"
+"""The fields of a ``JsonShape``, as Spark's DDL."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonShape:
+    """JSON objects of ``size`` bytes, in batches of 16 KB; one of ``bad_in`` is cut off (0: none)."""
+
+    size: int
+    bad_in: int = 0
+    magic: int = 2
+
+    def __str__(self) -> str:
+        size = f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KB"
+        return f"JSON, {size}" + (f", 1 of {self.bad_in:,} broken" if self.bad_in else "")
+
+    def batches(self) -> list[Batch]:
+        """``BATCHES_MADE`` different ones, or so many that exactly one record in ``bad_in`` is bad."""
+        numbers = random.Random(SEED)
+        in_a_batch = max(1, 16_384 // (self.size + 16))
+        count = self.bad_in or BATCHES_MADE * in_a_batch
+        values = [self._value(numbers) for _ in range(count)]
+        if self.bad_in:
+            values[count // 2] = values[count // 2][:-1]
+        made = []
+        for low in range(0, count, in_a_batch):
+            part = values[low : low + in_a_batch]
+            records = [Record(n, TIMESTAMP_MS + n, 0, n.to_bytes(8, "big"), value, ()) for n, value in enumerate(part)]
+            made.append(Batch(len(part), sum(map(len, part)), build_record_set(records, 2)))
+        return made
+
+    def _value(self, numbers: random.Random) -> bytes:
+        head = (
+            f'{{"id":{numbers.randrange(10_000, 100_000)},"name":"{numbers.getrandbits(32):08x}","state":"open",'
+            f'"amount":{numbers.randrange(1000, 10_000) / 100:05.2f},"at":{TIMESTAMP_MS},"note":"'
+        )
+        note = (WORDS.decode().replace('"', "") * (self.size // len(WORDS) + 1))[: max(0, self.size - len(head) - 2)]
+        return f'{head}{note}"}}'.encode()
+
+
 def _line(numbers: random.Random) -> bytes:
     """A line like ``WORDS`` with the same length, and with a random id, name, amount and time."""
     number, name, amount = numbers.randrange(10_000, 100_000), numbers.getrandbits(40), numbers.randrange(1000, 10_000)

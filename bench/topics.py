@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from shapes import Batch, Shape
+from shapes import Batch, JsonShape, Shape
 
 from zkconsumer.kafka.broker_connection import BlockingConnection
 from zkconsumer.kafka.version_negotiation import negotiate
@@ -54,7 +54,12 @@ class OnDisk:
 
 
 def fill(
-    sandbox: Sandbox, topic: str, shape: Shape, rows: int, partitions: int, config: Mapping[str, str] | None = None
+    sandbox: Sandbox,
+    topic: str,
+    shape: Shape | JsonShape,
+    rows: int,
+    partitions: int,
+    config: Mapping[str, str] | None = None,
 ) -> Filled:
     """Create the topic and write at least this number of records in total.
 
