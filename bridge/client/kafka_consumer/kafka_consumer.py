@@ -10,8 +10,8 @@ One ``poll``: the group (``PolledCoordinator.poll``) --> positions of new partit
 requests --> wait for the network.  The next fetches are sent before records are returned.
 
 For ``ROUND_MS`` after such a round, the next calls return buffered records at once (``_may_return_records_at_once``): a
-program with small lists calls ``poll`` some thousand times in a second.  Not if the group has a command, a callback or an
-error for the program, nor after ``wakeup``.  What else the group and the look-ups of positions do waits for the next
+program with small lists calls ``poll`` some thousand times in a second.  Not if the group has a command, a callback or
+an error for the program, nor after ``wakeup``.  What else the group and the look-ups of positions do waits for the next
 round.  Java does everything in each call.
 
 Only one thread may be inside of a method; ``wakeup`` may be called by any thread and by a signal handler.  All times
