@@ -26,7 +26,8 @@ class ConsumerRecords(Generic[K, V]):
         self._by_partition = MappingProxyType(dict(by_partition))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        return chain.from_iterable([part for records in self._by_partition.values() for part in records.iterators()])
+        parts = [part for records in self._by_partition.values() for part in records.iterators()]
+        return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_partition.values()))
