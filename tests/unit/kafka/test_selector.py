@@ -22,6 +22,7 @@ from zkconsumer.kafka.net.network_messages import (
     RequestWritten,
 )
 from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.testing.manual_clock import ManualClock
 
 DEADLINE_S = 20
 FRAME = b"\x00\x00\x00\x03abc"
@@ -156,6 +157,23 @@ def test_a_poll_for_a_response_that_stays_incomplete_ends_in_time(place: Place) 
     assert time.monotonic() - start >= 0.045
 
 
+def test_parts_that_keep_arriving_do_not_prolong_a_poll(place: Place) -> None:
+    peer, channel = place.connect()
+    clock = ManualClock()
+    place.selector._clock = clock
+    received: list[int] = []
+
+    def send_another() -> None:
+        received.append(clock.now_ms())
+        clock.move(30)
+        peer.sendall(b"x")
+
+    channel.on_received = send_another
+    peer.sendall(b"\x00\x00\x10\x00x")
+    assert place.selector.poll(50) == []
+    assert len(received) <= 3
+
+
 def begun_response(place: Place) -> tuple[socket.socket, PlayedChannel]:
     """A connection on which the size and one byte of a response have arrived."""
     peer, channel = place.connect()
@@ -172,8 +190,9 @@ def test_more_of_a_response_is_received_without_an_event(place: Place) -> None:
     while channel.missing_bytes == 2:
         assert place.selector.receive_more()
     peer.sendall(FRAME[6:])
-    while place.selector.receive_more():
-        pass
+    while channel.is_in_response:
+        has_nothing_to_do = place.selector.receive_more()
+    assert not has_nothing_to_do, "there is an event"
     (event,) = place.selector.poll(0)
     assert isinstance(event, FrameReceived)
     assert bytes(event.frame) == b"abc"

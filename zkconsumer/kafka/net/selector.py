@@ -143,24 +143,23 @@ class Selector:
         return self.take_events()
 
     def _handle_ready_sockets(self, wait_ms: int) -> bool:
-        """Wait for ready sockets; returns whether they had only parts of requests and responses, without an event."""
+        """Wait for ready sockets; returns whether there were some, and neither an event nor a wake-up."""
         ready = self._selector.select(max(0, wait_ms) / 1000)
-        has_only_parts = len(ready) > 0
+        is_woken = False
         for key, mask in ready:
             connection = key.data
             if connection is None:
                 self._clear_wake_up()
-                has_only_parts = False
+                is_woken = True
                 continue
             if not connection.is_tcp_connected:
                 self._on_tcp_connected(connection)
-                has_only_parts = False  # a handshake has begun, and its deadline may be earlier
                 continue
             if mask & selectors.EVENT_READ and self._is_open(connection):
                 self._read(connection)
             if mask & selectors.EVENT_WRITE and self._is_open(connection):
                 self._write(connection)
-        return has_only_parts and not self._events
+        return len(ready) > 0 and not is_woken and not self._events
 
     def receive_more(self) -> bool:
         """Receive more of the responses that have begun to arrive, without waiting; True: ``poll`` has nothing to do.
