@@ -86,10 +86,23 @@ UNIT = Part(
     ),
     6,
 )
+READ_NO_RECORDS = [f"--ignore=tests/unit/{name}" for name in ("admin", "bench", "cli", "project", "testing", "zk")]
+"""The unit tests of what uses no compiled module."""
 WITHOUT = Part(
     "unit without extensions",
-    ((*PYTEST, *NO_JAVA, *ON_BOTH_CORES, "tests/hostile", "tests/unit", "tests/property", "tests/conformance"),),
-    9,
+    (
+        (
+            *PYTEST,
+            *NO_JAVA,
+            *ON_BOTH_CORES,
+            "tests/hostile",
+            "tests/unit",
+            *READ_NO_RECORDS,
+            "tests/property",
+            "tests/conformance",
+        ),
+    ),
+    8,
     with_extensions=False,
     priority=5,
 )
