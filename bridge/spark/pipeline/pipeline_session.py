@@ -28,6 +28,9 @@ def require_spark() -> None:
             "(pip install '.[spark]' in a clone of its repository) and a JDK 17"
         )
 
+OPEN_FOLDERS_MAX = 8
+"""A task that writes to so many time folders need not sort its rows; it keeps a file of each open."""
+
 
 @contextmanager
 def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
@@ -39,7 +42,10 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
-    chosen = {"spark.ui.showConsoleProgress": "false"}
+    chosen = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX),
+    }
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if master is not None or not is_submitted:
         builder = builder.master(master or "local[*]")
