@@ -25,6 +25,8 @@ POLL_MS = 200
 RECORDS = 500
 REAUTH_MS = 2_500
 """The lifetime of a login (KIP-368); the broker ends a connection whose login was not renewed by then."""
+LONG_SESSIONS_FROM = (0, 10, 1)
+"""Before, the brokers accept at most 30 s by default, and the consumer's default is 45 s (KIP-735)."""
 TIMES_FROM = (0, 10, 1)
 """ListOffsets by time, KIP-79."""
 
@@ -75,6 +77,8 @@ def test_positions_pauses_and_times(broker: str, modern_clusters: ModernClusters
         cluster.producer.produce_records(topic, partition, sent)
     tp0, tp1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    if version_of(broker) < LONG_SESSIONS_FROM:
+        settings["session.timeout.ms"] = "30000"
     with KafkaConsumer[bytes, bytes]({**settings, "enable.auto.commit": "false", "max.poll.records": "50"}) as consumer:
         assert sorted(one.partition for one in consumer.partitions_for(topic)) == [0, 1]
         assert topic in consumer.list_topics()

@@ -63,7 +63,8 @@ class MemberSettings(SettingsTable):
         45_000,
         "How long the coordinator waits for a heartbeat before it gives the member's partitions to others. This member "
         "stops the delivery of messages after two thirds of it. Brokers have limits: `group.min.session.timeout.ms` "
-        "and `group.max.session.timeout.ms`.",
+        "and `group.max.session.timeout.ms`; before 0.10.1 the maximum is 30000 by default, so set a smaller value "
+        "there.",
         unit="ms",
         low=1,
     )

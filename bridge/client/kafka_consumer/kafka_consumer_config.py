@@ -156,7 +156,8 @@ class KafkaClientSettings(SettingsTable):
     session_timeout_ms = integer(
         "session.timeout.ms", 45_000,
         "How long the coordinator waits for a heartbeat before it gives the member's partitions to others. Brokers "
-        "have limits: `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.",
+        "have limits: `group.min.session.timeout.ms` and `group.max.session.timeout.ms`; before 0.10.1 the maximum is "
+        "30000 by default, so set a smaller value there.",
         unit="ms", low=1,
     )  # fmt: skip
     max_poll_interval_ms = integer(

@@ -28,6 +28,7 @@ def require_spark() -> None:
             "(pip install '.[spark]' in a clone of its repository) and a JDK 17"
         )
 
+
 OPEN_FOLDERS_MAX = 8
 """A task that writes to so many time folders need not sort its rows; it keeps a file of each open."""
 

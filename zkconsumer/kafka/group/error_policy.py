@@ -131,7 +131,11 @@ _EXCEPTIONS: Mapping[int, tuple[type[ZkConsumerError], str]] = MappingProxyType(
     {
         23: (InconsistentGroupProtocolException, "its members have no assignor in common with this one"),
         24: (InvalidGroupIdException, "the brokers do not accept this group.id"),
-        26: (InvalidSessionTimeoutException, "session.timeout.ms is outside the limits of the brokers"),
+        26: (
+            InvalidSessionTimeoutException,
+            "the brokers do not accept this session.timeout.ms; set it within their group.min.session.timeout.ms and "
+            "group.max.session.timeout.ms, which are 6000 and 30000 by default before 0.10.1",
+        ),
         29: (TopicAuthorizationException, "the brokers' ACLs do not allow this user to read the topic"),
         30: (GroupAuthorizationException, "the brokers' ACLs do not allow this user to use the group"),
         35: (UnsupportedVersionException, "the brokers are too old; remove group.instance.id and try again"),
