@@ -106,6 +106,10 @@ class ParquetSink:
     def needs_message_time(self) -> bool:
         return TIME_FOLDER_COLUMNS[self._target.partition_by_time] is not None
 
+    @property
+    def needs_message_place(self) -> bool:
+        return False
+
     def check(self, schema: StructType) -> list[str]:
         if (problem := self._store.access_problem()) is not None:
             return [problem]
