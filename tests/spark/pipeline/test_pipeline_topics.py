@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +26,7 @@ from bridge.spark.pipeline.sinks.topic_sending import TopicRefusedError
 from tests.sandbox_fixtures import Clusters
 from tests.spark.pipeline.test_pipeline_query import BROKEN, FILTERED, NO_NUMBER, WRONG_TYPE, Place, good
 from tests.spark.test_topic_sink import headers_of, read_back
+from tests.spark_session_fixtures import spark_environment
 from zkconsumer.testing.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -31,6 +37,7 @@ pytestmark = pytest.mark.real
 WITH_HEADERS = "3.9.1"
 SELECT = "to_json(struct(*)) AS value, CAST(CAST(n AS INT) AS STRING) AS key"
 LIMIT_BYTES = 20_000
+KILL_TIMEOUT_S = 150
 
 
 class TopicPlace(Place):
@@ -130,6 +137,41 @@ def check_records(place: TopicPlace, query: str) -> None:
     assert sent == {(b"0", source): 2 for source in places} | new
 
 
+KILLED_BEFORE_LINEAGE = """
+import os, signal, sys
+from bridge.spark.pipeline.sinks.lineage_folder import LineageFolder
+from zkconsumer.cli.main import main
+LineageFolder.add = lambda folder, lineage: os.kill(os.getpid(), signal.SIGKILL)
+sys.argv = ["zkconsumer", "pipeline", "run", sys.argv[1], "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+main()
+"""
+
+
+@pytest.mark.nightly
+def test_a_driver_that_is_killed_with_sigkill_after_the_send_repeats_its_batch(
+    spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path
+) -> None:
+    place = TopicPlace(spark, clusters.get(WITH_HEADERS), WITH_HEADERS, fresh_name, tmp_path)
+    place.cluster.produce(place.topic, 0, good(0, 20))
+    command = [sys.executable, "-c", KILLED_BEFORE_LINEAGE, str(place.file)]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, **spark_environment()},
+        )  # fmt: skip
+    try:
+        assert process.wait(KILL_TIMEOUT_S) == -signal.SIGKILL, (tmp_path / "log").read_text()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert place.ids() == Counter(range(20))
+    assert place.stored() == []
+    place.run()
+    assert place.ids() == Counter([*range(20)] * 2)
+    sources = Counter(headers_of(message)["zkconsumer.source"] for message in place.messages())
+    assert sources == {f"{place.topic}/0/{offset}".encode(): 2 for offset in range(20)}
+
+
 def test_rows_in_parquet_are_there_once_when_their_dead_letters_are_sent_again(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +221,7 @@ def test_a_record_whose_size_is_not_known_fails_with_the_line_of_the_broker(
     """The broker's message.max.bytes is 1 MB; a broker of 0.8.2 does not say so."""
     place = TopicPlace(spark, clusters.get("0.8.2.2"), "0.8.2.2", fresh_name, tmp_path)
     place.cluster.produce(place.topic, 0, good(0, 2))
-    place.write_topics(select="repeat('x'; 1200000) AS value".replace(";", ","))
+    place.write_topics(select="repeat('x',1200000) AS value")
     with pytest.raises(TopicRefusedError, match=r"-rows/\d: .*MESSAGE_TOO_LARGE.* raise max\.message\.bytes"):
         place.run()
     assert place.stored() == []
@@ -190,7 +232,7 @@ def test_each_row_can_have_its_topic_and_nothing_is_sent_before_the_batch_is_com
 ) -> None:  # fmt: skip
     place = TopicPlace(spark, clusters.get(WITH_HEADERS), WITH_HEADERS, fresh_name, tmp_path)
     place.cluster.produce(place.topic, 0, good(0, 4))
-    place.write_topics(select=f"n AS value, IF(id < 3; '{place.topic}-rows'; null) AS topic".replace(";", ","))
+    place.write_topics(select=f"n AS value, IF(id < 3,'{place.topic}-rows',null) AS topic")
     place.file.write_text(place.file.read_text().replace(f'topic = "{place.topic}-rows"', ""))
     with pytest.raises(PipelineFailedError, match=AFTER_WRITE):
         place.run(AFTER_WRITE)

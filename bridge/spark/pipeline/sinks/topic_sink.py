@@ -93,7 +93,8 @@ class TopicSink:
         if (problem := self._lineages.access_problem()) is not None:
             problems.append(f"the lineage of a topic is beside the checkpoint: {problem}")
         try:
-            self._facts = self._topic_facts()
+            found = self._topic_facts()
+            self._facts = self._facts or found
         except ZkConsumerError as error:
             problems += str(error).splitlines()
         return problems

@@ -150,7 +150,7 @@ def test_every_key_of_every_section_is_in_the_specification() -> None:
         "kafka.ssl.truststore.location": f"{folder}/kafka.pem",
     }  # fmt: skip
     assert spec.dead_letters == TopicTarget(
-        "dead", brokers, "lz4", "1", f"{folder}/check-lineage/dead-letters", holds_dead_letters=True
+        "dead", brokers, "lz4", "1", "/data/checkpoint-lineage/dead-letters", holds_dead_letters=True
     )
     assert spec.trigger.is_available_now
     assert spec.metrics.listen == "127.0.0.1:9310"
