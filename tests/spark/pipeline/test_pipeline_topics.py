@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Message
@@ -23,11 +23,12 @@ from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_query import PipelineFailedError
 from bridge.spark.pipeline.sinks.lineage_folder import LineageFolder
 from bridge.spark.pipeline.sinks.topic_sending import TopicRefusedError
-from tests.sandbox_fixtures import Clusters
+from tests.sandbox_fixtures import Clusters, require_releases
 from tests.spark.pipeline.test_pipeline_query import BROKEN, FILTERED, NO_NUMBER, WRONG_TYPE, Place, good
 from tests.spark.test_topic_sink import headers_of, read_back
 from tests.spark_session_fixtures import spark_environment
-from zkconsumer.testing.sandbox import Sandbox
+from zkconsumer.testing.sandbox import Sandbox, SandboxSecurity, zookeeper_release
+from zkconsumer.testing.sandbox.sandbox_security import USER_PASSWORD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,3 +263,47 @@ def test_what_is_wrong_is_one_line_before_anything_is_read(
     with pytest.raises(PipelineFileError, match=r"\[sink\] format: the brokers 127\.0\.0\.1:1 do not answer: "):
         place.prepare()
     assert not (place.folder / "checkpoint-lineage").exists()
+
+
+@pytest.mark.nightly
+def test_a_password_is_in_no_plan_file_or_error_and_a_wrong_one_is_a_line_of_check(
+    spark: SparkSession, fresh_name: str, tmp_path: Path
+) -> None:
+    require_releases(WITH_HEADERS, zookeeper_release("3.8"))
+    with Sandbox() as sandbox:
+        security = SandboxSecurity()
+        sandbox.start_zookeeper()
+        sandbox.start_broker(WITH_HEADERS, chroot="/kafka", security=security)
+        place = TopicPlace(spark, sandbox, WITH_HEADERS, fresh_name, tmp_path)
+        secrets = tmp_path / "secrets"
+        secrets.mkdir()
+        login = {f"kafka.{key}": value for key, value in security.settings("SASL_SSL", "SCRAM-SHA-512").items()}
+        login["kafka.bootstrap.servers"] = security.address("SASL_SSL")
+        (secrets / "password").write_text(login["kafka.sasl.password"])
+        login["kafka.sasl.password"] = f"file:{secrets / 'password'}"
+        keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
+        sink = f'format = "topic"\ntopic = "{place.topic}-rows"\n{keys}'
+        place.write(
+            sink=sink, dead_letters=f'format = "topic"\nconnection = "sink"\ntopic = "{place.topic}-dead"',
+            select=SELECT,
+        )  # fmt: skip
+        place.cluster.produce(place.topic, 0, [*good(0, 5), BROKEN])
+        place.run()
+        assert place.ids() == Counter(range(5))
+        assert place.letters() == Counter([(BROKEN, "decode")])
+        plans = [each for each in shown_plans(spark) if "MapInArrow" in each]
+        assert plans, "the tasks that send are in a plan"
+        assert not any(USER_PASSWORD in plan for plan in shown_plans(spark))
+        files = [each for each in tmp_path.rglob("*") if each.is_file() and secrets not in each.parents]
+        assert not [each for each in files if USER_PASSWORD.encode() in each.read_bytes()]
+        (secrets / "password").write_text("wrong-password")
+        with pytest.raises(PipelineFileError, match="does not accept the user or the password") as raised:
+            place.prepare()
+        assert [line for line in raised.value.problems if "[sink] format: " in line] == [raised.value.problems[0]]
+        assert "wrong-password" not in str(raised.value)
+
+
+def shown_plans(spark: SparkSession) -> list[str]:
+    """What the pages of Spark show of the jobs of the session."""
+    executions: Any = spark._jsparkSession.sharedState().statusStore().executionsList()  # type: ignore[attr-defined]
+    return [executions.apply(number).physicalPlanDescription() for number in range(executions.size())]
