@@ -16,4 +16,4 @@ PIPELINE_COMMANDS = {
 
 @click.group(cls=LazyGroup, lazy_commands=PIPELINE_COMMANDS)
 def pipeline() -> None:
-    """Read a consumer group into a table with Spark, exactly once: init, check and run a pipeline file."""
+    """Read a consumer group into a table (exactly once) or a topic with Spark: init, check and run a pipeline file."""

@@ -26,6 +26,7 @@ def check(file: Path, master: str | None, settings: dict[str, str]) -> None:
     the start of the topics, without a membership in the group.
     """
     require_spark()
+    from bridge.spark.pipeline.delivery_notes import delivery_notes
     from bridge.spark.pipeline.pipeline_file import read_pipeline
     from bridge.spark.pipeline.pipeline_query import prepare_pipeline
     from bridge.spark.pipeline.pipeline_sample import read_sample
@@ -45,6 +46,8 @@ def check(file: Path, master: str | None, settings: dict[str, str]) -> None:
         f"{spec.file}: {sample.records} records were read: {len(sample.rows)} rows, {sample.filtered} filtered, "
         f"{len(sample.dead)} dead letters. Nothing was changed. Next: zkconsumer pipeline run {spec.file}"
     )
+    for note in delivery_notes(spec):
+        print_message(note)
     for place, error in sample.dead:
         print_message(f"dead letter: {place}: {error}")
 

@@ -56,7 +56,7 @@ class _Totals:
     help="After SIGTERM or Ctrl-C: how long the batch that runs may take to its end.",
 )
 def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) -> None:
-    """Read a group into the target of a pipeline file, exactly once.
+    """Read a group into the target of a pipeline file: exactly once, and into a topic at least once.
 
     With available-now in [trigger] the command ends when it has read what was there; with an interval it runs until
     SIGTERM or Ctrl-C, finishes its batch and ends. The next run continues from the checkpoint.

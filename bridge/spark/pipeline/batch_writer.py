@@ -18,6 +18,9 @@ letters are committed and whose rows are not is repeated by the next start of th
 The ranges are not those that the rows show but those that the source has written to ``batchRangesPath`` before it read
 them; so they are taken after the rows were written.  The second reading of a batch has the same ranges.
 
+A topic has its rows when the sink's commit has sent them, so a crash before the end of the commit sends them again; so
+it is with dead letters in a topic.
+
 A driver that was stopped in the middle of a batch and continues later meets the commit of its successor: see ``Sink``.
 """
 
@@ -44,7 +47,7 @@ from bridge.spark.pipeline.lineage import (
 )
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
-from bridge.spark.pipeline.sinks.sink import MESSAGE_TIME_COLUMN, CommitOutcome, Sink
+from bridge.spark.pipeline.sinks.sink import MESSAGE_PLACE_COLUMN, MESSAGE_TIME_COLUMN, CommitOutcome, Sink
 from bridge.spark.pipeline.transform import (
     TransformPlan,
     classify,
@@ -66,6 +69,8 @@ DEAD_LETTERS_SHOWN = 3
 
 AFTER_WRITE, AFTER_DEAD_LETTERS, AFTER_COMMIT = "after-write", "after-dead-letters", "after-commit"
 """The points of a batch for ``BatchParts.reached``."""
+
+_PLACE = ("topic", "partition", "offset")
 
 _REJECTED = "_dead_sink_reason"
 _COUNT_OF_REJECTED = "rejected"
@@ -195,15 +200,19 @@ class BatchWriter:
     def _rows_to_write(self, classified: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows for the sink, and the number of those that it cannot store."""
         parts = self._parts
-        time = source_column("timestamp")
-        rows = written_rows(classified, parts.transform, kept=[time] if parts.sink.needs_message_time else [])
-        rejections = parts.sink.rejections(_schema_without(rows, time))
+        time, place = source_column("timestamp"), [source_column(name) for name in _PLACE]
+        kept = [time] if parts.sink.needs_message_time else []
+        kept += place if parts.sink.needs_message_place else []
+        rows = written_rows(classified, parts.transform, kept=kept)
+        rejections = parts.sink.rejections(_schema_without(rows, kept))
         rejected = None
         if rejections:
             rejected = Observation()
             rows = rows.withColumn(_REJECTED, _reason(rejections))
             rows = rows.observe(rejected, sf.count_if(sf.col(_REJECTED).isNotNull()).alias(_COUNT_OF_REJECTED))
             rows = rows.filter(sf.col(_REJECTED).isNull()).drop(_REJECTED)
+        if parts.sink.needs_message_place:
+            rows = rows.withColumn(MESSAGE_PLACE_COLUMN, sf.concat_ws("/", *place)).drop(*place)
         return rows.withColumnRenamed(time, MESSAGE_TIME_COLUMN), rejected
 
     # --- dead letters -----------------------------------------------------------------------------------------------
@@ -246,7 +255,7 @@ class BatchWriter:
             )
         written = sf.timestamp_millis(sf.lit(attempt.started_ms))
         columns = {
-            **{name: sf.col(source_column(name)) for name in ("topic", "partition", "offset", "timestamp")},
+            **{name: sf.col(source_column(name)) for name in (*_PLACE, "timestamp")},
             **{name: sf.col(source_column(name)) for name in PAYLOAD_COLUMNS},
             "stage": sf.col(DEAD_STAGE),
             "error": sf.col(DEAD_ERROR),
@@ -263,8 +272,8 @@ def _reason(rejections: tuple[RowRejection, ...]) -> Column:
     return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
 
 
-def _schema_without(rows: DataFrame, name: str) -> StructType:
-    return StructType([field for field in rows.schema.fields if field.name != name])
+def _schema_without(rows: DataFrame, names: list[str]) -> StructType:
+    return StructType([field for field in rows.schema.fields if field.name not in names])
 
 
 def _no_place_for(letters: DataFrame, lineage: BatchLineage) -> str:

@@ -93,9 +93,17 @@ def _ssl_modes(sections: Mapping[str, SectionValues]) -> Iterator[str]:
             )
 
 
+def lineage_folder(checkpoint: str) -> str:
+    """The folder with the lineages of a pipeline's topics, beside the folder of its checkpoint."""
+    return f"{checkpoint.rstrip('/')}-lineage"
+
+
 def _folders(sections: Mapping[str, SectionValues]) -> Iterator[str]:
     """No folder is another one, or in another one."""
     seen: list[tuple[str, str]] = []
+    checkpoint = sections["checkpoint"].get("path")
+    if checkpoint is not None and "topic" in (sections["sink"].format, sections["dead-letters"].format):
+        seen.append(("the lineage of topics", lineage_folder(checkpoint)))
     for section in ("sink", "dead-letters", "checkpoint"):
         path = sections[section].get("path")
         if path is None:
@@ -103,9 +111,9 @@ def _folders(sections: Mapping[str, SectionValues]) -> Iterator[str]:
         for other, other_path in seen:
             if _contains(path, other_path) or _contains(other_path, path):
                 yield problem(
-                    section, "path", f"is the folder of [{other}], or one is in the other; choose another folder"
+                    section, "path", f"is the folder of {other}, or one is in the other; choose another folder"
                 )
-        seen.append((section, path))
+        seen.append((f"[{section}]", path))
 
 
 def _contains(outer: str, inner: str) -> bool:

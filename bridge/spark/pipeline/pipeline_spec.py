@@ -109,12 +109,18 @@ class PostgresTarget:
 
 @dataclass(frozen=True, slots=True)
 class TopicTarget:
-    """A topic of Kafka.  ``connection``: the options ``kafka.*`` of its brokers.  ``acks``: ``all`` or ``1``."""
+    """A topic of Kafka.
 
-    topic: str
+    ``topic``: None: each row has its own.  ``connection``: the options ``kafka.*`` of its brokers.  ``acks``: ``all``
+    or ``1``.  ``lineage_path``: the folder with one file for each batch, beside the checkpoint.
+    """
+
+    topic: str | None
     connection: Mapping[str, MaybeSecret]
     compression: str
     acks: str
+    lineage_path: str
+    holds_dead_letters: bool
 
 
 SinkTarget: TypeAlias = ParquetTarget | DeltaTarget | PostgresTarget | TopicTarget

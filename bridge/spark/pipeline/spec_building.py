@@ -10,6 +10,7 @@ from bridge.spark.pipeline.option_checks import option_warnings
 from bridge.spark.pipeline.option_keys import CONNECTION_OPTIONS, SOURCE_DEFAULTS
 from bridge.spark.pipeline.pipeline_key import parse_postgres_url
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS
+from bridge.spark.pipeline.pipeline_rules import lineage_folder
 from bridge.spark.pipeline.pipeline_spec import (
     CheckpointSection,
     DeadLetterTarget,
@@ -115,7 +116,11 @@ def _target(values: SectionValues, sections: Mapping[str, SectionValues]) -> Sin
             return _postgres(values, sections["sink"] if values.get("connection") == "sink" else values)
         case "topic":
             brokers = _connection(values, sections)
-            return TopicTarget(values.get("topic"), brokers, values.get("compression"), values.get("acks"))
+            return TopicTarget(
+                values.get("topic"), brokers, values.get("compression"), values.get("acks"),
+                f"{lineage_folder(sections['checkpoint'].get('path'))}/{values.section}",
+                holds_dead_letters=values.section == "dead-letters",
+            )  # fmt: skip
     raise AssertionError(f"{values.format} is not a format, so it is a problem of the file")
 
 

@@ -61,7 +61,7 @@ def sink_keys() -> list[PipelineKey]:
             setting=one_of(
                 "format", SINK_FORMATS,
                 "parquet: files in a folder; delta: a Delta table (Spark 4.2); postgres: a table of PostgreSQL; topic: "
-                "a topic of Kafka, for rows with a column value, and key and headers if they have them.",
+                "a topic of Kafka, for rows with a column value, and key and headers if they have them; at least once.",
                 FORMAT_REASONS,
             ),
         ),
@@ -194,12 +194,13 @@ def _postgres(section: str, what: str, batch_table: str) -> list[PipelineKey]:
 
 def _topic(section: str, what: str) -> list[PipelineKey]:
     formats = ("topic",)
+    others = " Without it each row needs a column topic." if section == "sink" else ""
     return [
         _row(
-            section, KeyKind.TEXT, formats=formats, is_required=True, example=f'"clicks-{what.replace(" ", "-")}"',
-            setting=topic_name(
-                "topic", f"The topic of the {what}. It gets them at least once: after a crash some twice."
-            ),
+            section, KeyKind.TEXT, formats=formats, is_required=section == "dead-letters",
+            example=f'"clicks-{what.replace(" ", "-")}"',
+            setting=topic_name("topic", f"The topic of the {what}. It gets them at least once: after a crash some "
+                               "twice. It must exist." + others),
         ),
         _row(
             section, KeyKind.CHOICE, formats=formats, default="none",

@@ -61,6 +61,7 @@ _FAILED = "_failed_expressions"
 _SQLSTATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 
 _COLUMN_NAME = re.compile(r"(?:\w+|`[^`]+`)(?:\.(?:\w+|`[^`]+`))*")
+_STAR_OF_ALL = re.compile(r"\bstruct\s*\(\s*\*\s*\)", re.IGNORECASE)
 _STRUCT_STAR = re.compile(r"(.+)\.\s*\*", re.DOTALL)
 
 
@@ -212,15 +213,19 @@ def _where_problems(decoded: DataFrame, where: str) -> Iterator[str]:
 
 
 def _expanded(decoded: DataFrame, plan: DecodePlan, given: str) -> list[str]:
-    """The expression, or those that it stands for: ``*`` is each decoded column, ``a.*`` each field of a struct."""
-    text = given.strip()
+    """The expression, or those that it stands for: ``*`` is each decoded column, ``a.*`` each field of a struct.
+
+    ``struct(*)`` has the decoded columns, too: the frame also has the reserved ones.
+    """
+    columns = ", ".join(map(_quoted, plan.decoded_columns))
+    text = _STAR_OF_ALL.sub(lambda _: f"struct({columns})", given.strip())
     if text.startswith("*"):
         names = decoded.select(*map(_quoted, plan.decoded_columns)).select(sf.expr(text)).columns
         return [_quoted(name) for name in names]
     star = _STRUCT_STAR.fullmatch(text)
     if star is not None:
         return [f"{star[1]}.{_quoted(name)}" for name in decoded.select(sf.expr(text)).columns]
-    return [given]
+    return [text]
 
 
 def _quoted(name: str) -> str:

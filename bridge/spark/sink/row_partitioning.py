@@ -20,7 +20,7 @@ The rows of one partition keep their order.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.spark.sink.sink_columns import HEADERS, KEY, PARTITION, SOURCE, TIMESTAMP, TOPIC, VALUE
+from bridge.spark.sink.sink_columns import HEADERS, KEY, PARTITION, SOURCE, STAGE, TIMESTAMP, TOPIC, VALUE
 from bridge.spark.sink.topic_partitions import PartitionCounts
 from zkconsumer.errors import UsageError
 from zkconsumer.types import TopicPartition
@@ -48,6 +48,10 @@ HEADER_OVERHEAD_BYTES = 10
 """The two lengths of a header."""
 
 SOURCE_HEADER = "zkconsumer.source"
+STAGE_HEADER = "zkconsumer.stage"
+
+COLUMN_HEADERS: Mapping[str, str] = {SOURCE: SOURCE_HEADER, STAGE: STAGE_HEADER}
+"""Column of texts -> the header that it becomes; only for format 2."""
 
 _SORT_SHIFT = 32
 """A sort key is the number of the topic, shifted by this, plus the partition."""
@@ -110,18 +114,18 @@ class PartitionRows:
 
     def _record_headers(self) -> Iterator[RecordHeaders]:
         names = self.table.schema.names
-        if HEADERS not in names and SOURCE not in names:
+        if HEADERS not in names and not COLUMN_HEADERS.keys() & set(names):
             return repeat(self.headers, len(self))
         own = _pylist(self.table, HEADERS)
-        sources = _pylist(self.table, SOURCE)
-        return map(self._headers_of, own, sources)
+        texts = [_pylist(self.table, name) for name in COLUMN_HEADERS]
+        return map(self._headers_of, own, *texts)
 
-    def _headers_of(self, own: Sequence[dict[str, Any]] | None, source: str | None) -> RecordHeaders:
+    def _headers_of(self, own: Sequence[dict[str, Any]] | None, *texts: str | None) -> RecordHeaders:
         mine = tuple((each["key"], each["value"]) for each in own if each is not None) if own else ()
         if any(name is None for name, _ in mine):
             raise UsageError(f"{self.tp}: a header has no key. Correct column headers in the query")
-        from_ = () if source is None else ((SOURCE_HEADER, source.encode()),)
-        return (*mine, *self.headers, *from_)
+        named = zip(COLUMN_HEADERS.values(), texts, strict=True)
+        return (*mine, *self.headers, *((name, text.encode()) for name, text in named if text is not None))
 
     def _without_headers(self, magic: int) -> Iterator[RecordHeaders]:
         if HEADERS in self.table.schema.names and len(self.table.column(HEADERS).flatten()):
@@ -325,11 +329,11 @@ def _record_sizes(table: pa.RecordBatch, headers: RecordHeaders) -> pa.Array:
 def _row_sizes(table: pa.RecordBatch) -> pa.Array:
     sizes = pa.repeat(pa.scalar(RECORD_OVERHEAD_BYTES, pa.int64()), table.num_rows)
     names = table.schema.names
-    for name in (VALUE, KEY, SOURCE):
+    for name in (VALUE, KEY, *COLUMN_HEADERS):
         if name in names:
             sizes = pc.add(sizes, _lengths(table.column(name)))
-    if SOURCE in names:
-        sizes = pc.add(sizes, len(SOURCE_HEADER) + HEADER_OVERHEAD_BYTES)
+        if name in names and name in COLUMN_HEADERS:
+            sizes = pc.add(sizes, len(COLUMN_HEADERS[name]) + HEADER_OVERHEAD_BYTES)
     return pc.add(sizes, _header_sizes(table.column(HEADERS))) if HEADERS in names else sizes
 
 

@@ -27,6 +27,8 @@ TOPIC = "topic"
 PARTITION = "partition"
 TIMESTAMP = "timestamp"
 SOURCE = "source"
+STAGE = "stage"
+"""Of a dead letter of a pipeline: the header ``zkconsumer.stage``.  Rows of users do not have it."""
 
 SINK_COLUMNS: Mapping[str, tuple[str, ...]] = {
     VALUE: ("binary", "string"),

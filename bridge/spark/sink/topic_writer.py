@@ -81,7 +81,8 @@ _LOST = (BrokerUnreachable, RemoteProtocolError, BrokerError)
 class SinkTask:
     """Everything that an executor needs to write.  Pickled; shows no secret.
 
-    ``query``, ``batch``: headers; None: the ids that Spark gives to the task, if it has them.
+    ``query``, ``batch``: headers; None: the ids that Spark gives to the task, if it has them.  ``record_bytes_max``: of
+    one record; None: as of a request.
     """
 
     address: ClusterAddress
@@ -92,6 +93,7 @@ class SinkTask:
     limits: ProduceLimits
     query: str | None = None
     batch: str | None = None
+    record_bytes_max: int | None = None
 
 
 def write_rows(
@@ -157,7 +159,8 @@ class TopicWriter:
             while self._machine.partitions_of(topic) is None:
                 self._step()
         divided = rows.divide(
-            self._partitions_of, self.sticky, self.task.batch_bytes, self.task.limits.request_bytes,
+            self._partitions_of, self.sticky, self.task.batch_bytes,
+            self.task.record_bytes_max or self.task.limits.request_bytes,
             now_ms=self.clock.wall_ms(), headers=self.headers,
         )  # fmt: skip
         for each in divided:

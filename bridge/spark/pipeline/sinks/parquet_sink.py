@@ -38,8 +38,7 @@ attempt, since the folder is created after the file.
 
 If the answer of step 8 is lost, the driver finds its own attempt in the manifest: it is committed.
 
-A reservation of a backfill is a file of its own, also created if absent.  Two reservations at once: each is written
-first and checked against the others after that, so of two that overlap one is withdrawn at least, perhaps both.
+A reservation of a backfill is a file of its own (``folder_reservations``).
 """
 
 from __future__ import annotations
@@ -48,26 +47,16 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from bridge.spark.pipeline.lineage import (
-    BatchAttempt,
-    BatchLineage,
-    LineageConflictError,
-    check_reservation,
-    from_json,
-    require_same_ranges,
-    to_json,
-)
+from bridge.spark.pipeline.lineage import BatchAttempt, BatchLineage, require_same_ranges
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations, batch_keys, create_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import (
     ATTEMPTS,
     BATCHES,
     DEAD,
     FILLED,
-    FOLDER,
-    RESERVATIONS,
     SCHEMA_FILE,
     TIME_FOLDER_COLUMNS,
     BatchManifest,
@@ -111,10 +100,15 @@ class ParquetSink:
         self._store = store
         self._target = target
         self._write_files = write_files
+        self._reservations = FolderReservations(store, self.committed, self.lineages)
 
     @property
     def needs_message_time(self) -> bool:
         return TIME_FOLDER_COLUMNS[self._target.partition_by_time] is not None
+
+    @property
+    def needs_message_place(self) -> bool:
+        return False
 
     def check(self, schema: StructType) -> list[str]:
         if (problem := self._store.access_problem()) is not None:
@@ -128,7 +122,7 @@ class ParquetSink:
             raise PreconditionFailed("\n".join(problems))
         if read_stored_schema(self._store) is None:
             # Another driver may do the same: then its schema is the table's, and is compared.
-            _create(self._store, SCHEMA_FILE, json.dumps(stored, indent=1).encode())
+            create_file(self._store, SCHEMA_FILE, json.dumps(stored, indent=1).encode())
             if problems := self.check(schema):
                 raise PreconditionFailed("\n".join(problems))
 
@@ -184,7 +178,7 @@ class ParquetSink:
         is_ours = stored.attempt == attempt.attempt
         self._discard(attempt, () if is_ours else manifest.files)
         if is_ours:
-            store.remove(batch_path(RESERVATIONS, *attempt.key))
+            self.release(*attempt.key)
             return CommitOutcome.COMMITTED
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
@@ -193,32 +187,13 @@ class ParquetSink:
         return (manifest.lineage for manifest in read_manifests(self._store))
 
     def reservations(self) -> Iterator[BatchLineage]:
-        for query, batch in _keys(self._store, RESERVATIONS):
-            path = batch_path(RESERVATIONS, query, batch)
-            try:
-                reserved = from_json(self._store.read(path).decode("utf-8", "replace"), self._store.uri(path))
-            except FileNotFoundError:
-                continue  # it was released, or committed, after the folder was listed
-            if self.committed(query, batch) is None:  # else a crash came between the commit and the removal
-                yield reserved
+        return self._reservations.all()
 
     def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
-        stored = self.committed(*wanted.key) or next((r for r in self.reservations() if r.key == wanted.key), None)
-        if stored is not None:
-            require_same_ranges(stored, wanted)
-            return
-        check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
-        path = batch_path(RESERVATIONS, *wanted.key)
-        if not _create(self._store, path, to_json(wanted).encode()):
-            require_same_ranges(from_json(self._store.read(path).decode("utf-8", "replace"), path), wanted)
-        try:
-            check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
-        except LineageConflictError:
-            self.release(*wanted.key)
-            raise
+        self._reservations.reserve(wanted, positions)
 
     def release(self, query: str, batch: int) -> None:
-        self._store.remove(batch_path(RESERVATIONS, query, batch))
+        self._reservations.release(query, batch)
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         removed = 0
@@ -287,30 +262,10 @@ def read_manifest(store: FolderStore, query: str, batch: int) -> BatchManifest |
 
 def read_manifests(store: FolderStore) -> Iterator[BatchManifest]:
     """The manifests of all committed batches, sorted by key."""
-    for query, batch in _keys(store, BATCHES):
+    for query, batch in batch_keys(store, BATCHES):
         manifest = read_manifest(store, query, batch)
         assert manifest is not None, "a manifest is never removed"
         yield manifest
-
-
-def _keys(store: FolderStore, folder: str) -> Iterator[tuple[str, int]]:
-    for query in store.names(folder):
-        numbers = [name.removesuffix(".json") for name in store.names(f"{folder}/{query}")]
-        yield from ((query, number) for number in sorted(int(each) for each in numbers if each.isdecimal()))
-
-
-def _create(store: FolderStore, path: str, data: bytes) -> bool:
-    """Creates a complete file; False: there is one already."""
-    source = f"{FOLDER}/new/{uuid4().hex}"
-    store.create_empty(source)
-    try:
-        store.fill(source, data)
-        store.publish(source, path)
-    except FileExistsError:
-        return False
-    finally:
-        store.remove(source)
-    return True
 
 
 def _listed_files(data: bytes) -> StagedFiles:

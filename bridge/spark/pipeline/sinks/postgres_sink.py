@@ -111,6 +111,10 @@ class PostgresSink:
     def needs_message_time(self) -> bool:
         return False
 
+    @property
+    def needs_message_place(self) -> bool:
+        return False
+
     def check(self, schema: StructType) -> list[str]:
         json_schema = schema.jsonValue()
         if problems := list(column_problems(json_schema)):

@@ -1,4 +1,4 @@
-"""``Sink``: where a pipeline writes batches exactly once, and what all sinks have in common.
+"""``Sink``: where a pipeline writes batches, and what all sinks have in common.
 
     committed(query, batch)    the batch is there: with the same ranges there is nothing to do
     write(frame, attempt)      executors write the rows where no reader sees them; the driver gets a ``StagedBatch``
@@ -7,6 +7,9 @@
 Each sink has a create-if-absent of its own for the key (query, batch), so of several attempts exactly one is committed.
 Another driver may commit the same batch at any point between ``write`` and ``commit``: ``commit`` then returns
 ``ALREADY_COMMITTED``, and what was staged is a leftover.  A driver that was stopped and continues is such a late one.
+
+So a batch is written exactly once, except to a topic (``topic_sink``), which has no such step: there ``commit`` sends
+the rows and then stores the lineage.  A crash between the two sends them again.
 
 ``remove_leftovers`` may run beside live attempts, also of other drivers.  It removes what an attempt has staged if the
 batch is committed, or if the attempt is old; in both cases it first makes sure that the attempt cannot be committed.
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
 MESSAGE_TIME_COLUMN = "_zkconsumer_message_time"
 """The column of a frame with the time of the message (timestamp), for a sink that has ``needs_message_time``; the sink
 removes it.  Null or -1 ms: the message has no time."""
+
+MESSAGE_PLACE_COLUMN = "_zkconsumer_message_place"
+"""The column of a frame with TOPIC/PARTITION/OFFSET of the message, for a sink that has ``needs_message_place``; the
+sink removes it."""
 
 LEFTOVER_AGE_MS = 7 * 24 * 3_600_000
 """An attempt of a batch that is not committed is removed after this time: longer than a stopped driver is useful."""
@@ -70,9 +77,13 @@ class Sink(Protocol[StagedT]):
     def needs_message_time(self) -> bool:
         """Whether frames must have ``MESSAGE_TIME_COLUMN``."""
 
+    @property
+    def needs_message_place(self) -> bool:
+        """Whether frames of rows must have ``MESSAGE_PLACE_COLUMN``; dead letters have their place as columns."""
+
     def check(self, schema: StructType) -> list[str]:
         """Why rows of this schema cannot be written, one line each; changes nothing.  ``schema`` is without
-        ``MESSAGE_TIME_COLUMN``."""
+        ``MESSAGE_TIME_COLUMN`` and ``MESSAGE_PLACE_COLUMN``."""
 
     def prepare(self, schema: StructType) -> None:
         """Creates the table, or the folder, if it does not exist.  Raises ``PreconditionFailed`` with the lines of

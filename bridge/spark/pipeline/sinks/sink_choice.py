@@ -11,21 +11,18 @@ from zkconsumer.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bridge.spark.pipeline.sinks.folder_store import FolderStore
+
 NO_DELTA = (
     "format delta: Delta 4.4.0 fits pyspark 4.2.0 and not 4.3, where it appends and then fails with NoSuchMethodError; "
     "this release does not write Delta tables. Use the format parquet or postgres"
-)
-
-NO_TOPIC = (
-    "format topic: a pipeline does not write to topics in this release, since a topic has no commit of a batch; set "
-    'the format parquet or postgres, or write with writeStream.format("zkconsumer") in a program'
 )
 
 
 def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
-    Raises ``UsageError`` for a format, or a file system, that has no exactly-once commit here.
+    Raises ``UsageError`` for a format that is not written here, and for a file system without a create-if-absent.
     """
     match target:
         case ParquetTarget():
@@ -40,4 +37,16 @@ def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
         case DeltaTarget():
             raise UsageError(NO_DELTA)
         case TopicTarget():
-            raise UsageError(NO_TOPIC)
+            from bridge.spark.pipeline.sinks.lineage_folder import LineageFolder
+            from bridge.spark.pipeline.sinks.topic_sink import TopicSink
+
+            return TopicSink(LineageFolder(_lineage_store(target.lineage_path, spark)), target)
+
+
+def _lineage_store(path: str, spark: SparkSession) -> FolderStore:
+    from bridge.spark.pipeline.sinks.folder_choice import open_folder
+
+    try:
+        return open_folder(path, spark)
+    except UsageError as error:
+        raise UsageError(f"format topic has its lineage beside the checkpoint, which must be there: {error}") from None

@@ -149,7 +149,9 @@ def test_every_key_of_every_section_is_in_the_specification() -> None:
         "kafka.bootstrap.servers": "k1:9092,k2:9092", "kafka.security.protocol": "SSL",
         "kafka.ssl.truststore.location": f"{folder}/kafka.pem",
     }  # fmt: skip
-    assert spec.dead_letters == TopicTarget("dead", brokers, "lz4", "1")
+    assert spec.dead_letters == TopicTarget(
+        "dead", brokers, "lz4", "1", "/data/checkpoint-lineage/dead-letters", holds_dead_letters=True
+    )
     assert spec.trigger.is_available_now
     assert spec.metrics.listen == "127.0.0.1:9310"
 

@@ -114,6 +114,21 @@ def test_no_folder_is_in_another_one(path: str, is_free: bool) -> None:
     )
 
 
+def test_the_lineage_of_topics_has_a_folder_of_its_own() -> None:
+    dead = {"format": '"parquet"', "path": '"/data/checkpoint-lineage/x"'}
+    line = "[dead-letters] path: is the folder of the lineage of topics, or one is in the other; choose another folder"
+    assert problem(TOPIC, dead, BROKERS) == line
+    assert parsed(PARQUET, dead).dead_letters is not None
+
+
+def test_the_topic_of_rows_can_be_a_column_and_that_of_dead_letters_cannot() -> None:
+    target = parsed({name: value for name, value in TOPIC.items() if name != "topic"}).sink
+    assert isinstance(target, TopicTarget)
+    assert target.topic is None
+    dead = {name: value for name, value in TOPIC.items() if name != "topic"}
+    assert problem(PARQUET, dead) == "[dead-letters] topic: is missing; set it to the name of a topic"
+
+
 def test_the_checkpoint_is_in_no_other_folder_also_on_an_object_store() -> None:
     line = problem({"format": '"delta"', "path": '"s3a://b/t"'}, checkpoint={"path": '"s3a://b/t/_checkpoint"'})
     assert line == "[checkpoint] path: is the folder of [sink], or one is in the other; choose another folder"
@@ -165,8 +180,11 @@ def test_topics_can_use_the_brokers_of_the_source_and_of_the_sink() -> None:
     sink = {"format": '"topic"', "topic": '"rows"', "connection": '"source"'}
     dead = {"format": '"topic"', "topic": '"dead"', "connection": '"sink"'}
     spec = parsed(sink, dead, source)
-    assert spec.sink == TopicTarget("rows", brokers, "none", "all"), "without what only a reader has"
-    assert spec.dead_letters == TopicTarget("dead", brokers, "none", "all")
+    assert spec.sink == TopicTarget(
+        "rows", brokers, "none", "all", "/data/checkpoint-lineage/sink", holds_dead_letters=False
+    ), "without what only a reader has"
+    place = "/data/checkpoint-lineage/dead-letters"
+    assert spec.dead_letters == TopicTarget("dead", brokers, "none", "all", place, holds_dead_letters=True)
     assert parsed(PARQUET, {**dead, "connection": '"source"'}, source).dead_letters == spec.dead_letters
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.parquet_sink import ParquetSink
 from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.sinks.topic_sink import TopicSink
 from zkconsumer.errors import UsageError
 
 NO_SPARK: Any = object()
@@ -32,11 +34,17 @@ def test_only_folders_of_message_time_need_the_time(tmp_path: Path) -> None:
     assert needs == {"day": True, "hour": True, "none": False}
 
 
-def test_formats_without_a_commit_of_a_batch_are_refused_with_the_reason() -> None:
+def test_a_format_that_is_not_written_is_refused_with_the_reason() -> None:
     with pytest.raises(UsageError, match=r"Delta 4\.4\.0 fits pyspark 4\.2\.0 and not 4\.3"):
         open_sink(DeltaTarget("p", None), NO_SPARK)
-    with pytest.raises(UsageError, match="a topic has no commit of a batch"):
-        open_sink(TopicTarget("t", {}, "none", "all"), NO_SPARK)
+
+
+def test_the_lineage_of_a_topic_is_where_a_file_can_be_created_once(tmp_path: Path) -> None:
+    target = TopicTarget("t", {}, "none", "all", str(tmp_path / "c-lineage" / "sink"), holds_dead_letters=False)
+    assert isinstance(open_sink(target, NO_SPARK), TopicSink)
+    with pytest.raises(UsageError, match=r"its lineage beside the checkpoint, .*s3a has no atomic create-if-absent"):
+        open_sink(replace(target, lineage_path="s3a://bucket/c-lineage/sink"), NO_SPARK)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,12 @@ def test_headers_count_in_the_size() -> None:
     sizes = [size - RECORD_OVERHEAD_BYTES for size in whole.row_sizes().to_pylist()]
     per_row = len("zkconsumer.query") + 36 + 10 + 1 + len("zkconsumer.source") + 10
     assert sizes == [per_row, per_row + 50 + 500 + 10 + 1 + 10 + 70, per_row]
+    [staged] = divided({**columns, "stage": pa.array(["fetch", None, "sink"])}, headers=extra)
+    assert len(build_record_set(staged.records(2), 2)) <= staged.data_bytes
+    added = [
+        big - small for big, small in zip(staged.row_sizes().to_pylist(), whole.row_sizes().to_pylist(), strict=True)
+    ]
+    assert added == [len("zkconsumer.stage") + 10 + length for length in (5, 0, 4)]
 
 
 def test_a_row_that_no_request_can_have_is_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,29 @@ def test_headers_of_the_row_come_before_those_of_the_sink_and_the_source(clock: 
         [("zkconsumer.query", b"q"), ("zkconsumer.source", b"clicks/0/6")],
         [("zkconsumer.query", b"q")],
     ]
+
+
+def test_the_stage_of_a_dead_letter_is_a_header_only_where_the_format_has_headers(clock: ManualClock) -> None:
+    for release, expected in (
+        ("3.9.1", [("zkconsumer.source", b"c/0/5"), ("zkconsumer.stage", b"decode")]),
+        ("0.8.2.2", []),
+    ):
+        fake = new_cluster(clock, release)
+        columns = {"source": pa.array(["c/0/5"]), "stage": pa.array(["decode"])}
+        write_all(new_writer(fake, clock), values_batch([b"{}"], **columns))
+        [row] = records_of(fake)
+        assert [(each["key"], each["value"]) for each in row["headers"] or ()] == expected
+
+
+def test_a_limit_of_a_record_of_its_own_does_not_change_the_size_of_requests(clock: ManualClock) -> None:
+    values = [b"x" * 1_020_000, b"y"]  # between the limit of a request and the one of the topic
+    with pytest.raises(UsageError, match=r"kafka\.max\.request\.size allows"):
+        write_all(new_writer(new_cluster(clock), clock), values_batch(values))
+    fake = new_cluster(clock)
+    writer = new_writer(fake, clock)
+    writer.task = replace(writer.task, record_bytes_max=2_000_000)
+    write_all(writer, values_batch(values))
+    assert values_of(fake) == values
 
 
 def test_a_row_with_headers_is_never_written_without_them(clock: ManualClock) -> None:

@@ -1,0 +1,72 @@
+"""``LineageFolder``: the lineages of a sink that cannot store them itself, one file for each batch.
+
+    <folder>/_zkconsumer/batches/<query>/<batch>.json          the lineage, as ``lineage.to_json``
+    <folder>/_zkconsumer/reservations/<query>/<batch>.json     reserved ranges of a backfill or replay
+
+A file is created complete, and only if there is none: the first attempt of a batch is the one that counts.  It is never
+changed or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bridge.spark.pipeline.lineage import BatchLineage, to_json
+from bridge.spark.pipeline.sinks.folder_reservations import (
+    FolderReservations,
+    batch_keys,
+    create_file,
+    read_lineage_file,
+)
+from bridge.spark.pipeline.sinks.folder_store import FolderStore
+from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, batch_path
+from zkconsumer.types import TopicPartition
+
+
+class LineageFolder:
+    """``store``: the folder, which need not exist."""
+
+    def __init__(self, store: FolderStore) -> None:
+        self._store = store
+        self._reservations = FolderReservations(store, self.committed, self.lineages)
+
+    def access_problem(self) -> str | None:
+        """Why this process cannot write here, or None; changes nothing."""
+        return self._store.access_problem()
+
+    def committed(self, query: str, batch: int) -> BatchLineage | None:
+        """The lineage of a batch that was added.  Raises ``InvalidLineageError``."""
+        path = batch_path(BATCHES, query, batch)
+        try:
+            stored = read_lineage_file(self._store, path)
+        except FileNotFoundError:
+            return None
+        assert stored.key == (query, batch), f"{path} has the lineage of {stored.name}"
+        return stored
+
+    def add(self, lineage: BatchLineage) -> BatchLineage:
+        """Stores the lineage, unless the batch has one; returns the one that is stored.  Ends a reservation."""
+        create_file(self._store, batch_path(BATCHES, *lineage.key), to_json(lineage).encode())
+        stored = self.committed(*lineage.key)
+        assert stored is not None, "a lineage that was added is there"
+        self._reservations.release(*lineage.key)
+        return stored
+
+    def lineages(self) -> Iterator[BatchLineage]:
+        """All lineages, sorted by key."""
+        for query, batch in batch_keys(self._store, BATCHES):
+            stored = self.committed(query, batch)
+            assert stored is not None, "a lineage is never removed"
+            yield stored
+
+    def reservations(self) -> Iterator[BatchLineage]:
+        """As ``Sink.reservations``."""
+        return self._reservations.all()
+
+    def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
+        """As ``Sink.reserve``."""
+        self._reservations.reserve(wanted, positions)
+
+    def release(self, query: str, batch: int) -> None:
+        """As ``Sink.release``."""
+        self._reservations.release(query, batch)
