@@ -22,8 +22,10 @@ NO_TOPIC = (
 )
 
 
-def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
+def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
+
+    ``spark`` None: a sink that only reads what is stored; folders must be local.
 
     Raises ``UsageError`` for a format, or a file system, that has no exactly-once commit here.
     """
