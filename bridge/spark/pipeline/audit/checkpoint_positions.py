@@ -21,7 +21,8 @@ def read_pipeline_checkpoint(path: str) -> PipelineCheckpoint:
     """The state of the checkpoint in this folder; never raises for one that cannot be read: see ``problem``."""
     try:
         folder = local_path(path)
-        if not (folder / "metadata").exists() and not (folder / "offsets").exists():
+        if not (folder / "metadata").exists() and not any((folder / "offsets").glob("[0-9]*")):
+            # Spark creates the folders of a new checkpoint before it writes the id of the query.
             return PipelineCheckpoint(AuditedCheckpoint())
         found = read_checkpoint(path)
     except (BadCheckpoint, OSError) as error:

@@ -138,6 +138,14 @@ def test_a_damaged_status_file_and_a_damaged_checkpoint_are_named(pipeline: Pipe
     assert len(found["not_known"]) == 2
 
 
+def test_a_checkpoint_that_spark_is_just_creating_is_no_error(pipeline: PipelineInMemory) -> None:
+    """Spark makes the folders before the file with the query's id."""
+    (pipeline.folder / "checkpoint/offsets").mkdir(parents=True)
+    assert status(pipeline)["phase"] == "never-started"
+    (pipeline.folder / "checkpoint/offsets/0").write_text("v1\n")
+    assert "no file metadata" in status(pipeline, 1)["not_known"][0]
+
+
 def test_a_checkpoint_elsewhere_has_no_status_file(pipeline: PipelineInMemory) -> None:
     text = pipeline.file.read_text()
     pipeline.file.write_text(text.replace('path = "checkpoint"', 'path = "hdfs://name-node/checkpoint"'))
