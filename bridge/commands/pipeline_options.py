@@ -1,18 +1,35 @@
-"""Arguments and options of ``zkconsumer pipeline check`` and ``run``."""
+"""Arguments and options of the commands of ``zkconsumer pipeline``."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from zkconsumer.cli.json_errors import expect_json
+from zkconsumer.cli.options import output_option
 from zkconsumer.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 pipeline_file = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+
+
+def json_option(command: F) -> F:
+    """``-o table|json``, and ``--json`` for ``-o json``; the command receives ``output``."""
+
+    @functools.wraps(command)
+    def with_output(is_json: bool, **given: Any) -> Any:
+        if is_json:
+            expect_json(click.get_current_context())
+            given["output"] = "json"
+        return command(**given)
+
+    flag = click.option("--json", "is_json", is_flag=True, help="The same as -o json.")
+    return output_option(flag(with_output))  # type: ignore[return-value]
 
 
 def session_options(command: F) -> F:

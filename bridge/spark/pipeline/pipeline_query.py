@@ -23,6 +23,7 @@ from uuid import uuid4
 
 from pyspark.errors import StreamingQueryException
 
+from bridge.spark.monitoring.query_lag import lag as query_lag
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
 from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
@@ -39,6 +40,7 @@ from bridge.spark.source.batch_ranges_file import read_batch_ranges, request_sto
 from bridge.spark.source.datasource_registration import NAME, register
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
+from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,6 +158,13 @@ class RunningPipeline:
         is_clean = not (self.query.isActive and self._has_work())
         self.query.stop()
         return is_clean
+
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Offsets between the end of the newest planned batch and the end of each log; empty before the first one."""
+        progress = self.query.lastProgress
+        if progress is None:
+            return {}
+        return {tp: behind for _, tp, behind in query_lag(progress).offsets_behind_latest}
 
     def _has_work(self) -> bool:
         return bool(self.query.status["isTriggerActive"])

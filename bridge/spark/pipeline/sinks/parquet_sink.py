@@ -183,6 +183,14 @@ class ParquetSink:
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
 
+    def manifests(self) -> Iterator[BatchManifest]:
+        """The manifests of all committed batches, sorted by key."""
+        return read_manifests(self._store)
+
+    def footer_rows(self, path: str) -> int:
+        """The rows of a file of a manifest, by its footer.  ``FileNotFoundError``; ``DamagedFileError``."""
+        return self._store.parquet_rows(path)
+
     def lineages(self) -> Iterator[BatchLineage]:
         return (manifest.lineage for manifest in read_manifests(self._store))
 

@@ -88,6 +88,9 @@ IDLE_LIMIT_MS = 60_000
 LOCK_LIMIT_MS = 2_000
 """How long the removal of a leftover waits for a task that writes it."""
 
+PAGE_ROWS = 1_000
+"""How many lineages are read at once."""
+
 CREATE_TRIES_MAX = 3
 """CREATE TABLE IF NOT EXISTS fails if another transaction creates the table at the same moment."""
 
@@ -235,6 +238,19 @@ class PostgresSink:
             ).fetchall()
         return sum(self._drop_if_dead(table, comment, now_ms - age_ms) for table, comment in found)
 
+    def count_rows(self, time_limit_ms: int) -> int | None:
+        """The rows of the table, whoever wrote them; None: there is no table, or the server needs longer."""
+        from psycopg import errors
+
+        with self._transaction() as connection:
+            connection.execute(f"SET LOCAL statement_timeout = {time_limit_ms}")
+            try:
+                [count] = connection.execute(self._statement("SELECT count(*) FROM {table}")).fetchone() or [0]
+            except (errors.UndefinedTable, errors.QueryCanceled):
+                connection.rollback()
+                return None
+        return int(count)
+
     def _drop_if_dead(self, staging: str, comment: str | None, oldest_ms: int) -> bool:
         batch_table, query, batch, started_ms = json.loads(comment or '["", "", 0, 0]')
         if batch_table != self._target.batch_table:
@@ -315,13 +331,29 @@ class PostgresSink:
         return from_json(row[1], f"{self._target.batch_table}, batch {batch} of query {query}")
 
     def _all(self, state: str) -> Iterator[BatchLineage]:
-        with self._transaction() as connection:
-            lineages = list(self._read_all(connection, state))
-        return iter(lineages)
+        """Page by page, each in a transaction of its own: neither memory nor a transaction grows with the table."""
+        after: tuple[str, int] | None = "", -1
+        while after is not None:
+            with self._transaction() as connection:
+                found = connection.execute(
+                    "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))",
+                    [self._target.schema, self._target.batch_table],
+                ).fetchone()
+                if found is None or found[0] is None:
+                    return  # no pipeline has begun
+                page = list(self._read_all(connection, state, after, PAGE_ROWS))
+            yield from page
+            after = page[-1].key if len(page) == PAGE_ROWS else None
 
-    def _read_all(self, connection: Connection[Any], state: str) -> Iterator[BatchLineage]:
-        statement = "SELECT query, batch, lineage::text FROM {batches} WHERE state = %s ORDER BY query, batch"
-        for query, batch, text in connection.execute(self._statement(statement), [state]):
+    def _read_all(
+        self, connection: Connection[Any], state: str, after: tuple[str, int] = ("", -1), rows_max: int | None = None
+    ) -> Iterator[BatchLineage]:
+        """The lineages after this key, at most so many."""
+        statement = (
+            "SELECT query, batch, lineage::text FROM {batches} WHERE state = %s AND (query, batch) > (%s, %s) "
+            "ORDER BY query, batch LIMIT %s"
+        )
+        for query, batch, text in connection.execute(self._statement(statement), [state, *after, rows_max]):
             yield from_json(text, f"{self._target.batch_table}, batch {batch} of query {query}")
 
     def _table_problems(self, connection: Connection[Any], columns: Sequence[PostgresColumn]) -> Iterator[str]:

@@ -19,8 +19,10 @@ NO_DELTA = (
 )
 
 
-def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
+def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
+
+    ``spark`` None: a sink that only reads what is stored; folders must be local.
 
     Raises ``UsageError`` for a format that is not written here, and for a file system without a create-if-absent.
     """
@@ -43,7 +45,7 @@ def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
             return TopicSink(LineageFolder(_lineage_store(target.lineage_path, spark)), target)
 
 
-def _lineage_store(path: str, spark: SparkSession) -> FolderStore:
+def _lineage_store(path: str, spark: SparkSession | None) -> FolderStore:
     from bridge.spark.pipeline.sinks.folder_choice import open_folder
 
     try:
