@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bridge.spark.claims.claim_decision import OnRewind
 from bridge.spark.claims.claim_messages import group_rewound_message
 from bridge.spark.decode.arrow_decoder import python_decoder_reason, warn_if_not_compiled
-from bridge.spark.decode.offset_ranges import DataLost, OffsetRange
+from bridge.spark.decode.offset_ranges import DataLost, OffsetRange, without_skipped
 from bridge.spark.group_membership import (
     NO_OFFSET,
     BatchAssignment,
@@ -38,6 +38,7 @@ from bridge.spark.options import SourceOptions, SubscribedTopics
 from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
 from bridge.spark.source.batch_ranges_file import StreamBatchRanges, is_stop_requested, write_batch_ranges
+from bridge.spark.source.corrupt_decision import CorruptDecision, DecidedRange, read_corrupt_decision
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
 from bridge.spark.source.rate_limit import RateLimiter
 from bridge.spark.source.retrying_log_reader import RetryingLogReader
@@ -66,6 +67,16 @@ SHOWN_MAX = 10
 log = logging.getLogger("zkconsumer.spark")
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedRanges:
+    """What a batch reads.  ``is_decided``: its corrupt offsets were decided before (``corrupt_decision``), ``corrupt``
+    are all of them, and ``ranges`` have none."""
+
+    ranges: list[OffsetRange]
+    corrupt: tuple[DecidedRange, ...] = ()
+    is_decided: bool = False
+
+
 class StreamPlanner:
     """Plans the batches of one query; one thread.
 
@@ -88,6 +99,8 @@ class StreamPlanner:
         """Partitions whose claim was refused in the last batch: the next batch reads the group's offset of them."""
         # The offsets that ``skipOffsets`` removed from the last batch; 0 once the offset of a later batch counts them.
         self._skipped = 0
+        self._read: tuple[OffsetRange, ...] = ()
+        """The ranges of the last batch that was read; empty once the offset of a later batch counts what it skipped."""
         self._rate_limiter = RateLimiter(options, dependencies.clock)
         self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
@@ -132,9 +145,9 @@ class StreamPlanner:
         stats = replace(
             last_batch.stats,
             waiting_for_migration=True,
-            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped,
+            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped_offsets(),
         )
-        self._skipped = 0
+        self._forget_skipped_offsets()
         return replace(last_batch, batch=last_batch.batch + 1, first={}, claims={}, stats=stats)
 
     def _planned(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
@@ -144,11 +157,25 @@ class StreamPlanner:
         member.batch_planned(lent)
         if batch is not None:
             self._refused = frozenset()
-            self._skipped = 0
+            self._forget_skipped_offsets()
             self._rate_limiter.batch_started()
         return batch
 
-    def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
+    def _skipped_offsets(self) -> int:
+        """The offsets of the last batch that ``skipOffsets`` removed, or that a program has decided to skip."""
+        decided = self._decision(self._read) if self._read else None
+        return self._skipped + (decided.skipped_offsets if decided is not None else 0)
+
+    def _forget_skipped_offsets(self) -> None:
+        self._skipped = 0
+        self._read = ()
+
+    def _decision(self, planned: Sequence[OffsetRange]) -> CorruptDecision | None:
+        folder = self._options.batch_ranges_path
+        decided = read_corrupt_decision(folder) if folder is not None else None
+        return decided if decided is not None and decided.is_of(planned) else None
+
+    def claim_ranges(self, batch: BatchOffsets) -> ClaimedRanges:
         """The ranges of a batch to read: with ``claim`` those that could be claimed, without ``skipOffsets``.
 
         Skipped offsets are claimed and committed like the others, so the group continues after them.
@@ -157,13 +184,20 @@ class StreamPlanner:
         if self._options.commit_mode is CommitMode.CLAIM:
             ranges = self._claimed(self._member(), batch, ranges)
         planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
-        wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
+        decided = self._decision(planned)
+        kept = planned
+        if decided is not None:
+            kept = [part for each in planned for part in without_skipped(each, decided.excluded)[0]]
+        wanted, self._skipped = ranges_to_read(kept, self._options.skip_offsets)
+        self._read = tuple(planned)
         if self._options.batch_ranges_path is not None:
             found = StreamBatchRanges(
                 batch.group, batch.query, batch.batch, batch.mode.value, tuple(planned), self._skipped
             )  # fmt: skip
             write_batch_ranges(self._options.batch_ranges_path, found)
-        return wanted
+        if decided is None:
+            return ClaimedRanges(wanted)
+        return ClaimedRanges(wanted, decided.corrupt, is_decided=True)
 
     def brokers(self) -> list[BrokerAddress]:
         """The addresses of the brokers: from the options, or from ZooKeeper."""
@@ -286,7 +320,7 @@ class StreamPlanner:
         before = last_batch.stats if last_batch is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
         stats = Stats(
-            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
+            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped_offsets(),
             python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
         name = last_batch.query if last_batch is not None else self._dependencies.new_query()

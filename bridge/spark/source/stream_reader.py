@@ -25,8 +25,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from bridge.spark.decode.offset_ranges import ReadSettings
+from bridge.spark.claims.claim_messages import claim_advice
+from bridge.spark.decode.offset_ranges import OnCorruptRecord, ReadSettings
 from bridge.spark.decode.range_partition import RangePartition
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.offset_range_limits import nested
 from bridge.spark.options import SourceOptions
 from bridge.spark.source import fault_injection
@@ -99,19 +101,25 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         if batch is None or start == end:
             return []
         self._faults_here().reached(fault_injection.AFTER_WAL, batch.batch)
-        wanted = self._planner.claim_ranges(batch)
+        claimed = self._planner.claim_ranges(batch)
         self._faults_here().reached(fault_injection.AFTER_CLAIM, batch.batch)
         options, config = self._options, self._options.config
-        tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
-        if not tasks:
+        tasks = cut_into_tasks(claimed.ranges, options.min_partitions, options.max_records_per_partition)
+        if not tasks and not claimed.corrupt:
             return []
         settings = ReadSettings(
             fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
             skip_offsets=options.skip_offsets, isolation_level=IsolationLevel.of_setting(config.isolation_level),
+            on_corrupt_record=OnCorruptRecord.FAIL if claimed.is_decided else options.on_corrupt_record,
+            claim_advice=claim_advice(config) if options.commit_mode is CommitMode.CLAIM else "",
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = broker_security_from_config(config).for_brokers(brokers)
-        return [RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks]
+        wanted = [(each, None) for each in tasks] + [(each.offsets, each.reason) for each in claimed.corrupt]
+        return [
+            RangePartition(offsets, brokers, self._columns, settings, security, config.client_id, decided)
+            for offsets, decided in wanted
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: Spark calls it when the batch after ``end`` is planned, and never for the last one."""
