@@ -19,14 +19,14 @@ def duplicate_run_message(group: str, query: str) -> str:
 
 def claim_advice(config: ConsumerConfig) -> str:
     """What an operator can do about records that a batch has claimed and cannot read, besides ``skipOffsets``."""
-    store = ""
+    store = "zookeeper"
     if config.offsets_storage == "kafka":
-        store = " --store both" if config.dual_commit_enabled else " --store kafka"
+        store = "both" if config.dual_commit_enabled else "kafka"
     return (
         f"With group.offsets.commit=claim the offsets of group {config.group_id} are after this batch already, so no "
         "other member reads it. To give it back to the group instead, stop the query and run 'zkconsumer spark "
-        f"reconcile --group {config.group_id} --checkpoint DIR --rewind{store} --zookeeper {config.zookeeper_connect} "
-        "--execute', where DIR is its checkpointLocation"
+        f"reconcile --group {config.group_id} --checkpoint DIR --rewind --store {store} --zookeeper "
+        f"{config.zookeeper_connect} --execute', where DIR is its checkpointLocation"
     )
 
 

@@ -9,9 +9,9 @@ Kafka batches; columns that were not requested are not built.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -21,7 +21,7 @@ from bridge.spark.decode.arrow_schema import CORRUPT, SCHEMA, ArrowBatchSpec, co
 from bridge.spark.decode.cluster_connections import CONNECTION_POOL, ClusterAddress, ClusterConnectionPool
 from bridge.spark.decode.corrupt_ranges import CorruptRange
 from bridge.spark.decode.gc_freeze import gc_freeze_worker
-from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord, ReadSettings
+from bridge.spark.decode.offset_ranges import OffsetRange, ReadSettings
 from bridge.spark.decode.range_reader import read_range
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.kafka.broker_security import BrokerSecurity
@@ -38,8 +38,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     """One task: a range, and everything that an executor needs to read it.  Pickled; shows no secret.
 
     ``brokers``: where to find the leader of the partition; one that answers is enough.  ``columns``: names in
-    ``arrow_schema.SCHEMA``, and ``corrupt``, in the order of the result.  ``decided``: the range was found to be
-    corrupt by an earlier reading of the same batch, with this reason: it has one row, whatever the log has now.
+    ``arrow_schema.SCHEMA``, and ``corrupt``, in the order of the result.
     """
 
     wanted: OffsetRange
@@ -48,7 +47,6 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     settings: ReadSettings = field(default_factory=ReadSettings)
     security: BrokerSecurity = field(default_factory=BrokerSecurity)
     client_id: str = CLIENT_ID
-    decided: str | None = None
 
 
 def read_partition(
@@ -65,36 +63,20 @@ def read_partition(
         return
     gc_freeze_worker()
     warn_if_not_compiled()
-    wanted, settings = partition.wanted, partition.settings
+    wanted = partition.wanted
     target = ArrowBatchSpec(wanted.tp.topic, wanted.tp.partition, schema_of(partition.columns))
-    found: list[CorruptRange] = []
 
     def on_corrupt(passed_over: CorruptRange) -> pa.RecordBatch | None:
-        found.append(passed_over)
-        if partition.decided is not None:
-            return None
         warn_of_corrupt_records(passed_over)
         return corrupt_batch(target, passed_over) if CORRUPT in partition.columns else None
 
-    if partition.decided is not None:
-        settings = replace(settings, on_corrupt_record=OnCorruptRecord.DEAD_LETTER, fail_on_data_loss=False)
     with pool.borrow(ClusterAddress(partition.brokers, partition.security, partition.client_id)) as cluster:
         batches = read_range(
-            cluster, wanted, settings, StopSignal().wait, ArrowDecoder(target).batches, on_lost=_warn,
+            cluster, wanted, partition.settings, StopSignal().wait, ArrowDecoder(target).batches, on_lost=_warn,
             on_corrupt=on_corrupt,
         )  # fmt: skip
         with closing(batches):
-            for batch in batches:
-                if partition.decided is None:
-                    yield batch
-    if partition.decided is not None:
-        yield corrupt_batch(target, _as_decided(wanted, partition.decided, found))
-
-
-def _as_decided(wanted: OffsetRange, reason: str, found: Sequence[CorruptRange]) -> CorruptRange:
-    """The range that was decided, with its bytes if the log still has the same damage."""
-    same = [each for each in found if (each.first, each.end) == (wanted.first, wanted.end)]
-    return CorruptRange(wanted.tp, wanted.first, wanted.end, True, reason, same[0].data if same else None)
+            yield from batches
 
 
 def warn_of_corrupt_records(passed_over: CorruptRange) -> None:

@@ -22,8 +22,8 @@ visible, and a new attempt decides anew.  The invariant:
     the first pass of an attempt decides which offsets are corrupt; every later pass of the attempt, and, once the dead
     letters are committed, every later attempt of the batch, passes over exactly these offsets and no other
 
-The decision is in the lineage of the dead letters and of the rows (``corrupt``), and ``decide`` hands it to the source,
-which then does not look at the bytes (``bridge.spark.source.corrupt_decision``).
+The decision is in the lineage of the dead letters and of the rows (``corrupt``).  A pass that follows it leaves out the
+records of these offsets even if they can be read now; other offsets that cannot be read fail the batch.
 
 The ranges are not those that the rows show but those that the source has written to ``batchRangesPath`` before it read
 them; so they are taken after the rows were written.  The second reading of a batch has the same ranges.
@@ -41,9 +41,16 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord
+from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.group_membership import CommitMode
-from bridge.spark.pipeline.corrupt_rows import CorruptRows, dead_letters_of_corrupt_rows, decision_of
+from bridge.spark.pipeline.corrupt_rows import (
+    CorruptRows,
+    DecidedRange,
+    dead_letters_of,
+    decided_of,
+    offset_count,
+    ranges_of,
+)
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_COLUMNS
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, PAYLOAD_COLUMNS, source_column
@@ -51,7 +58,6 @@ from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchCounts,
     BatchLineage,
-    PartitionRanges,
     partition_ranges,
     require_same_corrupt_offsets,
     require_same_ranges,
@@ -68,7 +74,6 @@ from bridge.spark.pipeline.transform import (
     written_rows,
 )
 from bridge.spark.source.batch_ranges_file import StreamBatchRanges
-from bridge.spark.source.corrupt_decision import CorruptDecision, DecidedRange
 from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +105,7 @@ class BatchParts:
     ``dead_letters``: None: a dead letter fails the query.  ``query_id``: the id of Spark's query.  ``ranges``: those of
     the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
     with a point of the batch and its id.  ``on_corrupt``: if it is not ``FAIL``, frames have the column ``corrupt``.
-    ``decide``: from now on each pass over the batch with these ranges follows the decision.
+    ``add_skipped``: the batch has skipped so many more offsets.
     """
 
     pipeline: str
@@ -114,7 +119,7 @@ class BatchParts:
     new_attempt: Callable[[], str]
     reached: Callable[[str, int], None] = lambda _point, _batch: None
     on_corrupt: OnCorruptRecord = OnCorruptRecord.FAIL
-    decide: Callable[[CorruptDecision], None] = lambda _decision: None
+    add_skipped: Callable[[StreamBatchRanges, int], None] = lambda _ranges, _offsets: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +189,9 @@ class BatchWriter:
 
     def _write(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> WrittenBatch:
         parts = self._parts
-        self._follow_committed_dead_letters(attempt)
+        letters = self._committed_dead_letters(attempt)
         counted = Observation()
-        corrupt_rows = CorruptRows(frame)
+        corrupt_rows = CorruptRows(frame, None if letters is None else decided_of(letters.corrupt))
         decoded = decode(corrupt_rows.records, parts.decoding, with_payloads=False)
         classified = classify(decoded, parts.transform, checks_rows=checks_rows).observe(counted, *outcome_counts())
         rows, rejected = self._rows_to_write(classified)
@@ -196,9 +201,13 @@ class BatchWriter:
         dead = counts["dead"] + (0 if rejected is None else rejected.get[_COUNT_OF_REJECTED])
         found = self._ranges()
         corrupt = corrupt_rows.found()
-        decision = decision_of(found.ranges, corrupt, parts.on_corrupt)
-        if parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+        skipped = 0
+        if letters is not None:
+            dead = letters.counts.rows
+        elif parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
             dead += len(corrupt)
+        if parts.on_corrupt is OnCorruptRecord.SKIP:
+            skipped = offset_count(corrupt)
         lineage = BatchLineage(
             query=attempt.query,
             batch=attempt.batch,
@@ -208,26 +217,23 @@ class BatchWriter:
             attempt=attempt.attempt,
             created_ms=parts.wall_ms(),
             ranges=partition_ranges(found.ranges),
-            counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets + decision.skipped_offsets),
-            corrupt=partition_ranges(each.offsets for each in corrupt),
+            counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets + skipped),
+            corrupt=ranges_of(corrupt),
         )
-        if parts.on_corrupt is not OnCorruptRecord.FAIL and (dead or corrupt):
-            parts.decide(decision)
+        if skipped:
+            parts.add_skipped(found, skipped)
         if dead:
-            self._write_dead_letters(frame, attempt, lineage, checks_rows=checks_rows)
+            self._write_dead_letters(frame, attempt, lineage, corrupt, checks_rows=checks_rows)
             parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
         outcome = parts.sink.commit(staged, lineage)
         return WrittenBatch(lineage, is_repeated=outcome is CommitOutcome.ALREADY_COMMITTED)
 
-    def _follow_committed_dead_letters(self, attempt: BatchAttempt) -> None:
-        """An earlier attempt has committed the dead letters, and with them which offsets are corrupt."""
+    def _committed_dead_letters(self, attempt: BatchAttempt) -> BatchLineage | None:
+        """The dead letters of an earlier attempt, and with them which offsets are corrupt."""
         parts = self._parts
         if parts.on_corrupt is OnCorruptRecord.FAIL or parts.dead_letters is None:
-            return
-        stored = parts.dead_letters.committed(*attempt.key)
-        if stored is not None:
-            corrupt = tuple(DecidedRange(each, "decided by an earlier attempt") for each in _each_range(stored.corrupt))
-            parts.decide(decision_of(tuple(_each_range(stored.ranges)), corrupt, parts.on_corrupt))
+            return None
+        return parts.dead_letters.committed(*attempt.key)
 
     def _rows_to_write(self, classified: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows for the sink, and the number of those that it cannot store."""
@@ -246,11 +252,20 @@ class BatchWriter:
     # --- dead letters -----------------------------------------------------------------------------------------------
 
     def _write_dead_letters(
-        self, frame: DataFrame, attempt: BatchAttempt, lineage: BatchLineage, *, checks_rows: bool
+        self,
+        frame: DataFrame,
+        attempt: BatchAttempt,
+        lineage: BatchLineage,
+        corrupt: tuple[DecidedRange, ...],
+        *,
+        checks_rows: bool,
     ) -> None:
         parts = self._parts
-        has_corrupt = bool(lineage.corrupt)
-        letters = self._dead_letters(frame, attempt, checks_rows=checks_rows, has_corrupt=has_corrupt)
+        corrupt_rows = CorruptRows(frame, corrupt)
+        letters = self._dead_letters(corrupt_rows.records, attempt, checks_rows=checks_rows)
+        if corrupt and parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+            fetched = _as_dead_letters(dead_letters_of(frame, corrupt), attempt)
+            letters = letters.unionByName(fetched)
         if parts.dead_letters is None:
             raise DeadLettersRejectedError(_no_place_for(letters, lineage))
         stored = parts.dead_letters.committed(*attempt.key)
@@ -262,6 +277,7 @@ class BatchWriter:
             letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
         own = replace(attempt, attempt=parts.new_attempt())  # both sinks may be in one schema
         staged = parts.dead_letters.write(letters, own)
+        corrupt_rows.found()
         if staged.rows != lineage.counts.dead_letters:
             raise PreconditionFailed(
                 f"batch {attempt.batch} of query {attempt.query} had {lineage.counts.dead_letters} dead letters, and "
@@ -276,11 +292,8 @@ class BatchWriter:
             assert stored is not None, "another attempt has committed it"
             require_same_corrupt_offsets(stored, lineage)
 
-    def _dead_letters(
-        self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool, has_corrupt: bool
-    ) -> DataFrame:
+    def _dead_letters(self, records: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
         parts = self._parts
-        records = CorruptRows(frame).records
         classified = classify(decode(records, parts.decoding), parts.transform, checks_rows=checks_rows)
         kept = [source_column(name) for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)]
         found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
@@ -294,19 +307,19 @@ class BatchWriter:
             )
         named = {source_column(name): name for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)}
         letters = found.withColumnsRenamed(named | {DEAD_STAGE: "stage", DEAD_ERROR: "error"})
-        if has_corrupt and parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
-            letters = letters.unionByName(dead_letters_of_corrupt_rows(frame), allowMissingColumns=True)
-        return letters.withColumns(
-            {
-                "time": sf.timestamp_millis(sf.lit(attempt.started_ms)),
-                "query": sf.lit(attempt.query),
-                "batch": sf.lit(attempt.batch),
-            }
-        ).select(*(sf.col(name).cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items()))
+        return _as_dead_letters(letters, attempt)
 
 
-def _each_range(ranges: PartitionRanges) -> list[OffsetRange]:
-    return [OffsetRange(tp, first, end) for tp, pairs in ranges.items() for first, end in pairs]
+def _as_dead_letters(rows: DataFrame, attempt: BatchAttempt) -> DataFrame:
+    """All columns of dead letters; null where the row has none."""
+    missing = {name: sf.lit(None) for name in DEAD_LETTER_COLUMNS if name not in rows.columns}
+    added = {
+        "time": sf.timestamp_millis(sf.lit(attempt.started_ms)),
+        "query": sf.lit(attempt.query),
+        "batch": sf.lit(attempt.batch),
+    }
+    columns = rows.withColumns(missing | added)
+    return columns.select(*(sf.col(name).cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items()))
 
 
 def _reason(rejections: tuple[RowRejection, ...]) -> Column:

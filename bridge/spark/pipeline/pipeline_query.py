@@ -37,8 +37,7 @@ from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
-from bridge.spark.source.batch_ranges_file import read_batch_ranges, request_stop
-from bridge.spark.source.corrupt_decision import write_corrupt_decision
+from bridge.spark.source.batch_ranges_file import add_skipped_offsets, read_batch_ranges, request_stop
 from bridge.spark.source.datasource_registration import NAME, register
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
@@ -196,7 +195,7 @@ def start_pipeline(
         new_attempt=lambda: uuid4().hex,
         reached=reached,
         on_corrupt=prepared.on_corrupt,
-        decide=lambda decision: write_corrupt_decision(prepared.folder / RANGES_FOLDER, decision),
+        add_skipped=lambda found, offsets: add_skipped_offsets(prepared.folder / RANGES_FOLDER, found, offsets),
     )
     writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
     interval_ms = spec.trigger.interval_ms

@@ -8,12 +8,11 @@ from typing import Any
 from pyspark.sql import functions as sf
 
 from bridge.spark.option_table import STREAM_ONLY
-from bridge.spark.pipeline.corrupt_rows import CorruptRows, dead_letters_of_corrupt_rows
+from bridge.spark.pipeline.corrupt_rows import CorruptRows, dead_letters_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME, source_column
 from bridge.spark.pipeline.pipeline_query import PreparedPipeline
 from bridge.spark.pipeline.transform import DEAD, FILTERED, classify, written_rows
-from bridge.spark.source.datasource import CORRUPT
 from bridge.spark.source.datasource_registration import NAME
 
 
@@ -34,16 +33,16 @@ def read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
     # The records, in memory: each of the frames below reads the same ones.
     found = frame.limit(records).collect()
     everything = prepared.spark.createDataFrame(found, frame.schema)
-    taken = CorruptRows(everything).records
-    dead = []
-    if CORRUPT in frame.columns:
-        dead = dead_letters_of_corrupt_rows(everything).collect()
+    corrupt_rows = CorruptRows(everything)
+    taken = corrupt_rows.records
     decoded = decode(taken, prepared.decoding, with_payloads=False)
     classified = classify(decoded, prepared.transform, checks_rows=True)
     rows = written_rows(classified, prepared.transform).collect()
     places = [sf.col(source_column(name)).alias(name) for name in ("topic", "partition", "offset")]
     errors = [sf.col(DEAD_STAGE).alias("stage"), sf.col(DEAD_ERROR).alias("error")]
-    dead += classified.filter(sf.col(OUTCOME) == DEAD).select(*places, *errors).collect()
+    dead = classified.filter(sf.col(OUTCOME) == DEAD).select(*places, *errors).collect()
+    if corrupt := corrupt_rows.found():
+        dead = dead_letters_of(everything, corrupt).collect() + dead
     return PipelineSample(
         records=len(found),
         rows=tuple(tuple(row) for row in rows),

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bridge.spark.claims.claim_decision import OnRewind
 from bridge.spark.claims.claim_messages import group_rewound_message
 from bridge.spark.decode.arrow_decoder import python_decoder_reason, warn_if_not_compiled
-from bridge.spark.decode.offset_ranges import DataLost, OffsetRange, without_skipped
+from bridge.spark.decode.offset_ranges import DataLost, OffsetRange
 from bridge.spark.group_membership import (
     NO_OFFSET,
     BatchAssignment,
@@ -37,8 +37,12 @@ from bridge.spark.offset_range_limits import (
 from bridge.spark.options import SourceOptions, SubscribedTopics
 from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
-from bridge.spark.source.batch_ranges_file import StreamBatchRanges, is_stop_requested, write_batch_ranges
-from bridge.spark.source.corrupt_decision import CorruptDecision, DecidedRange, read_corrupt_decision
+from bridge.spark.source.batch_ranges_file import (
+    StreamBatchRanges,
+    is_stop_requested,
+    read_skipped_offsets,
+    write_batch_ranges,
+)
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
 from bridge.spark.source.rate_limit import RateLimiter
 from bridge.spark.source.retrying_log_reader import RetryingLogReader
@@ -67,16 +71,6 @@ SHOWN_MAX = 10
 log = logging.getLogger("zkconsumer.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedRanges:
-    """What a batch reads.  ``is_decided``: its corrupt offsets were decided before (``corrupt_decision``), ``corrupt``
-    are all of them, and ``ranges`` have none."""
-
-    ranges: list[OffsetRange]
-    corrupt: tuple[DecidedRange, ...] = ()
-    is_decided: bool = False
-
-
 class StreamPlanner:
     """Plans the batches of one query; one thread.
 
@@ -99,8 +93,8 @@ class StreamPlanner:
         """Partitions whose claim was refused in the last batch: the next batch reads the group's offset of them."""
         # The offsets that ``skipOffsets`` removed from the last batch; 0 once the offset of a later batch counts them.
         self._skipped = 0
-        self._read: tuple[OffsetRange, ...] = ()
-        """The ranges of the last batch that was read; empty once the offset of a later batch counts what it skipped."""
+        self._skips_are_new = False
+        """Whether a batch was read after the last planned one: no offset counts yet what it skipped."""
         self._rate_limiter = RateLimiter(options, dependencies.clock)
         self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
@@ -145,9 +139,9 @@ class StreamPlanner:
         stats = replace(
             last_batch.stats,
             waiting_for_migration=True,
-            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped_offsets(),
+            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped_offsets(last_batch),
         )
-        self._forget_skipped_offsets()
+        self._skipped, self._skips_are_new = 0, False
         return replace(last_batch, batch=last_batch.batch + 1, first={}, claims={}, stats=stats)
 
     def _planned(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
@@ -157,25 +151,18 @@ class StreamPlanner:
         member.batch_planned(lent)
         if batch is not None:
             self._refused = frozenset()
-            self._forget_skipped_offsets()
+            self._skipped, self._skips_are_new = 0, False
             self._rate_limiter.batch_started()
         return batch
 
-    def _skipped_offsets(self) -> int:
-        """The offsets of the last batch that ``skipOffsets`` removed, or that a program has decided to skip."""
-        decided = self._decision(self._read) if self._read else None
-        return self._skipped + (decided.skipped_offsets if decided is not None else 0)
-
-    def _forget_skipped_offsets(self) -> None:
-        self._skipped = 0
-        self._read = ()
-
-    def _decision(self, planned: Sequence[OffsetRange]) -> CorruptDecision | None:
+    def _skipped_offsets(self, last_batch: BatchOffsets) -> int:
+        """The offsets of the last batch that ``skipOffsets`` removed, and those that the program skipped besides."""
         folder = self._options.batch_ranges_path
-        decided = read_corrupt_decision(folder) if folder is not None else None
-        return decided if decided is not None and decided.is_of(planned) else None
+        if folder is None or not self._skips_are_new:
+            return self._skipped
+        return read_skipped_offsets(folder, last_batch.query, last_batch.batch, self._skipped)
 
-    def claim_ranges(self, batch: BatchOffsets) -> ClaimedRanges:
+    def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
         """The ranges of a batch to read: with ``claim`` those that could be claimed, without ``skipOffsets``.
 
         Skipped offsets are claimed and committed like the others, so the group continues after them.
@@ -184,20 +171,14 @@ class StreamPlanner:
         if self._options.commit_mode is CommitMode.CLAIM:
             ranges = self._claimed(self._member(), batch, ranges)
         planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
-        decided = self._decision(planned)
-        kept = planned
-        if decided is not None:
-            kept = [part for each in planned for part in without_skipped(each, decided.excluded)[0]]
-        wanted, self._skipped = ranges_to_read(kept, self._options.skip_offsets)
-        self._read = tuple(planned)
+        wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
+        self._skips_are_new = True
         if self._options.batch_ranges_path is not None:
             found = StreamBatchRanges(
                 batch.group, batch.query, batch.batch, batch.mode.value, tuple(planned), self._skipped
             )  # fmt: skip
             write_batch_ranges(self._options.batch_ranges_path, found)
-        if decided is None:
-            return ClaimedRanges(wanted)
-        return ClaimedRanges(wanted, decided.corrupt, is_decided=True)
+        return wanted
 
     def brokers(self) -> list[BrokerAddress]:
         """The addresses of the brokers: from the options, or from ZooKeeper."""
@@ -319,8 +300,9 @@ class StreamPlanner:
         limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
         before = last_batch.stats if last_batch is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
+        skipped = self._skipped if last_batch is None else self._skipped_offsets(last_batch)
         stats = Stats(
-            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped_offsets(),
+            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + skipped,
             python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
         name = last_batch.query if last_batch is not None else self._dependencies.new_query()

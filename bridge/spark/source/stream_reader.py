@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bridge.spark.claims.claim_messages import claim_advice
-from bridge.spark.decode.offset_ranges import OnCorruptRecord, ReadSettings
+from bridge.spark.decode.offset_ranges import ReadSettings
 from bridge.spark.decode.range_partition import RangePartition
 from bridge.spark.group_membership import CommitMode
 from bridge.spark.offset_range_limits import nested
@@ -101,25 +101,21 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         if batch is None or start == end:
             return []
         self._faults_here().reached(fault_injection.AFTER_WAL, batch.batch)
-        claimed = self._planner.claim_ranges(batch)
+        wanted = self._planner.claim_ranges(batch)
         self._faults_here().reached(fault_injection.AFTER_CLAIM, batch.batch)
         options, config = self._options, self._options.config
-        tasks = cut_into_tasks(claimed.ranges, options.min_partitions, options.max_records_per_partition)
-        if not tasks and not claimed.corrupt:
+        tasks = cut_into_tasks(wanted, options.min_partitions, options.max_records_per_partition)
+        if not tasks:
             return []
         settings = ReadSettings(
             fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
             skip_offsets=options.skip_offsets, isolation_level=IsolationLevel.of_setting(config.isolation_level),
-            on_corrupt_record=OnCorruptRecord.FAIL if claimed.is_decided else options.on_corrupt_record,
+            on_corrupt_record=options.on_corrupt_record,
             claim_advice=claim_advice(config) if options.commit_mode is CommitMode.CLAIM else "",
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = broker_security_from_config(config).for_brokers(brokers)
-        wanted = [(each, None) for each in tasks] + [(each.offsets, each.reason) for each in claimed.corrupt]
-        return [
-            RangePartition(offsets, brokers, self._columns, settings, security, config.client_id, decided)
-            for offsets, decided in wanted
-        ]
+        return [RangePartition(each, brokers, self._columns, settings, security, config.client_id) for each in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: Spark calls it when the batch after ``end`` is planned, and never for the last one."""

@@ -14,7 +14,6 @@ from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
 from bridge.testing.fake_faults import CorruptRecords, NullRecords, PartitionError
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
-from zkconsumer.kafka.broker_security import BrokerSecurity
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire import compression
@@ -26,10 +25,10 @@ pytest.importorskip("pyarrow", reason="the columnar reader needs the extra [spar
 
 import pyarrow as pa
 
-from bridge.spark.decode import range_partition, range_reader
+from bridge.spark.decode import range_reader
 from bridge.spark.decode.arrow_decoder import ArrowDecoder
 from bridge.spark.decode.arrow_schema import CORRUPT, SCHEMA, ArrowBatchSpec, schema_of
-from bridge.spark.decode.cluster_connections import ClusterAddress, ClusterConnectionPool, ClusterConnections
+from bridge.spark.decode.cluster_connections import ClusterConnectionPool, ClusterConnections
 from bridge.spark.decode.corrupt_ranges import RAW_BYTES_MAX, CorruptRange
 from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord, ReadSettings
 from bridge.spark.decode.range_partition import RangePartition, read_partition
@@ -477,27 +476,3 @@ def test_the_column_is_null_for_all_records_and_shares_its_memory() -> None:
     batch = next(iter(read_partition(partition_of(world, 0, 10), ClusterConnectionPool(world.open))))
     assert batch.schema == schema_of(COLUMNS)
     assert batch.column(CORRUPT).null_count == 10
-
-
-@pytest.mark.parametrize("is_repaired", [False, True])
-def test_a_decided_range_has_its_row_whatever_the_log_has_now(is_repaired: bool) -> None:
-    world = World()
-    world.fill(3)
-    entry = build_record_set(world.records(4), 2)
-    world.put(entry if is_repaired else damaged(entry), 4)
-    [row] = rows(world, partition_of(world, 3, 7, decided="because"))
-    assert (row["offset"], row[CORRUPT]) == (3, {"end": 7, "error": "because"})
-    assert row["value"] == (None if is_repaired else damaged(entry))
-
-
-def test_a_decided_range_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    world.put(damaged(build_record_set(world.records(4), 2)), 4)
-    rows(world, partition_of(world, 0, 4, decided="because"))
-    assert "corrupt-records-skipped" not in caplog.text
-
-
-def test_a_partition_can_be_pickled_without_a_secret() -> None:
-    assert "decided" in RangePartition.__dataclass_fields__
-    assert range_partition.RangePartition(OffsetRange(TP, 0, 1), ()).decided is None
-    assert ClusterAddress((), BrokerSecurity(), "c").client_id == "c"
