@@ -93,8 +93,6 @@ class StreamPlanner:
         """Partitions whose claim was refused in the last batch: the next batch reads the group's offset of them."""
         # The offsets that ``skipOffsets`` removed from the last batch; 0 once the offset of a later batch counts them.
         self._skipped = 0
-        self._skips_are_new = False
-        """Whether a batch was read after the last planned one: no offset counts yet what it skipped."""
         self._rate_limiter = RateLimiter(options, dependencies.clock)
         self._logged: set[str] = set()
         reset = options.config.auto_offset_reset
@@ -141,7 +139,7 @@ class StreamPlanner:
             waiting_for_migration=True,
             skipped_offsets=last_batch.stats.skipped_offsets + self._skipped_offsets(last_batch),
         )
-        self._skipped, self._skips_are_new = 0, False
+        self._skipped = 0
         return replace(last_batch, batch=last_batch.batch + 1, first={}, claims={}, stats=stats)
 
     def _planned(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
@@ -151,14 +149,14 @@ class StreamPlanner:
         member.batch_planned(lent)
         if batch is not None:
             self._refused = frozenset()
-            self._skipped, self._skips_are_new = 0, False
+            self._skipped = 0
             self._rate_limiter.batch_started()
         return batch
 
     def _skipped_offsets(self, last_batch: BatchOffsets) -> int:
         """The offsets of the last batch that ``skipOffsets`` removed, and those that the program skipped besides."""
         folder = self._options.batch_ranges_path
-        if folder is None or not self._skips_are_new:
+        if folder is None:
             return self._skipped
         return read_skipped_offsets(folder, last_batch.query, last_batch.batch, self._skipped)
 
@@ -172,7 +170,6 @@ class StreamPlanner:
             ranges = self._claimed(self._member(), batch, ranges)
         planned = [OffsetRange(tp, first, end) for tp, (first, end) in sorted(ranges.items())]
         wanted, self._skipped = ranges_to_read(planned, self._options.skip_offsets)
-        self._skips_are_new = True
         if self._options.batch_ranges_path is not None:
             found = StreamBatchRanges(
                 batch.group, batch.query, batch.batch, batch.mode.value, tuple(planned), self._skipped

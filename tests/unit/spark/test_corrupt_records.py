@@ -12,7 +12,7 @@ import pytest
 
 from bridge.coordinator.release_features import RELEASES
 from bridge.testing.fake_cluster import FakeCluster
-from bridge.testing.fake_faults import CorruptRecords, NullRecords, PartitionError
+from bridge.testing.fake_faults import ActiveFault, CorruptRecords, NullRecords, PartitionError
 from zkconsumer.errors import InvalidMessageException, UnsupportedCodec
 from zkconsumer.testing.manual_clock import ManualClock
 from zkconsumer.types import TopicPartition
@@ -34,13 +34,15 @@ from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord, Read
 from bridge.spark.decode.range_partition import RangePartition, read_partition
 from bridge.spark.decode.range_reader import read_range
 from tests.spark_decoder_fixtures import decoder  # noqa: F401
-from tests.transactional_records import ABORT, COMMIT, Transactions
+from tests.transactional_records import ABORT, COMMIT, TRANSACTIONAL, Transactions, batch, signed
 from zkconsumer.wire.transactions import READ_COMMITTED
 
 TP = TopicPartition("clicks", 0)
 FAIL = ReadSettings(fetch_bytes=1 << 20, request_timeout_ms=2_000, give_up_ms=5_000)
 SKIP = replace(FAIL, on_corrupt_record=OnCorruptRecord.SKIP)
 COLUMNS = (*SCHEMA.names, CORRUPT)
+CONTROL_TYPE = 69
+"""The low byte of the type in a control batch."""
 
 
 class World:
@@ -323,6 +325,7 @@ def header_with(position: int, data: bytes) -> Callable[[World], bytes]:
         ("3.9.1", header_with(0, b"\1")),
         ("0.8.2.2", header_with(0, b"\1")),
         ("3.9.1", header_with(23, b"\0\1\0\0")),
+        ("3.9.1", header_with(23, b"\0\0\0\x0f")),
         ("3.9.1", header_with(23, b"\xff\0\0\0")),
         ("3.9.1", header_with(8, b"\x7f\xff\xff\xff")),
         ("3.9.1", header_with(8, b"\0\1\0\0")),
@@ -330,7 +333,7 @@ def header_with(position: int, data: bytes) -> Callable[[World], bytes]:
     ],
     ids=[
         "zeros", "zeros-0.8", "ones", "size-too-small", "unknown-format", "base-offset", "offset-0.8",
-        "last-offset",
+        "last-offset", "last-offset-in-the-log",
         "negative-delta", "size-of-2-GiB", "size-beyond-the-next", "size-beyond-the-next-0.8",
     ],
 )  # fmt: skip
@@ -344,6 +347,16 @@ def test_the_end_of_a_damaged_header_is_the_next_offset_that_the_broker_sends(
     assert world.read(0, 30) == [*range(10), *range(20, 30)]
     assert world.ranges() == [(10, 20, False)]
     assert world.passed_over[0].data is None, "how many bytes it has is not known"
+
+
+def test_a_message_with_the_offset_of_a_later_one_is_no_row() -> None:
+    """Its checksum is right, since it does not cover the offset."""
+    world = World("0.8.2.2")
+    for number in range(7):
+        offset = 5 if number == 3 else number
+        world.put(build_record_set([Record(offset, -1, -1, b"k", b"%d" % number)], 0), 1)
+    assert world.read(0, 7) == [0, 1, 2, 4, 5, 6]
+    assert world.ranges() == [(3, 4, False)]
 
 
 def test_a_damaged_header_at_the_end_of_a_range_ends_with_the_range() -> None:
@@ -375,20 +388,34 @@ def test_records_that_the_broker_does_not_convert_are_no_damage() -> None:
 
 
 def test_a_damaged_marker_does_not_hide_the_next_transaction_of_its_producer() -> None:
-    """The marker that ends an aborted transaction is damaged; the same producer commits the next one."""
+    """The type in the marker that ends an aborted transaction is damaged; the producer commits its next one."""
     world = World()
     log = Transactions(world.fake, TP.topic)
     sound = log.plain(2)
-    log.records(7, 3)
-    marker = log.end_offset
+    aborted = batch(log.end_offset, 3, 7)
+    log.append(aborted, 3)
+    marker_offset = log.end_offset
     log.end(7, ABORT)
-    committed = log.records(7, 2)
+    committed = []
+    for _ in range(2):  # each as long as the marker
+        record = Record(log.end_offset, 0, 0, None, b"v" * 10)
+        committed.append(log.end_offset)
+        log.append(signed(bytearray(build_record_set([record], 2)), 7, TRANSACTIONAL), 1)
     log.end(7, COMMIT)
-    segment = world.fake
-    wanted = [*sound, *committed]
+    plain = len(build_record_set([Record(n, 0, 0, None, b"v") for n in range(2)], 2))
+    places = [plain + len(aborted) + CONTROL_TYPE, CONTROL_TYPE]  # from the start, and from the marker on
+    active: list[ActiveFault] = []
+
+    def damage_next_answer() -> None:
+        while active:
+            world.fake.lift(active.pop())
+        if places:
+            active.append(world.fake.inject(CorruptRecords(TP, places.pop(0)), api=FETCH, times=None))
+
+    world.on_connect = damage_next_answer
     settings = replace(SKIP, isolation_level=READ_COMMITTED)
-    assert world.read(0, log.end_offset, settings) == wanted
-    assert segment.log_end(TP.topic, 0) > marker
+    assert world.read(0, log.end_offset, settings) == [*sound, *committed]
+    assert world.ranges() == [(marker_offset, marker_offset + 1, True)]
 
 
 def test_no_bytes_make_the_reader_lose_count_or_wait() -> None:
