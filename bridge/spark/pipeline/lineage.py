@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bridge.migration.plan.json_object_reader import (
@@ -46,6 +46,8 @@ SHOWN_MAX = 5
 
 SHOWN_CHARS_MAX = 250
 """The longest part of a stored name in an error; a topic has at most 249 characters."""
+
+_NAMES_OF_RANGES = {"ranges": "ranges", "corrupt": "corrupt offsets"}
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -100,7 +102,8 @@ class BatchLineage:
 
     ``query``: the id of Spark's query; of a backfill or replay an id that each repetition of it has.  ``kind``: one of
     ``KINDS``.  ``mode``: how the ranges were found (``group.offsets.commit``), one of ``MODES``.  ``attempt``: of the
-    attempt that committed.  ``created_ms``: since 1970.
+    attempt that committed.  ``created_ms``: since 1970.  ``corrupt``: the offsets of the ranges that were passed over
+    because no record could be decoded there; each later attempt of the batch does the same.
     """
 
     query: str
@@ -112,6 +115,7 @@ class BatchLineage:
     created_ms: int
     ranges: PartitionRanges
     counts: BatchCounts
+    corrupt: PartitionRanges = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for text in (self.query, self.attempt):
@@ -119,9 +123,10 @@ class BatchLineage:
         assert self.kind in KINDS, self.kind
         assert self.mode in MODES, self.mode
         assert self.batch >= 0, self.batch
-        assert all(pairs and pairs == merge_offset_ranges(pairs) for pairs in self.ranges.values()), (
-            "the same offsets have one form, so that ranges can be compared"
-        )
+        for ranges in (self.ranges, self.corrupt):
+            assert all(pairs and pairs == merge_offset_ranges(pairs) for pairs in ranges.values()), (
+                "the same offsets have one form, so that ranges can be compared"
+            )
 
     @property
     def key(self) -> tuple[str, int]:
@@ -167,6 +172,17 @@ def require_same_ranges(stored: BatchLineage, attempted: BatchLineage) -> None:
         f"{_text(attempted.ranges)} as {attempted.kind}. Nothing was written. The checkpoint and the sink do not "
         "belong together: one of them was restored, copied, or used by two queries. The operator must end the other "
         "query, or restore the checkpoint of this sink, or start with a new checkpoint, which has a new query id"
+    )
+
+
+def require_same_corrupt_offsets(stored: BatchLineage, attempted: BatchLineage) -> None:
+    """Raises ``LineageConflictError`` if two attempts of a batch have passed over different offsets."""
+    if stored.corrupt == attempted.corrupt:
+        return
+    raise LineageConflictError(
+        f"{stored.name} was decided by attempt {stored.attempt} with the corrupt offsets {_text(stored.corrupt)}, and "
+        f"this attempt found {_text(attempted.corrupt)}. Nothing was written. Two drivers have run this batch; start "
+        "the pipeline again: it follows the stored decision"
     )
 
 
@@ -252,11 +268,8 @@ def _text(ranges: PartitionRanges) -> str:
 
 def to_json(lineage: BatchLineage) -> str:
     """One line; the same lineage has the same text."""
-    topics: dict[str, dict[str, list[list[int]]]] = {}
-    for tp, pairs in sorted(lineage.ranges.items()):
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = [list(pair) for pair in pairs]
     counts = lineage.counts
-    members = {
+    members: dict[str, object] = {
         "version": VERSION,
         "kind": lineage.kind,
         "query": lineage.query,
@@ -265,7 +278,7 @@ def to_json(lineage: BatchLineage) -> str:
         "mode": lineage.mode,
         "attempt": lineage.attempt,
         "created_ms": lineage.created_ms,
-        "ranges": topics,
+        "ranges": _ranges_to_json(lineage.ranges),
         "counts": {
             "rows": counts.rows,
             "dead_letters": counts.dead_letters,
@@ -273,7 +286,16 @@ def to_json(lineage: BatchLineage) -> str:
             "skipped_offsets": counts.skipped_offsets,
         },
     }
+    if lineage.corrupt:
+        members["corrupt"] = _ranges_to_json(lineage.corrupt)
     return json.dumps(members, separators=(",", ":"))
+
+
+def _ranges_to_json(ranges: PartitionRanges) -> dict[str, dict[str, list[list[int]]]]:
+    topics: dict[str, dict[str, list[list[int]]]] = {}
+    for tp, pairs in sorted(ranges.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = [list(pair) for pair in pairs]
+    return topics
 
 
 def from_json(text: str, where: str) -> BatchLineage:
@@ -306,7 +328,8 @@ def read_lineage(members: JsonObjectReader, where: str) -> BatchLineage:
         mode=_choice(members, "mode", MODES),
         attempt=members.checked("attempt", _checked_id),
         created_ms=members.number("created_ms"),
-        ranges=_read_ranges(members, where),
+        ranges=_read_ranges(members, "ranges", where),
+        corrupt=_read_ranges(members, "corrupt", where) if members.has("corrupt") else {},
         counts=BatchCounts(*(counts.number(name) for name in ("rows", "dead_letters", "filtered", "skipped_offsets"))),
     )
     counts.reject_unknown_keys()
@@ -314,13 +337,13 @@ def read_lineage(members: JsonObjectReader, where: str) -> BatchLineage:
     return lineage
 
 
-def _read_ranges(members: JsonObjectReader, place: str) -> PartitionRanges:
+def _read_ranges(members: JsonObjectReader, name: str, place: str) -> PartitionRanges:
     ranges: dict[TopicPartition, tuple[tuple[int, int], ...]] = {}
-    for topic, partitions in members.take_entries("ranges"):
+    for topic, partitions in members.take_entries(name):
         if not isinstance(partitions, dict):
-            raise members.error(f"the ranges of {topic[:SHOWN_CHARS_MAX]!r} are no object")
+            raise members.error(f"the {_NAMES_OF_RANGES[name]} of {topic[:SHOWN_CHARS_MAX]!r} are no object")
         for number, pairs in partitions.items():
-            where = f"{place}: the ranges of {topic[:SHOWN_CHARS_MAX]}/{number[:SHOWN_CHARS_MAX]}"
+            where = f"{place}: the {_NAMES_OF_RANGES[name]} of {topic[:SHOWN_CHARS_MAX]}/{number[:SHOWN_CHARS_MAX]}"
             if not _PARTITION.fullmatch(number):
                 raise InvalidJsonError(f"{where}: this is no partition")
             read = tuple(_read_pair(pair, where) for pair in as_list(pairs, where))

@@ -23,8 +23,10 @@ from uuid import uuid4
 
 from pyspark.errors import StreamingQueryException
 
+from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.monitoring.query_lag import lag as query_lag
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
+from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
 from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
 from bridge.spark.pipeline.decode.decoded_frame import decode
@@ -36,7 +38,7 @@ from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
-from bridge.spark.source.batch_ranges_file import read_batch_ranges, request_stop
+from bridge.spark.source.batch_ranges_file import add_skipped_offsets, read_batch_ranges, request_stop
 from bridge.spark.source.datasource_registration import NAME, register
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
@@ -73,6 +75,7 @@ class PreparedPipeline:
     dead_letters: Sink[Any] | None
     options: Mapping[str, str]
     folder: Path
+    on_corrupt: OnCorruptRecord
 
     def close(self) -> None:
         """Removes the files of this process, also that with secrets."""
@@ -90,6 +93,8 @@ def prepare_pipeline(
     folder = Path(tempfile.mkdtemp(prefix="zkconsumer-pipeline-"))
     try:
         options = options_with_secret_file(spec.source.options, folder, environment, read_file)
+        on_corrupt = corrupt_policy(options)
+        options |= source_option(on_corrupt)
         ranges = str(folder / RANGES_FOLDER)
         frame = spark.readStream.format(NAME).options(**options, batchRangesPath=ranges).load()
         decoding = decode_plan_of(spec, spark)
@@ -105,7 +110,9 @@ def prepare_pipeline(
             problems += [problem("dead-letters", "format", line) for line in lines]
         if problems:
             raise PipelineFileError(tuple(f"{spec.file}: {line}" for line in problems))
-        return PreparedPipeline(spark, spec, frame, decoding, transform, schema, sink, dead_letters, options, folder)
+        return PreparedPipeline(
+            spark, spec, frame, decoding, transform, schema, sink, dead_letters, options, folder, on_corrupt
+        )  # fmt: skip
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
@@ -196,6 +203,8 @@ def start_pipeline(
         wall_ms=wall_ms,
         new_attempt=lambda: uuid4().hex,
         reached=reached,
+        on_corrupt=prepared.on_corrupt,
+        add_skipped=lambda found, offsets: add_skipped_offsets(prepared.folder / RANGES_FOLDER, found, offsets),
     )
     writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
     interval_ms = spec.trigger.interval_ms

@@ -94,6 +94,7 @@ def plan_batch(
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
         skip_offsets=options.skip_offsets, isolation_level=isolation_level,
+        on_corrupt_record=options.on_corrupt_record,
     )  # fmt: skip
     security, client_id = broker_security_from_config(options.config).for_brokers(brokers), options.config.client_id
     wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)

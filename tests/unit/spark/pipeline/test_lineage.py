@@ -18,6 +18,7 @@ from bridge.spark.pipeline.lineage import (
     check_reservation,
     from_json,
     partition_ranges,
+    require_same_corrupt_offsets,
     require_same_ranges,
     to_json,
     uncovered,
@@ -54,10 +55,25 @@ def test_the_stored_form_is_stable() -> None:
     )
 
 
+def test_corrupt_offsets_are_stored_where_there_are_some() -> None:
+    whole = replace(lineage(), corrupt={A0: ((12, 15),)})
+    assert from_json(to_json(whole), "x") == whole
+    assert to_json(whole).endswith(',"corrupt":{"a":{"0":[[12,15]]}}}')
+    assert "corrupt" not in to_json(lineage())
+
+
+def test_two_attempts_with_other_corrupt_offsets_are_an_error() -> None:
+    stored = replace(lineage(), corrupt={A0: ((12, 15),)})
+    require_same_corrupt_offsets(stored, replace(stored, attempt="t2"))
+    with pytest.raises(LineageConflictError, match=r"attempt t1 .*a/0 \[12, 15\).* this attempt found no offset"):
+        require_same_corrupt_offsets(stored, replace(lineage(), attempt="t2"))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "not JSON"),
+        (changed(corrupt={"a": {"0": [[2, 2]]}}), r"the corrupt offsets of a/0: \[2, 2\) is empty"),
         (changed(version=2), "version 2; this release reads version 1"),
         (changed(kind="other"), "must be one of batch, backfill, replay"),
         (changed(mode="other"), "must be one of claim, snapshot"),
