@@ -37,9 +37,6 @@ removal leaves the .dead file, and the next removal continues.  An attempt's fol
 attempt, since the folder is created after the file.
 
 If the answer of step 8 is lost, the driver finds its own attempt in the manifest: it is committed.
-
-A reservation of a backfill is a file of its own, also created if absent.  Two reservations at once: each is written
-first and checked against the others after that, so of two that overlap one is withdrawn at least, perhaps both.
 """
 
 from __future__ import annotations
@@ -48,26 +45,21 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchLineage,
-    LineageConflictError,
-    check_reservation,
-    from_json,
     require_same_ranges,
-    to_json,
 )
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import (
     ATTEMPTS,
     BATCHES,
     DEAD,
     FILLED,
-    FOLDER,
-    RESERVATIONS,
     SCHEMA_FILE,
     TIME_FOLDER_COLUMNS,
     BatchManifest,
@@ -87,19 +79,16 @@ from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
     AttemptRemovedError,
     CommitOutcome,
-    SinkUnavailableError,
     StagedBatch,
     check_staged,
 )
+from bridge.spark.pipeline.sinks.staged_files import StagedFiles, write_staged_files
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-StagedFiles = tuple[ManifestFile, ...]
-"""Files below the staging folder, with their paths there."""
 
 
 class ParquetSink:
@@ -111,6 +100,7 @@ class ParquetSink:
         self._store = store
         self._target = target
         self._write_files = write_files
+        self._reservations = FolderReservations(store, self.committed, self.lineages)
 
     @property
     def needs_message_time(self) -> bool:
@@ -128,7 +118,7 @@ class ParquetSink:
             raise PreconditionFailed("\n".join(problems))
         if read_stored_schema(self._store) is None:
             # Another driver may do the same: then its schema is the table's, and is compared.
-            _create(self._store, SCHEMA_FILE, json.dumps(stored, indent=1).encode())
+            create_file(self._store, SCHEMA_FILE, json.dumps(stored, indent=1).encode())
             if problems := self.check(schema):
                 raise PreconditionFailed("\n".join(problems))
 
@@ -140,20 +130,8 @@ class ParquetSink:
         return None if manifest is None else manifest.lineage
 
     def write(self, frame: DataFrame, attempt: BatchAttempt) -> StagedBatch[StagedFiles]:
-        folder = staging_folder(attempt)
-        self._store.create_empty(folder + FILLED)
-        written = self._write_files(frame, self._store.uri(folder), self._target, attempt)
-        files = [
-            ManifestFile(path, self._store.parquet_rows(f"{folder}/{path}"), size)
-            for path, size in self._store.data_files(folder)
-        ]
-        rows = sum(each.rows for each in files)
-        if rows != written:
-            raise SinkUnavailableError(
-                f"{self._store.uri('')}: the executors wrote {written} rows, and the driver finds {rows}. The operator "
-                "must choose a folder that the driver and all executors share (a local folder only with local Spark)"
-            )
-        return StagedBatch(attempt, rows, tuple(each for each in files if each.rows))
+        self._store.create_empty(staging_folder(attempt) + FILLED)
+        return write_staged_files(self._store, self._write_files, frame, self._target, attempt)
 
     def commit(self, staged: StagedBatch[StagedFiles], lineage: BatchLineage) -> CommitOutcome:
         check_staged(staged, lineage)
@@ -184,7 +162,7 @@ class ParquetSink:
         is_ours = stored.attempt == attempt.attempt
         self._discard(attempt, () if is_ours else manifest.files)
         if is_ours:
-            store.remove(batch_path(RESERVATIONS, *attempt.key))
+            self.release(*attempt.key)
             return CommitOutcome.COMMITTED
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
@@ -193,32 +171,13 @@ class ParquetSink:
         return (manifest.lineage for manifest in read_manifests(self._store))
 
     def reservations(self) -> Iterator[BatchLineage]:
-        for query, batch in _keys(self._store, RESERVATIONS):
-            path = batch_path(RESERVATIONS, query, batch)
-            try:
-                reserved = from_json(self._store.read(path).decode("utf-8", "replace"), self._store.uri(path))
-            except FileNotFoundError:
-                continue  # it was released, or committed, after the folder was listed
-            if self.committed(query, batch) is None:  # else a crash came between the commit and the removal
-                yield reserved
+        return self._reservations.all()
 
     def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
-        stored = self.committed(*wanted.key) or next((r for r in self.reservations() if r.key == wanted.key), None)
-        if stored is not None:
-            require_same_ranges(stored, wanted)
-            return
-        check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
-        path = batch_path(RESERVATIONS, *wanted.key)
-        if not _create(self._store, path, to_json(wanted).encode()):
-            require_same_ranges(from_json(self._store.read(path).decode("utf-8", "replace"), path), wanted)
-        try:
-            check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
-        except LineageConflictError:
-            self.release(*wanted.key)
-            raise
+        self._reservations.reserve(wanted, positions)
 
     def release(self, query: str, batch: int) -> None:
-        self._store.remove(batch_path(RESERVATIONS, query, batch))
+        self._reservations.release(query, batch)
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         removed = 0
@@ -287,30 +246,10 @@ def read_manifest(store: FolderStore, query: str, batch: int) -> BatchManifest |
 
 def read_manifests(store: FolderStore) -> Iterator[BatchManifest]:
     """The manifests of all committed batches, sorted by key."""
-    for query, batch in _keys(store, BATCHES):
+    for query, batch in batch_keys(store, BATCHES):
         manifest = read_manifest(store, query, batch)
         assert manifest is not None, "a manifest is never removed"
         yield manifest
-
-
-def _keys(store: FolderStore, folder: str) -> Iterator[tuple[str, int]]:
-    for query in store.names(folder):
-        numbers = [name.removesuffix(".json") for name in store.names(f"{folder}/{query}")]
-        yield from ((query, number) for number in sorted(int(each) for each in numbers if each.isdecimal()))
-
-
-def _create(store: FolderStore, path: str, data: bytes) -> bool:
-    """Creates a complete file; False: there is one already."""
-    source = f"{FOLDER}/new/{uuid4().hex}"
-    store.create_empty(source)
-    try:
-        store.fill(source, data)
-        store.publish(source, path)
-    except FileExistsError:
-        return False
-    finally:
-        store.remove(source)
-    return True
 
 
 def _listed_files(data: bytes) -> StagedFiles:
