@@ -71,7 +71,7 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
     totals = _Totals()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, totals.on_signal)
-    with spark_session(spec.name, master, settings) as spark:
+    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=totals.on_batch)

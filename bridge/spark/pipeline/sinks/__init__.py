@@ -3,6 +3,7 @@
     sink            the Protocol ``Sink`` and what all sinks have in common
     sink_choice     the sink of a section of the pipeline file
     parquet_sink    files, visible through a manifest for each batch
+    delta_sink      a Delta table: a batch is one commit of its log (pyspark 4.2.0)
     postgres_sink   a table of PostgreSQL, and a table of batches
 
 The batch writer calls ``committed``, ``write`` and ``commit`` for each batch; the commands of a pipeline ``check``,

@@ -11,11 +11,6 @@ from zkconsumer.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NO_DELTA = (
-    "format delta: Delta 4.4.0 fits pyspark 4.2.0 and not 4.3, where it appends and then fails with NoSuchMethodError; "
-    "this release does not write Delta tables. Use the format parquet or postgres"
-)
-
 NO_TOPIC = (
     "format topic: a pipeline does not write to topics in this release, since a topic has no commit of a batch; set "
     'the format parquet or postgres, or write with writeStream.format("zkconsumer") in a program'
@@ -25,7 +20,8 @@ NO_TOPIC = (
 def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
-    Raises ``UsageError`` for a format, or a file system, that has no exactly-once commit here.
+    Raises ``UsageError`` for a format, or a file system, that has no exactly-once commit here, and for a session that
+    does not have the format.
     """
     match target:
         case ParquetTarget():
@@ -38,6 +34,11 @@ def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
 
             return PostgresSink(target)
         case DeltaTarget():
-            raise UsageError(NO_DELTA)
+            from bridge.spark.pipeline.sinks.delta_session import delta_session_problem
+            from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
+
+            if (problem := delta_session_problem(spark)) is not None:
+                raise UsageError(problem)
+            return DeltaSink(spark, target)
         case TopicTarget():
             raise UsageError(NO_TOPIC)
