@@ -351,11 +351,21 @@ def test_lineages_are_there_when_the_log_has_lost_their_commits(tmp_path: Path) 
         (tmp_path / commit_path(version)).unlink()
     DeltaLog(tmp_path).add({"commitInfo": {}})
     assert [each.batch for each in open_sink(tmp_path).lineages()] == [0, 1, 2]
-    (tmp_path / commit_path(3)).unlink()
-    DeltaLog(tmp_path).add({"commitInfo": {}})
+    for _ in range(2):
+        DeltaLog(tmp_path).add({"commitInfo": {}})
+    for version in (3, 4, 5):
+        (tmp_path / commit_path(version)).unlink()
     later = open_sink(tmp_path)
     assert run(later, "t2", 1) is CommitOutcome.ALREADY_COMMITTED
     assert run(later, "t2", 3) is CommitOutcome.COMMITTED, "commits after a gap in the log are read"
+
+
+def test_a_batch_whose_driver_ended_before_the_copy_is_found_below_later_commits(tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        run(interrupted(tmp_path, "after append", end), "t1")
+    DeltaLog(tmp_path).add({"commitInfo": {"operation": "OPTIMIZE"}})
+    assert run(open_sink(tmp_path), "t2") is CommitOutcome.ALREADY_COMMITTED
+    assert [each.attempt for each in open_sink(tmp_path).lineages()] == ["t1"]
 
 
 def test_a_copy_is_made_after_the_files_of_the_commit_are_durable(tmp_path: Path) -> None:
