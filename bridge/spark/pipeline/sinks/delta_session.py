@@ -54,9 +54,8 @@ def delta_session_problem(spark: SparkSession) -> str | None:
     if not missing:
         return None
     return (
-        f"format delta: the Spark session has no {', '.join(missing)}; give each of them to zkconsumer pipeline as "
-        "--conf KEY=VALUE, to spark-submit as --conf KEY=VALUE, or to the builder of the session (the package also as "
-        "files, by spark.jars)"
+        f"format delta: the Spark session has no {', '.join(missing)}; give each to zkconsumer pipeline or "
+        "to spark-submit as --conf KEY=VALUE, or to the builder of the session (the package also by spark.jars)"
     )
 
 
