@@ -86,7 +86,8 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
     totals = _Totals(recorder)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, totals.on_signal)
-    with _recorded(recorder), _metrics_server(spec, recorder), spark_session(spec.name, master, settings) as spark:
+    session = spark_session(spec.name, master, settings, writes_delta=spec.writes_delta)
+    with _recorded(recorder), _metrics_server(spec, recorder), session as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=totals.on_batch)

@@ -89,6 +89,8 @@ def prepare_pipeline(
 
     Connects to the sinks and not to the group: the source does that when the query starts.
     """
+    sink = open_sink(spec.sink, spark)  # before any SQL: each expression fails in a session with half of Delta
+    dead_letters = None if spec.dead_letters is None else open_sink(spec.dead_letters, spark)
     register(spark)
     folder = Path(tempfile.mkdtemp(prefix="zkconsumer-pipeline-"))
     try:
@@ -101,11 +103,8 @@ def prepare_pipeline(
         decoded = decode(frame, decoding, with_payloads=False)
         transform = plan_transform(decoded, decoding, spec.transform)
         schema = written_rows(classify(decoded, transform), transform).schema
-        sink = open_sink(spec.sink, spark)
         problems = [problem("sink", "format", line) for line in sink.check(schema)]
-        dead_letters = None
-        if spec.dead_letters is not None:
-            dead_letters = open_sink(spec.dead_letters, spark)
+        if dead_letters is not None:
             lines = dead_letters.check(dead_letter_schema())
             problems += [problem("dead-letters", "format", line) for line in lines]
         if problems:

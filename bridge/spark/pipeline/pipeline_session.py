@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.spark.pipeline.sinks.delta_session import delta_settings
 from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,11 +35,14 @@ OPEN_FOLDERS_MAX = 8
 
 
 @contextmanager
-def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def spark_session(
+    name: str, master: str | None, settings: Mapping[str, str], *, writes_delta: bool = False
+) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
     ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program.  A Spark in this
-    process runs its workers with this Python.
+    process runs its workers with this Python.  ``writes_delta``: adds Delta's extension and catalog; the package is a
+    setting of the operator (``spark.jars.packages``).
     """
     from pyspark.sql import SparkSession
 
@@ -54,7 +58,10 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    for key, value in (chosen | dict(settings)).items():
+    chosen |= settings
+    if writes_delta:
+        chosen |= delta_settings(settings)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:

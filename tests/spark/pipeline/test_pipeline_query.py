@@ -26,6 +26,7 @@ from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from bridge.spark.pipeline.sinks.postgres_connection import connect_postgres
 from tests.postgres_fixtures import DATABASE, USER, PostgresServer
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import UsageError
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import HOST
 
@@ -197,6 +198,13 @@ def test_sql_that_does_not_fit_is_one_line_that_names_the_key(place: Place) -> N
         PipelineFileError, match=r"clicks\.toml: \[transform\] select: missing: .*correct the expression"
     ):
         place.prepare()
+
+
+def test_delta_is_refused_on_this_release_of_spark_before_anything_is_read(place: Place) -> None:
+    place.write(sink='format = "delta"\npath = "rows"', select="id, missing")
+    with pytest.raises(UsageError, match=r"Delta 4\.4\.0 fits pyspark 4\.2\.0 and not 4\.3.*This is Spark 4\.3"):
+        place.prepare()
+    assert sorted(each.name for each in place.folder.iterdir()) == ["clicks.toml"]
 
 
 def test_a_pipeline_with_an_interval_ends_after_its_batch(place: Place) -> None:

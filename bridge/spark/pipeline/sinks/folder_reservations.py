@@ -1,4 +1,4 @@
-"""Files of a folder that exist once: one for each batch, and the reservations of backfills and replays.
+"""``FolderReservations``: the ranges that backfills and replays have reserved in a table that is a folder.
 
 A reservation is created if absent, as a batch is.  Two reservations at once: each is written first and checked against
 the others after that, so of two that overlap one is withdrawn at least, perhaps both.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-from uuid import uuid4
 
 from bridge.spark.pipeline.lineage import (
     BatchLineage,
@@ -19,8 +18,9 @@ from bridge.spark.pipeline.lineage import (
     require_same_ranges,
     to_json,
 )
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
-from bridge.spark.pipeline.sinks.parquet_manifest import FOLDER, RESERVATIONS, batch_path
+from bridge.spark.pipeline.sinks.parquet_manifest import RESERVATIONS, batch_path
 from zkconsumer.types import TopicPartition
 
 Committed: TypeAlias = Callable[[str, int], BatchLineage | None]
@@ -64,27 +64,6 @@ class FolderReservations:
     def release(self, query: str, batch: int) -> None:
         """Removes the reservation, if there is one."""
         self.store.remove(batch_path(RESERVATIONS, query, batch))
-
-
-def create_file(store: FolderStore, path: str, data: bytes) -> bool:
-    """Creates a complete file; False: there is one already."""
-    source = f"{FOLDER}/new/{uuid4().hex}"
-    store.create_empty(source)
-    try:
-        store.fill(source, data)
-        store.publish(source, path)
-    except FileExistsError:
-        return False
-    finally:
-        store.remove(source)
-    return True
-
-
-def batch_keys(store: FolderStore, folder: str) -> Iterator[tuple[str, int]]:
-    """The keys of the files QUERY/BATCH.json of a folder, sorted."""
-    for query in store.names(folder):
-        numbers = [name.removesuffix(".json") for name in store.names(f"{folder}/{query}")]
-        yield from ((query, number) for number in sorted(int(each) for each in numbers if each.isdecimal()))
 
 
 def read_lineage_file(store: FolderStore, path: str) -> BatchLineage:

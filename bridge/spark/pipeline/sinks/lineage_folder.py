@@ -12,12 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridge.spark.pipeline.lineage import BatchLineage, to_json
-from bridge.spark.pipeline.sinks.folder_reservations import (
-    FolderReservations,
-    batch_keys,
-    create_file,
-    read_lineage_file,
-)
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations, read_lineage_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, batch_path
 from zkconsumer.types import TopicPartition

@@ -13,18 +13,13 @@ if TYPE_CHECKING:
 
     from bridge.spark.pipeline.sinks.folder_store import FolderStore
 
-NO_DELTA = (
-    "format delta: Delta 4.4.0 fits pyspark 4.2.0 and not 4.3, where it appends and then fails with NoSuchMethodError; "
-    "this release does not write Delta tables. Use the format parquet or postgres"
-)
-
 
 def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
     ``spark`` None: a sink that only reads what is stored; folders must be local.
 
-    Raises ``UsageError`` for a format that is not written here, and for a file system without a create-if-absent.
+    Raises ``UsageError`` for a file system without a create-if-absent, and for a session that does not have the format.
     """
     match target:
         case ParquetTarget():
@@ -37,7 +32,17 @@ def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
 
             return PostgresSink(target)
         case DeltaTarget():
-            raise UsageError(NO_DELTA)
+            from bridge.spark.pipeline.sinks.delta_session import delta_session_problem
+            from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
+
+            if spark is None:
+                raise UsageError(
+                    "format delta: this command works without Spark, and only Spark reads the log of a Delta table; "
+                    "read the table's history with Spark (DESCRIBE HISTORY): userMetadata has the offsets of each batch"
+                )
+            if (problem := delta_session_problem(spark)) is not None:
+                raise UsageError(problem)
+            return DeltaSink(spark, target)
         case TopicTarget():
             from bridge.spark.pipeline.sinks.lineage_folder import LineageFolder
             from bridge.spark.pipeline.sinks.topic_sink import TopicSink
