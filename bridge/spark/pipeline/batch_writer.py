@@ -84,7 +84,7 @@ class BatchParts:
 
     ``dead_letters``: None: a dead letter fails the query.  ``query_id``: the id of Spark's query.  ``ranges``: those of
     the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
-    with a point of the batch and its id.
+    with a point of the batch and its id.  ``kind``: of the lineages, see ``BatchLineage``.
     """
 
     pipeline: str
@@ -97,6 +97,7 @@ class BatchParts:
     wall_ms: WallClock
     new_attempt: Callable[[], str]
     reached: Callable[[str, int], None] = lambda _point, _batch: None
+    kind: str = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class BatchWriter:
         lineage = BatchLineage(
             query=attempt.query,
             batch=attempt.batch,
-            kind="batch",
+            kind=parts.kind,
             pipeline=parts.pipeline,
             mode="claim" if found.commit_mode == CommitMode.CLAIM.value else "snapshot",
             attempt=attempt.attempt,
@@ -201,7 +202,7 @@ class BatchWriter:
         rejected = None
         if rejections:
             rejected = Observation()
-            rows = rows.withColumn(_REJECTED, _reason(rejections))
+            rows = rows.withColumn(_REJECTED, rejection_reason(rejections))
             rows = rows.observe(rejected, sf.count_if(sf.col(_REJECTED).isNotNull()).alias(_COUNT_OF_REJECTED))
             rows = rows.filter(sf.col(_REJECTED).isNull()).drop(_REJECTED)
         return rows.withColumnRenamed(time, MESSAGE_TIME_COLUMN), rejected
@@ -238,7 +239,9 @@ class BatchWriter:
         found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
         rejections = parts.sink.rejections(written_rows(classified, parts.transform).schema)
         if rejections:
-            rows = written_rows(classified, parts.transform, kept=kept).withColumn(_REJECTED, _reason(rejections))
+            rows = written_rows(classified, parts.transform, kept=kept).withColumn(
+                _REJECTED, rejection_reason(rejections)
+            )
             found = found.unionByName(
                 rows.filter(sf.col(_REJECTED).isNotNull()).select(
                     *kept, sf.lit(SINK_STAGE).alias(DEAD_STAGE), sf.col(_REJECTED).alias(DEAD_ERROR)
@@ -246,7 +249,7 @@ class BatchWriter:
             )
         written = sf.timestamp_millis(sf.lit(attempt.started_ms))
         columns = {
-            **{name: sf.col(source_column(name)) for name in ("topic", "partition", "offset", "timestamp")},
+            **{name: sf.col(source_column(name)) for name in SOURCE_COLUMNS},
             **{name: sf.col(source_column(name)) for name in PAYLOAD_COLUMNS},
             "stage": sf.col(DEAD_STAGE),
             "error": sf.col(DEAD_ERROR),
@@ -259,7 +262,8 @@ class BatchWriter:
         )  # fmt: skip
 
 
-def _reason(rejections: tuple[RowRejection, ...]) -> Column:
+def rejection_reason(rejections: tuple[RowRejection, ...]) -> Column:
+    """Why the sink cannot store a row; null: it can."""
     return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
 
 

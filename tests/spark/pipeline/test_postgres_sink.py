@@ -318,11 +318,15 @@ def test_a_backfill_reserves_its_ranges_and_its_commit_ends_the_reservation(targ
     assert sink.commit(fill, replace(wanted, attempt="t2")) is CommitOutcome.COMMITTED
     assert list(sink.reservations()) == []
     assert [each.kind for each in sink.lineages()] == ["backfill", "batch"]
-    sink.reserve(replace(wanted, query="backfill-3", ranges={TP: ((5, 6),)}), {})
+    late = sink.write(rows(5), BatchAttempt("backfill-3", 0, "t3", NOW_MS))
+    sink.reserve(replace(lineage(late), kind="backfill", ranges={TP: ((5, 6),)}), {})
     sink.release("backfill-3", 0)
     sink.release("backfill-1", 0)
     assert list(sink.reservations()) == []
-    assert len(list(sink.lineages())) == 2, "a batch that is committed is not released"
+    assert sink.committed("backfill-1", 0) == replace(wanted, attempt="t2"), "what is committed is not released"
+    with pytest.raises(LineageConflictError, match="stored no offset, committed by attempt abandoned"):
+        sink.commit(late, replace(lineage(late), kind="backfill", ranges={TP: ((5, 6),)}))
+    sink.reserve(replace(wanted, query="backfill-4", ranges={TP: ((5, 6),)}), {})
 
 
 def test_of_two_reservations_at_once_that_overlap_one_is_refused(target: PostgresTarget) -> None:
@@ -442,7 +446,7 @@ def test_values_that_postgresql_cannot_store_are_found_before_and_all_others_are
 
 
 def test_dead_letters_have_a_table_of_the_same_kind(spark: SparkSession, target: PostgresTarget) -> None:
-    letter = ("clicks", 0, 7, None, b"k", b"{", [("h", b"v")], "decode", "no JSON", None, "q", 3)
+    letter = ("clicks", 0, 7, None, 0, b"k", b"{", [("h", b"v")], "decode", "no JSON", None, "q", 3)
     frame = spark.createDataFrame([letter], DEAD_LETTER_SCHEMA)
     sink = PostgresSink(replace(target, table="dead", batch_table="zkconsumer_dead_letter_batches"))
     sink.prepare(frame.schema)

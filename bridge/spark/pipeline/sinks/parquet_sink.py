@@ -39,7 +39,8 @@ attempt, since the folder is created after the file.
 If the answer of step 8 is lost, the driver finds its own attempt in the manifest: it is committed.
 
 A reservation of a backfill is a file of its own, also created if absent.  Two reservations at once: each is written
-first and checked against the others after that, so of two that overlap one is withdrawn at least, perhaps both.
+first and checked against the others after that, so of two that overlap one is withdrawn at least, perhaps both.  A
+reservation is released by a manifest without files under its key: step 8 of a late attempt then fails.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchLineage,
     LineageConflictError,
+    abandoned,
     check_reservation,
     from_json,
     require_same_ranges,
@@ -111,6 +113,8 @@ class ParquetSink:
         self._store = store
         self._target = target
         self._write_files = write_files
+        # Lineages that were read for reservations, by key; manifests are neither changed nor removed.
+        self._read: dict[tuple[str, int], BatchLineage] = {}
 
     @property
     def needs_message_time(self) -> bool:
@@ -203,22 +207,38 @@ class ParquetSink:
                 yield reserved
 
     def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
-        stored = self.committed(*wanted.key) or next((r for r in self.reservations() if r.key == wanted.key), None)
-        if stored is not None:
+        if (stored := self.committed(*wanted.key)) is not None:
             require_same_ranges(stored, wanted)
             return
-        check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
         path = batch_path(RESERVATIONS, *wanted.key)
-        if not _create(self._store, path, to_json(wanted).encode()):
-            require_same_ranges(from_json(self._store.read(path).decode("utf-8", "replace"), path), wanted)
+        stored = next((each for each in self.reservations() if each.key == wanted.key), None)
+        if stored is None:
+            check_reservation(wanted, self._known_lineages(), list(self.reservations()), positions)
+            if not _create(self._store, path, to_json(wanted).encode()):
+                stored = from_json(self._store.read(path).decode("utf-8", "replace"), path)
+        if stored is not None:
+            require_same_ranges(stored, wanted)
+        # Also of one that exists: the process that created it may have ended before this check.
         try:
-            check_reservation(wanted, list(self.lineages()), list(self.reservations()), positions)
+            check_reservation(wanted, self._known_lineages(), list(self.reservations()), positions)
         except LineageConflictError:
-            self.release(*wanted.key)
+            self._store.remove(path)  # nothing was staged for it
             raise
 
     def release(self, query: str, batch: int) -> None:
+        reserved = next((each for each in self.reservations() if each.key == (query, batch)), None)
+        if reserved is None:
+            return
+        manifest = format_manifest(BatchManifest(abandoned(reserved), ()))
+        _create(self._store, batch_path(BATCHES, query, batch), manifest)  # or the batch was committed meanwhile
         self._store.remove(batch_path(RESERVATIONS, query, batch))
+
+    def _known_lineages(self) -> list[BatchLineage]:
+        """All lineages; a manifest never changes, so each is read once by this sink."""
+        for key in _keys(self._store, BATCHES):
+            if key not in self._read and (lineage := self.committed(*key)) is not None:
+                self._read[key] = lineage
+        return list(self._read.values())
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         removed = 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PostgresTarget, SinkTarget, TopicTarget
+from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows
 from bridge.spark.pipeline.sinks.sink import Sink
 from zkconsumer.errors import UsageError
 
@@ -20,6 +22,22 @@ NO_TOPIC = (
     "format topic: a pipeline does not write to topics in this release, since a topic has no commit of a batch; set "
     'the format parquet or postgres, or write with writeStream.format("zkconsumer") in a program'
 )
+
+
+NO_REPLACE = (
+    "--replace needs a table whose rows can be deleted in the commit of others, [sink] format postgres; files of "
+    "parquet are never changed. Nothing was changed. Read what no batch has read without --replace, or load a new "
+    "folder with a new checkpoint"
+)
+
+
+def replacing(sink: Sink[Any]) -> Callable[[ReplacedRows], Sink[Any]]:
+    """How to open the sink for replacements.  Raises ``UsageError`` for a sink that cannot delete rows."""
+    from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
+
+    if not isinstance(sink, PostgresSink):
+        raise UsageError(NO_REPLACE)
+    return sink.replacing
 
 
 def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
