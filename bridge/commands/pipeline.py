@@ -10,10 +10,12 @@ PIPELINE_COMMANDS = {
     "init": "bridge.commands.pipeline_init:init",
     "check": "bridge.commands.pipeline_check:check",
     "run": "bridge.commands.pipeline_run:run",
+    "backfill": "bridge.commands.pipeline_backfill:backfill",
+    "replay": "bridge.commands.pipeline_replay:replay",
 }
 """Command -> where it is defined; a module is imported when its command runs."""
 
 
 @click.group(cls=LazyGroup, lazy_commands=PIPELINE_COMMANDS)
 def pipeline() -> None:
-    """Read a consumer group into a table with Spark, exactly once: init, check and run a pipeline file."""
+    """Read a consumer group into a table with Spark, exactly once: init, check, run, backfill and replay."""
