@@ -20,7 +20,7 @@ from bridge.spark.pipeline.backfill.backfill_run import (
     abandon,
     backfill,
 )
-from bridge.spark.pipeline.batch_writer import AFTER_COMMIT, AFTER_DEAD_LETTERS, AFTER_WRITE
+from bridge.spark.pipeline.batch_writer import AFTER_COMMIT, AFTER_DEAD_LETTERS, AFTER_WRITE, WrittenBatch
 from bridge.spark.pipeline.lineage import LineageConflictError
 from bridge.spark.pipeline.pipeline_file import read_pipeline
 from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_pipeline, start_pipeline
@@ -33,7 +33,7 @@ from tests.postgres_fixtures import DATABASE, USER, PostgresServer
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import UsageError
 from zkconsumer.testing.sandbox import Sandbox
-from zkconsumer.testing.sandbox.waiting import HOST
+from zkconsumer.testing.sandbox.waiting import HOST, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,6 +205,47 @@ def test_a_backfill_beside_the_live_query_writes_each_record_once_wherever_it_en
     assert place.rows() == once(*range(10), *range(20, 25), *range(30, 35), *range(100, 110))
 
 
+def test_a_live_query_runs_on_while_a_backfill_reads_and_the_group_does_not_change(stage: Stage) -> None:
+    """The query has an interval; records come while the backfill is between its steps."""
+    stage.cluster.produce(stage.topic, 0, good(0, 20))
+    stage.cluster.produce(stage.topic, 1, good(100, 20))
+    stage.file.write_text(stage.file.read_text().replace("available-now = true", 'interval = "200ms"'))
+    prepared = stage.prepare()
+    batches: list[WrittenBatch] = []
+    running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=batches.append)
+
+    def wait_for(rows: int) -> None:
+        wait_until(
+            lambda: not running.wait(100) and sum(each.lineage.counts.rows for each in batches) == rows,
+            f"{rows} rows of the live query", END_MS,
+        )  # fmt: skip
+
+    try:
+        wait_until(lambda: not running.wait(100) and stage.cluster.admin.members(stage.topic), "a member", END_MS)
+        wait_until(lambda: not running.wait(100) and running.query.recentProgress, "a trigger", END_MS)
+        stage.cluster.produce(stage.topic, 0, good(200, 3))
+        wait_for(3)
+        members = stage.cluster.admin.members(stage.topic)
+        written = 3
+
+        def reached(_point: str, _batch: int) -> None:
+            nonlocal written
+            stage.cluster.produce(stage.topic, written % 2, good(200 + written, 1))
+            written += 1
+
+        report = stage.backfill(most=15, reached=reached)
+        assert stage.cluster.admin.members(stage.topic) == members, "the backfill is no member"
+        wait_for(written)
+        assert running.stop(END_MS, SYSTEM_CLOCK.now_ms)
+    finally:
+        running.query.stop()
+        prepared.close()
+    assert report.offsets == 40
+    assert stage.rows() == once(*range(20), *range(100, 120), *range(200, 200 + written))
+    at_end = {0: 22 + (written - 1) // 2, 1: 19 + written // 2}
+    assert stage.cluster.admin.offsets(stage.topic, stage.topic) == at_end
+
+
 def test_what_the_live_query_has_yet_to_read_is_refused_and_it_reads_it_itself(stage: Stage) -> None:
     stage.run()
     stage.cluster.produce(stage.topic, 0, good(0, 5))
@@ -255,7 +296,7 @@ def test_a_replacement_deletes_and_writes_in_one_commit_wherever_it_ends(
 
 def test_parquet_refuses_a_replacement(stage: Stage) -> None:
     stage.cluster.produce(stage.topic, 0, good(0, 3))
-    with pytest.raises(UsageError, match=r"--replace needs .*format postgres"):
+    with pytest.raises(UsageError, match=r"a replacement needs .*format postgres"):
         stage.backfill(is_replacement=True)
     assert not (stage.folder / "rows").exists()
 

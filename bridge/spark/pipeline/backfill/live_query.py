@@ -7,6 +7,7 @@ never plans it again.  Since positions only grow, the bound holds later, too.
     owned in the last batch                       its end; or the group's offset, if that is smaller (a refused claim:
                                                   the end of the batch was not reached)
     not owned then                                the group's offset, where the query will begin, or 0
+        with group.offsets.commit=afterBatch      that, or the end of the last batch that had the partition, the larger
         with group.offsets.commit=none            the end of the last batch that had the partition
         of a query that has not begun a batch     0, unless it begins at the group's offset
 
@@ -81,9 +82,10 @@ def _position(live: LiveQueryBatches, group_offset: int | None, tp: TopicPartiti
     if not found and tp in newest.claims:
         found = [newest.end[tp]]
     if not found:
-        if newest.mode is CommitMode.NONE and tp in newest.end:
-            return newest.end[tp]
-        return group_offset or 0
+        ended = newest.end.get(tp)
+        if newest.mode is CommitMode.CLAIM or ended is None:
+            return group_offset or 0
+        return ended if newest.mode is CommitMode.NONE else max(ended, group_offset or 0)
     if newest.mode is CommitMode.CLAIM and group_offset is not None:
         found.append(group_offset)
     return min(found)

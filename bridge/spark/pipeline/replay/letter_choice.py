@@ -55,7 +55,7 @@ class LetterState(Enum):
     NOT_COMMITTED = "its batch is not in the table; the live query or the backfill repeats it"
     UNCERTAIN = "its batch has another number of dead letters: an attempt before a correction of the file left some"
     UNREADABLE = "the record could not be read; read its offsets by a backfill"
-    NOT_SELECTED = "left out by --stage or --since"
+    NOT_SELECTED = "of another stage, or older than asked for"
 
 
 @dataclass(frozen=True, slots=True)

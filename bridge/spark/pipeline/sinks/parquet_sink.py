@@ -212,9 +212,11 @@ class ParquetSink:
             return
         path = batch_path(RESERVATIONS, *wanted.key)
         stored = next((each for each in self.reservations() if each.key == wanted.key), None)
+        is_ours = False
         if stored is None:
             check_reservation(wanted, self._known_lineages(), list(self.reservations()), positions)
-            if not _create(self._store, path, to_json(wanted).encode()):
+            is_ours = _create(self._store, path, to_json(wanted).encode())
+            if not is_ours:
                 stored = from_json(self._store.read(path).decode("utf-8", "replace"), path)
         if stored is not None:
             require_same_ranges(stored, wanted)
@@ -222,7 +224,8 @@ class ParquetSink:
         try:
             check_reservation(wanted, self._known_lineages(), list(self.reservations()), positions)
         except LineageConflictError:
-            self._store.remove(path)  # nothing was staged for it
+            if is_ours:  # else another process may write its rows now
+                self._store.remove(path)
             raise
 
     def release(self, query: str, batch: int) -> None:

@@ -52,9 +52,9 @@ def offset_columns(select: Iterable[str], source_columns: Collection[str], file:
     missing = [name for name in ("topic", "partition", "offset") if name not in found]
     if missing:
         raise UsageError(
-            f"{file}: [transform] select: --replace deletes the rows of offsets, and the rows do not have their "
+            f"{file}: [transform] select: a replacement deletes the rows of offsets, and the rows do not have their "
             f"{', '.join(missing)}; nothing was changed. Select topic, partition and offset (each as it is, or with AS "
             "NAME) in a table that has them from its first row on; otherwise only what no batch has read can be "
-            "written, without --replace"
+            "written, which is no replacement"
         )
     return OffsetColumns(found["topic"], found["partition"], found["offset"])

@@ -25,9 +25,9 @@ NO_TOPIC = (
 
 
 NO_REPLACE = (
-    "--replace needs a table whose rows can be deleted in the commit of others, [sink] format postgres; files of "
-    "parquet are never changed. Nothing was changed. Read what no batch has read without --replace, or load a new "
-    "folder with a new checkpoint"
+    "a replacement needs a table whose rows can be deleted in the commit of others: [sink] format postgres; files of "
+    "parquet are never changed. Nothing was changed. Read only what no batch has read, or load a new folder "
+    "with a new checkpoint"
 )
 
 

@@ -61,7 +61,9 @@ def test_a_partition_of_other_members_continues_at_the_group_offset() -> None:
 def test_a_query_that_commits_later_or_never_continues_at_the_end_in_its_checkpoint() -> None:
     after = CommitMode.AFTER_BATCH
     assert position(batch(3, {A0: 10}, {A0: 20}, after), group=10) == 20
-    assert position(batch(3, {A1: 0}, {A1: 1, A0: 7}, after), group=5) == 5
+    assert position(batch(3, {A1: 0}, {A1: 1, A0: 7}, after), group=5) == 7
+    assert position(batch(3, {A1: 0}, {A1: 1, A0: 7}, after), group=9) == 9
+    assert position(batch(3, {A1: 0}, {A1: 1}, after), group=5) == 5
     never = CommitMode.NONE
     assert position(batch(3, {A1: 0}, {A1: 1, A0: 7}, never), group=90) == 7
     assert position(batch(3, {A1: 0}, {A1: 1}, never), group=90) == 90
