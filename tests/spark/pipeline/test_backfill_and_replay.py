@@ -332,6 +332,25 @@ def test_a_replay_writes_each_good_record_once_wherever_it_ends(any_stage: Stage
     assert list(place.prepare().sink.reservations()) == []
 
 
+def test_of_two_replays_at_the_same_time_one_writes_and_the_other_one_is_an_error(any_stage: Stage) -> None:
+    """The first one is stopped before its commit, and the second one does all."""
+    place = any_stage
+    place.cluster.produce(place.topic, 0, [NO_NUMBER, *good(0, 1), NO_NUMBER])
+    place.backfill()
+    place.write("CASE WHEN n = 'none' THEN 0 ELSE CAST(n AS INT) END")
+    second: list[ReplayReport] = []
+
+    def reached(point: str, _batch: int) -> None:
+        if point == WRITTEN:
+            second.append(place.replay())
+
+    with pytest.raises(LineageConflictError, match="other offsets: stored no offset"):
+        place.replay(reached=reached)
+    assert [each.rows for each in second] == [2]
+    assert place.replay().rows == 0
+    assert place.rows() == once(0) + Counter({(5, 0): 2})
+
+
 def test_a_replayed_record_is_complete(any_stage: Stage) -> None:
     """Key, headers, time and its type come from the dead letter."""
     place = any_stage
