@@ -145,7 +145,7 @@ def _print_report(report: BackfillReport, spec: PipelineSpec, output: OutputForm
     print_message(
         f"{spec.name}: {report.query}: {report.batches} batches, {report.offsets} offsets, {counts.rows} rows, "
         f"{counts.dead_letters} dead letters, {counts.filtered} filtered{deleted}; {report.covered} offsets were "
-        "covered or reserved before"
+        "there before"
     )
     if not report.has_live_query:
         print_message(

@@ -45,7 +45,7 @@ class BackfillCommand:
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
     """``pending``: batches of an earlier run that are reserved and not written.  ``new``: to be reserved first.
-    ``covered``: offsets of the request that are in the sink already, or in ``pending``."""
+    ``covered``: how many offsets of the request are in the sink already."""
 
     pending: tuple[BatchLineage, ...]
     new: tuple[BatchLineage, ...]
@@ -67,6 +67,7 @@ def plan_backfill(
         left = uncovered(command.ranges, lineages)
     else:
         left = remaining_ranges(command.ranges, (each.ranges for each in own))
+    covered = count_offsets(command.ranges) - count_offsets(left)
     left = remaining_ranges(left, (each.ranges for each in pending))
     first = max((each.batch for each in (*own, *pending)), default=-1) + 1
     new = [
@@ -76,7 +77,7 @@ def plan_backfill(
         )
         for number, ranges in enumerate(split_ranges(left, command.batch_offsets_max), first)
     ]  # fmt: skip
-    return BackfillPlan(tuple(pending), tuple(new), count_offsets(command.ranges) - count_offsets(left))
+    return BackfillPlan(tuple(pending), tuple(new), covered)
 
 
 def replacement_id(prefix: str, lineages: Iterable[BatchLineage], reservations: Iterable[BatchLineage]) -> str:

@@ -51,7 +51,7 @@ def test_a_repetition_continues_its_reservations_and_adds_what_is_neither_reserv
     plan = plan_backfill(command({A0: ((0, 34),)}, most=100), committed, reserved)
     assert plan.pending == (first.new[1],)
     assert [(each.batch, each.ranges) for each in plan.new] == [(2, {A0: ((20, 34),)})]
-    assert plan.covered == 20
+    assert plan.covered == 10
     assert plan.batches == (first.new[1], plan.new[0])
 
 
