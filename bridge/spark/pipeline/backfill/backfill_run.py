@@ -161,8 +161,8 @@ def backfill(
     spec, bounds = prepared.spec, request.bounds
     columns = None
     if request.is_replacement:
-        columns = offset_columns(prepared.transform.select, prepared.decoding.plain_source_columns, spec.file)
         replacing(prepared.sink)  # refuses a format before a server is asked
+        columns = offset_columns(prepared.transform.select, prepared.decoding.plain_source_columns, spec.file)
     options = source_options(prepared)
     ranges, positions = _requested(prepared, options, bounds)
     prepare_targets(prepared, wall_ms())
