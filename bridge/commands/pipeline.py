@@ -12,6 +12,8 @@ PIPELINE_COMMANDS = {
     "run": "bridge.commands.pipeline_run:run",
     "status": "bridge.commands.pipeline_status:status",
     "audit": "bridge.commands.pipeline_audit:audit",
+    "backfill": "bridge.commands.pipeline_backfill:backfill",
+    "replay": "bridge.commands.pipeline_replay:replay",
 }
 """Command -> where it is defined; a module is imported when its command runs."""
 

@@ -111,6 +111,7 @@ class BatchParts:
     the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
     with a point of the batch and its id.  ``on_corrupt``: if it is not ``FAIL``, frames have the column ``corrupt``.
     ``add_skipped``: the batch has skipped so many more offsets.
+    ``kind``: of the lineages, see ``BatchLineage``.
     """
 
     pipeline: str
@@ -125,6 +126,7 @@ class BatchParts:
     reached: Callable[[str, int], None] = lambda _point, _batch: None
     on_corrupt: OnCorruptRecord = OnCorruptRecord.FAIL
     add_skipped: Callable[[StreamBatchRanges, int], None] = lambda _ranges, _offsets: None
+    kind: str = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class BatchWriter:
         lineage = BatchLineage(
             query=attempt.query,
             batch=attempt.batch,
-            kind="batch",
+            kind=parts.kind,
             pipeline=parts.pipeline,
             mode="claim" if found.commit_mode == CommitMode.CLAIM.value else "snapshot",
             attempt=attempt.attempt,
@@ -251,7 +253,7 @@ class BatchWriter:
         rejected = None
         if rejections:
             rejected = Observation()
-            rows = rows.withColumn(_REJECTED, _reason(rejections))
+            rows = rows.withColumn(_REJECTED, rejection_reason(rejections))
             rows = rows.observe(rejected, sf.count_if(sf.col(_REJECTED).isNotNull()).alias(_COUNT_OF_REJECTED))
             rows = rows.filter(sf.col(_REJECTED).isNull()).drop(_REJECTED)
         if parts.sink.needs_message_place:
@@ -308,7 +310,9 @@ class BatchWriter:
         found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
         rejections = parts.sink.rejections(written_rows(classified, parts.transform).schema)
         if rejections:
-            rows = written_rows(classified, parts.transform, kept=kept).withColumn(_REJECTED, _reason(rejections))
+            rows = written_rows(classified, parts.transform, kept=kept).withColumn(
+                _REJECTED, rejection_reason(rejections)
+            )
             found = found.unionByName(
                 rows.filter(sf.col(_REJECTED).isNotNull()).select(
                     *kept, sf.lit(SINK_STAGE).alias(DEAD_STAGE), sf.col(_REJECTED).alias(DEAD_ERROR)
@@ -331,7 +335,8 @@ def _as_dead_letters(rows: DataFrame, attempt: BatchAttempt) -> DataFrame:
     return columns.select(*(sf.col(name).cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items()))
 
 
-def _reason(rejections: tuple[RowRejection, ...]) -> Column:
+def rejection_reason(rejections: tuple[RowRejection, ...]) -> Column:
+    """Why the sink cannot store a row; null: it can."""
     return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
 
 

@@ -176,6 +176,15 @@ class RunningPipeline:
         return bool(self.query.status["isTriggerActive"])
 
 
+def prepare_targets(prepared: PreparedPipeline, now_ms: int) -> None:
+    """Creates the targets that do not exist, and removes leftovers of dead attempts.  Raises ``PreconditionFailed``."""
+    prepared.sink.prepare(prepared.schema)
+    prepared.sink.remove_leftovers(now_ms)
+    if prepared.dead_letters is not None:
+        prepared.dead_letters.prepare(dead_letter_schema())
+        prepared.dead_letters.remove_leftovers(now_ms)
+
+
 def start_pipeline(
     prepared: PreparedPipeline,
     wall_ms: Callable[[], int],
@@ -185,11 +194,7 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``."""
     spec = prepared.spec
-    prepared.sink.prepare(prepared.schema)
-    prepared.sink.remove_leftovers(wall_ms())
-    if prepared.dead_letters is not None:
-        prepared.dead_letters.prepare(dead_letter_schema())
-        prepared.dead_letters.remove_leftovers(wall_ms())
+    prepare_targets(prepared, wall_ms())
     checkpoint = spec.checkpoint.path
     parts = BatchParts(
         pipeline=spec.name,

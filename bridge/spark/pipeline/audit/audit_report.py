@@ -106,6 +106,8 @@ def summary_lines(report: AuditReport) -> Iterator[str]:
     if totals.replayed:
         replays = totals.replays
         yield f"{totals.replayed} replays made {replays.rows} rows and {replays.filtered} filtered of dead letters"
+    if totals.replacements:
+        yield f"{totals.replacements} replacements have written the rows of {totals.replaced_offsets} offsets again"
     for stored in (report.facts.rows, report.facts.dead_letters):
         if stored.remark:
             yield stored.remark
@@ -145,6 +147,8 @@ def report_json(report: AuditReport, exit_code: int) -> dict[str, Any]:
         "skipped_offsets": counts.skipped_offsets,
         "replayed_rows": replays.rows,
         "replayed_filtered": replays.filtered,
+        "replacements": totals.replacements,
+        "replaced_offsets": totals.replaced_offsets,
         "rows_in_sink": facts.rows.rows,
         "dead_letters_in_sink": facts.dead_letters.rows,
         "reasons": {reason.value: count for reason, count in report.totals.items()},

@@ -13,7 +13,8 @@ What must be seen while the batches pass by:
     a batch id that is missing            ``gaps``; the hole between its neighbours is in ``PartitionCoverage.suspects``
     more records than offsets             ``surplus``: some of them are in the sink twice
 
-A replay covers nothing: it turns dead letters into rows, and is counted apart.
+A replay covers nothing: it turns dead letters into rows, and is counted apart.  So is a replacement, whose commit has
+deleted the rows that the sink had of its offsets; how many these were is not stored.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class LineageTotals:
         self.counts = BatchCounts()
         self.replays = BatchCounts()
         self.offsets = 0
-        self.batches = self.backfills = self.replayed = 0
+        self.batches = self.backfills = self.replayed = self.replacements = 0
+        self.replaced_offsets = 0
         self.dead_letters: dict[tuple[str, int], int] = {}
         """Key -> dead letters, of the batches that have some."""
         self.last: dict[str, LastBatch] = {}
@@ -121,6 +123,11 @@ class LineageTotals:
             self.replayed += 1
             self.replays = _sum(self.replays, lineage.counts)
             return
+        if lineage.kind == "replace":
+            self.replacements += 1
+            self.replaced_offsets += lineage.offsets
+            self._compare(lineage)
+            return
         self.counts = _sum(self.counts, lineage.counts)
         self.offsets += lineage.offsets
         if lineage.kind == "batch":
@@ -130,6 +137,10 @@ class LineageTotals:
             self.backfills += 1
         for tp, pairs in lineage.ranges.items():
             self._cover(lineage, tp, pairs)
+        self._compare(lineage)
+
+    def _compare(self, lineage: BatchLineage) -> None:
+        """Whether the counts of a batch are its offsets."""
         counted = _counted(lineage.counts)
         if counted > lineage.offsets:
             self.surplus_records += counted - lineage.offsets

@@ -19,8 +19,8 @@ from zkconsumer.errors import UnavailableError
 MISSING_SHOWN_MAX = 20
 
 
-def count_stored_rows(sink: Sink[Any], rows: int, deadline_ms: int, clock: Clock) -> StoredRows:
-    """What the sink has.  ``rows``: the sum of its lineages."""
+def count_stored_rows(sink: Sink[Any], rows: int | None, deadline_ms: int, clock: Clock) -> StoredRows:
+    """What the sink has.  ``rows``: the sum of its lineages; None: rows were replaced, so the sum is not known."""
     try:
         match sink:
             case ParquetSink():
@@ -58,12 +58,16 @@ def _rows_of_files(sink: ParquetSink, deadline_ms: int, clock: Clock) -> StoredR
     return StoredRows(counted, tuple(missing), missing_rows)
 
 
-def _rows_of_table(sink: PostgresSink, rows: int, time_limit_ms: int) -> StoredRows:
+def _rows_of_table(sink: PostgresSink, rows: int | None, time_limit_ms: int) -> StoredRows:
     found = sink.count_rows(time_limit_ms)
     if found is None:
-        if rows:
+        if rows != 0:
             return StoredRows(problem="the table does not exist, or the server needs longer than --time-limit")
         return StoredRows(0)
+    if rows is None:
+        return StoredRows(
+            found, remark="rows of the table were replaced, so their number is not compared with the batches"
+        )
     remark = "the rows of a table of PostgreSQL do not contain their batch, so only their number was compared"
     if found < rows:
         text = f"the table has {found} rows, and its batches have {rows}: rows were deleted, or moved elsewhere"

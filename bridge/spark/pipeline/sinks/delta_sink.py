@@ -159,7 +159,7 @@ class DeltaSink:
             stored = self._append_batch(staged, lineage)
         self._store.remove_tree(staging_folder(staged.attempt))
         if stored.attempt == lineage.attempt:
-            self.release(*lineage.key)
+            self._reservations.end(*lineage.key)
             return CommitOutcome.COMMITTED
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
@@ -215,6 +215,10 @@ class DeltaSink:
     def release(self, query: str, batch: int) -> None:
         self._reservations.release(query, batch)
 
+    def _add_empty(self, lineage: BatchLineage) -> None:
+        rows = self._spark.createDataFrame([], self._table.schema)
+        self._append(rows, self._target, batch_options(lineage))
+
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         found = [parse_staging_name(name) for name in self._store.names(ATTEMPTS)]
         attempts = [each[0] for each in found if each is not None]
@@ -230,7 +234,7 @@ class DeltaSink:
     def _open(self) -> tuple[FolderStore, LineageArchive, FolderReservations]:
         if self._opened is None:
             store = self._table.store
-            reservations = FolderReservations(store, self.committed, self.lineages)
+            reservations = FolderReservations(store, self.committed, self._add_empty)
             self._opened = store, LineageArchive(store), reservations
         return self._opened
 

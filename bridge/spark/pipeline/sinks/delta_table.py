@@ -75,6 +75,11 @@ class DeltaTable:
             return bool(commit_versions(open_folder(self._target.path, self._spark).names(LOG_FOLDER)))
         return bool(self._spark.catalog.tableExists(str(self._target.table)))
 
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table, which exists."""
+        return self._read().schema
+
     def problems(self, schema: StructType) -> Iterator[str]:
         """Why rows of this schema cannot be written, one line each; changes nothing."""
         from pyspark.errors import AnalysisException

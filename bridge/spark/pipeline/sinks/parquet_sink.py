@@ -98,7 +98,7 @@ class ParquetSink:
         self._store = store
         self._target = target
         self._write_files = write_files
-        self._reservations = FolderReservations(store, self.committed, self.lineages)
+        self._reservations = FolderReservations(store, self.committed, self._add_empty)
 
     @property
     def needs_message_time(self) -> bool:
@@ -188,6 +188,9 @@ class ParquetSink:
 
     def release(self, query: str, batch: int) -> None:
         self._reservations.release(query, batch)
+
+    def _add_empty(self, lineage: BatchLineage) -> None:
+        create_file(self._store, batch_path(BATCHES, *lineage.key), format_manifest(BatchManifest(lineage, ())))
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         removed = 0

@@ -31,6 +31,8 @@ locked: it is dropped the next time.
 A server that crashed empties unlogged tables: then step 4 moves fewer rows than were staged, and the transaction ends
 without an effect.  If the answer of step 6 is lost, the next attempt finds the batch.
 
+A sink of ``replacing`` deletes the rows of the offsets of a replacement between 3 and 4: in the same transaction.
+
 A commit is durable when it returns, also if the server has ``synchronous_commit = off``: Spark's checkpoint continues
 after it.
 """
@@ -47,6 +49,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchLineage,
+    abandoned,
     check_reservation,
     from_json,
     require_same_ranges,
@@ -62,6 +65,7 @@ from bridge.spark.pipeline.sinks.postgres_types import (
     postgres_columns,
     rejections_of,
 )
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
@@ -104,11 +108,29 @@ class PostgresSink:
         connect: Connect = connect_postgres,
         load: LoadRows = load_frame,
         idle_limit_ms: int = IDLE_LIMIT_MS,
+        replaced: ReplacedRows | None = None,
     ) -> None:
+        self._replaced = replaced
         self._target = target
         self._connect = connect
         self._load = load
         self._idle_limit_ms = idle_limit_ms
+
+    def replacing(self, replaced: ReplacedRows) -> PostgresSink:
+        """The same sink; the commit of a replacement deletes the rows of its offsets.
+
+        Raises ``PreconditionFailed`` if the table has a row whose offset is not known.
+        """
+        columns = replaced.columns
+        with self._transaction() as connection:
+            statement = "SELECT 1 FROM {table} WHERE {topic} IS NULL OR {partition} IS NULL OR {offset} IS NULL LIMIT 1"
+            if connection.execute(self._row_statement(statement, columns)).fetchone() is not None:
+                raise PreconditionFailed(
+                    f"the table {self._target.table} has rows without a value in {', '.join(columns.names)}, so it is "
+                    "not known which offsets they have; nothing was written. They may be older than these columns: the "
+                    "operator must fill the columns or delete these rows, and read their offsets by a backfill"
+                )
+        return PostgresSink(self._target, self._connect, self._load, self._idle_limit_ms, replaced)
 
     @property
     def needs_message_time(self) -> bool:
@@ -193,17 +215,20 @@ class PostgresSink:
                 ),
                 [*lineage.key, to_json(lineage)],
             )
-            if inserted.rowcount:
-                self._move_rows(connection, columns, staging, staged, lineage)
-                return CommitOutcome.COMMITTED
-            stored = self._stored(connection, *lineage.key)
-            assert stored is not None, "the key is there"
-            # Also of a reservation: with the same ranges it would have become the batch.
-            require_same_ranges(stored, lineage)
-            if stored.attempt == lineage.attempt:
-                return CommitOutcome.COMMITTED  # the answer to its commit was lost
-            connection.execute(self._statement("DROP TABLE IF EXISTS {staging}", staging=staging))
-        return CommitOutcome.ALREADY_COMMITTED
+            if not inserted.rowcount:
+                stored = self._stored(connection, *lineage.key)
+                assert stored is not None, "the key is there"
+                # Also of a reservation: with the same ranges it would have become the batch.
+                require_same_ranges(stored, lineage)
+                if stored.attempt == lineage.attempt:
+                    return CommitOutcome.COMMITTED  # the answer to its commit was lost
+                connection.execute(self._statement("DROP TABLE IF EXISTS {staging}", staging=staging))
+                return CommitOutcome.ALREADY_COMMITTED
+            deleted = self._delete_replaced(connection, lineage)
+            self._move_rows(connection, columns, staging, staged, lineage)
+        if self._replaced is not None:
+            self._replaced.on_deleted(deleted)
+        return CommitOutcome.COMMITTED
 
     def lineages(self) -> Iterator[BatchLineage]:
         return self._all("committed")
@@ -224,9 +249,14 @@ class PostgresSink:
             connection.execute(self._statement(statement), [*wanted.key, to_json(wanted)])
 
     def release(self, query: str, batch: int) -> None:
-        statement = "DELETE FROM {batches} WHERE query = %s AND batch = %s AND state = 'reserved'"
+        statement = (
+            "UPDATE {batches} SET state = 'committed', lineage = %s, changed = now() "
+            "WHERE query = %s AND batch = %s AND state = 'reserved'"
+        )
         with self._transaction() as connection:
-            connection.execute(self._statement(statement), [query, batch])
+            stored = self._stored(connection, query, batch, "reserved")
+            if stored is not None:
+                connection.execute(self._statement(statement), [to_json(abandoned(stored)), query, batch])
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         with self._transaction() as connection:
@@ -293,6 +323,32 @@ class PostgresSink:
             columns=sql.SQL(", ").join(typed),
             names=sql.SQL(", ").join(sql.Identifier(each.name) for each in columns),
             text=sql.Literal(literal),
+        )
+
+    def _row_statement(self, text: str, columns: OffsetColumns) -> Composed:
+        """A statement about the table with the names of its columns of offsets."""
+        from psycopg import sql
+
+        return sql.SQL(text).format(
+            table=sql.Identifier(self._target.schema, self._target.table),
+            topic=sql.Identifier(columns.topic),
+            partition=sql.Identifier(columns.partition),
+            offset=sql.Identifier(columns.offset),
+        )
+
+    def _delete_replaced(self, connection: Connection[Any], lineage: BatchLineage) -> int:
+        """Deletes the rows of the offsets of a replacement; returns their number."""
+        if lineage.kind != "replace":
+            return 0
+        assert self._replaced is not None, "a replacement has a sink of replacing()"
+        statement = self._row_statement(
+            "DELETE FROM {table} WHERE {topic} = %s AND {partition} = %s AND {offset} >= %s AND {offset} < %s",
+            self._replaced.columns,
+        )
+        return sum(
+            connection.execute(statement, [tp.topic, tp.partition, first, end]).rowcount
+            for tp, pairs in lineage.ranges.items()
+            for first, end in pairs
         )
 
     def _move_rows(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PostgresTarget, SinkTarget, TopicTarget
+from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows
 from bridge.spark.pipeline.sinks.sink import Sink
 from zkconsumer.errors import UsageError
 
@@ -12,6 +14,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bridge.spark.pipeline.sinks.folder_store import FolderStore
+
+
+NO_REPLACE = (
+    "a replacement needs a table whose rows can be deleted in the commit of others: [sink] format postgres; files of "
+    "parquet are never changed. Nothing was changed. Read only what no batch has read, or load a new folder "
+    "with a new checkpoint"
+)
+
+
+def replacing(sink: Sink[Any]) -> Callable[[ReplacedRows], Sink[Any]]:
+    """How to open the sink for replacements.  Raises ``UsageError`` for a sink that cannot delete rows."""
+    from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
+
+    if not isinstance(sink, PostgresSink):
+        raise UsageError(NO_REPLACE)
+    return sink.replacing
 
 
 def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.pipeline.audit.lineage_totals import GROUPS_MAX, BatchGap, LineageTotals
-from bridge.spark.pipeline.lineage import BatchCounts, BatchLineage, partition_ranges
+from bridge.spark.pipeline.lineage import BatchCounts, BatchLineage, abandoned, partition_ranges
 from zkconsumer.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -89,6 +89,24 @@ def test_a_replay_covers_nothing() -> None:
     )
     assert (made.doubles, made.offsets, made.counts.rows) == ([], 10, 8)
     assert (made.replayed, made.replays.rows, made.replays.filtered) == (1, 1, 1)
+
+
+def test_a_replacement_is_no_double_and_its_own_counts_are_compared() -> None:
+    made = totals_of(
+        lineage(0, {T0: (0, 10)}),
+        lineage(1, {T0: (2, 6)}, rows=3, kind="replace", query="r"),
+        lineage(2, {T0: (2, 6)}, rows=5, kind="replace", query="r"),
+    )
+    assert (made.doubles, made.replacements, made.replaced_offsets) == ([], 2, 8)
+    assert (made.counts.rows, made.offsets) == (10, 10)
+    assert [each.missing for each in made.groups] == [1]
+    assert made.surplus == [("replace 2 of query r", 1)]
+
+
+def test_a_released_reservation_counts_as_nothing() -> None:
+    reserved = lineage(0, {T0: (0, 10)}, kind="backfill", query="b")
+    made = totals_of(abandoned(reserved))
+    assert (made.offsets, made.groups, made.partitions) == (0, [], {})
 
 
 def test_the_hole_beside_a_missing_batch_is_suspect_and_others_are_not() -> None:
