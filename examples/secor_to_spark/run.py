@@ -41,7 +41,9 @@ ZOOKEEPER_OF = {"0.8.2.2": "3.4.6", "1.1.1": "3.8"}
 """Release of the broker and of the old members -> that of ZooKeeper."""
 
 FILE_AGE_MS = 1_000
-WAIT_MS = 180_000
+WAIT_MS = 300_000
+"""For one step; much longer than it takes, since a step of a busy machine is no error."""
+
 END_MS = 120_000
 FURTHER_MS = 3_000
 """How long records are still produced when the pipeline has all partitions."""
@@ -157,21 +159,21 @@ class HandOver:
         )
 
     def _hand_over(self, pipeline: Pipeline, member: OldMember) -> None:
-        """The member is stopped, and the pipeline acquires its partitions."""
-        if self._arguments.is_live:
-            begun = len(member.uploads()) + len(member.uploading())
-            self._wait(
-                pipeline,
-                lambda: member.uploading() and len(member.uploads()) + len(member.uploading()) > begun,
-                f"{member.name} begins an upload",
-            )
-        interrupted = _names(member.uploading())
+        """The member is stopped during an upload, and the pipeline acquires its partitions."""
+        # In a live hand-over the upload has just begun, so that Spark has time to claim before its end.
+        begun = len(member.uploads()) + len(member.uploading()) if self._arguments.is_live else 0
+        self._wait(
+            pipeline,
+            lambda: member.uploading() and len(member.uploads()) + len(member.uploading()) > begun,
+            f"{member.name} begins an upload",
+        )
+        during = ", ".join(f"{topic}/{number}" for topic, number in sorted(member.uploading()))
         member.terminate()
         left = [each for each in self.members if each.is_running() and each is not member]
         self._wait(pipeline, lambda: not member.is_running(), f"{member.name} ends")
         self._wait(pipeline, lambda: self._is_settled(left), f"the group is stable without {member.name}")
-        how = f"left the group during its upload of {interrupted}" if self._arguments.is_live else "is stopped"
-        self._say(f"{member.name} {how}: {self._owners_text()}")
+        how = "left the group during" if self._arguments.is_live else "left the group after"
+        self._say(f"{member.name} {how} its upload of {during}: {self._owners_text()}")
 
     # --- the group ----------------------------------------------------------------------------------------------
 
@@ -211,7 +213,10 @@ class HandOver:
             pipeline.process.check_running()
             return False
 
-        wait_until(check, what, WAIT_MS, poll_ms=50)
+        try:
+            wait_until(check, what, WAIT_MS, poll_ms=50)
+        except SandboxError as error:
+            raise SandboxError(f"{error}; {pipeline.process.log_end()}") from error
 
     def _say(self, text: str) -> None:
         print(f"{time.monotonic() - self._began:5.1f} s  {text}", flush=True)
@@ -318,10 +323,6 @@ def _upload_json(upload: Upload, writes: int) -> dict[str, Any]:
         "znode_versions": [upload.version_read, upload.version_written],
         "writes_by_spark": writes,
     }
-
-
-def _names(partitions: set[TopicAndPartition]) -> str:
-    return ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
 
 
 def _clock(wall_ms: int) -> str:

@@ -18,7 +18,7 @@ from tests.sandbox_fixtures import require_releases
 from tests.spark_session_fixtures import ROOT, require_spark, spark_environment
 from zkconsumer.testing.sandbox import zookeeper_release
 
-RUN_TIMEOUT_S = 420
+RUN_TIMEOUT_S = 600
 END_TIMEOUT_S = 60
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(RUN_TIMEOUT_S + END_TIMEOUT_S + 30)]
