@@ -164,7 +164,7 @@ class ParquetSink:
         is_ours = stored.attempt == attempt.attempt
         self._discard(attempt, () if is_ours else manifest.files)
         if is_ours:
-            self.release(*attempt.key)
+            self._reservations.end(*attempt.key)
             return CommitOutcome.COMMITTED
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED

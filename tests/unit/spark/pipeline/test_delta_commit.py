@@ -127,6 +127,7 @@ class Table:
     def __init__(self, store: FolderStore) -> None:
         self.store = store
         self.name = "t"
+        self.schema = None
 
 
 def attempt(name: str, batch: int = 0) -> BatchAttempt:
@@ -414,8 +415,11 @@ def test_a_backfill_reserves_its_ranges_and_its_commit_ends_the_reservation(tmp_
     assert list(sink.reservations()) == []
     assert [each.kind for each in sink.lineages()] == ["backfill", "batch"]
     sink.reserve(replace(wanted, query="backfill-3", ranges={TP: ((6, 7),)}), {})
+    late = sink.write(frame, BatchAttempt("backfill-3", 0, "t9", NOW_MS))
     sink.release("backfill-3", 0)
     assert list(sink.reservations()) == []
+    with pytest.raises(LineageConflictError, match="with other offsets"):
+        sink.commit(late, replace(lineage(late), kind="backfill", ranges={TP: ((6, 7),)}))
 
 
 def test_a_lineage_in_a_copied_commit_message_is_not_a_batch(tmp_path: Path) -> None:
