@@ -117,7 +117,13 @@ REAL = Part("real members", ((*PYTEST, "-m", "real and not nightly", "tests/real
 WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/whole_consumer"),), 3)
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 5)
-SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 12)
+PIPELINE_TESTS = ("tests/spark/pipeline", "tests/spark/examples")
+SPARK = Part(
+    "Spark",
+    ((*PYTEST, "-m", "real and not nightly", "tests/spark", *(f"--ignore={each}" for each in PIPELINE_TESTS)),),
+    12,
+)
+PIPELINES = Part("pipelines", ((*PYTEST, "-m", "real and not nightly", *PIPELINE_TESTS),), 7)
 DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 4)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
@@ -139,7 +145,7 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT,),),
-        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT), (DELTA,)),
+        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT), (PIPELINES, DELTA)),
     ),
     "delta": (((DELTA,),),),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
