@@ -144,6 +144,8 @@ class BatchWriter:
                 raise
             # An expression has no result for some record: find these records, and write the others.
             written = self._write(frame, self._attempt(query, batch), checks_rows=True)
+        if written is None:
+            return
         parts.reached(AFTER_COMMIT, batch)
         self._on_batch(written)
 
@@ -169,7 +171,12 @@ class BatchWriter:
 
     # --- a batch that is not there ----------------------------------------------------------------------------------
 
-    def _write(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> WrittenBatch:
+    def _write(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> WrittenBatch | None:
+        """None: the batch has no ranges, and nothing was committed.
+
+        The first batch of a query has none if the query owns no partition yet: Spark runs a first batch also when the
+        source has planned nothing.
+        """
         parts = self._parts
         counted = Observation()
         decoded = decode(frame, parts.decoding, with_payloads=False)
@@ -179,6 +186,8 @@ class BatchWriter:
         parts.reached(AFTER_WRITE, attempt.batch)
         counts = counted.get
         dead = counts["dead"] + (0 if rejected is None else rejected.get[_COUNT_OF_REJECTED])
+        if not (staged.rows or dead or counts["filtered"]) and parts.ranges() is None:
+            return None
         found = self._ranges()
         lineage = BatchLineage(
             query=attempt.query,
