@@ -7,9 +7,10 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zkconsumer.errors import UsageError
 
@@ -29,6 +30,24 @@ def require_spark() -> None:
         )
 
 
+CONNECT_SCHEME = "sc://"
+
+CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
+"""What ``pyspark[connect]`` installs."""
+
+
+def require_connect_client() -> None:
+    """``UsageError``: a client of Spark Connect lacks a package."""
+    for name in CONNECT_MODULES:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UsageError(
+                f"--master {CONNECT_SCHEME}… needs the client of Spark Connect, and {name} is not installed: "
+                "pip install 'pyspark[connect]'"
+            ) from error
+
+
 OPEN_FOLDERS_MAX = 8
 """A task that writes to so many time folders need not sort its rows; it keeps a file of each open."""
 
@@ -37,23 +56,19 @@ OPEN_FOLDERS_MAX = 8
 def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
-    ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program.  A Spark in this
-    process runs its workers with this Python.
+    ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program; ``sc://…``: a
+    server of Spark Connect.  A Spark in this process runs its workers with this Python.
     """
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
-    chosen = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX),
-    }
-    is_submitted = "SPARK_ENV_LOADED" in os.environ
-    if master is not None or not is_submitted:
-        builder = builder.master(master or "local[*]")
-    if not is_submitted and (master is None or master.startswith("local")):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
+    chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
+    if master is not None and master.startswith(CONNECT_SCHEME):
+        require_connect_client()
+        builder = builder.remote(master)
+    else:
+        builder = _classic_builder(builder, master, chosen)
     for key, value in (chosen | dict(settings)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -61,3 +76,15 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
         yield session
     finally:
         session.stop()
+
+
+def _classic_builder(builder: Any, master: str | None, chosen: dict[str, str]) -> Any:
+    """The builder of a session in this process; ``chosen`` gets its settings."""
+    chosen["spark.ui.showConsoleProgress"] = "false"
+    is_submitted = "SPARK_ENV_LOADED" in os.environ
+    if master is not None or not is_submitted:
+        builder = builder.master(master or "local[*]")
+    if not is_submitted and (master is None or master.startswith("local")):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    return builder
