@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,29 @@ def require_connect_client() -> None:
             ) from error
 
 
+CONNECT_PORT = 15_002
+CONNECT_TIMEOUT_S = 10
+
+
+def require_connect_server(master: str) -> None:
+    """``UnavailableError``: no program accepts connections there.  Spark's own client would try for ten minutes."""
+    try:
+        found = urlsplit(master)
+        place = (found.hostname or "", found.port or CONNECT_PORT)
+    except ValueError as error:
+        raise UsageError(f"--master {master}: {error}; write it as sc://HOST:PORT") from error
+    if not place[0]:
+        raise UsageError(f"--master {master}: there is no host; write it as sc://HOST:PORT")
+    try:
+        socket.create_connection(place, CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        raise UnavailableError(
+            f"the Spark Connect server {place[0]}:{place[1]} cannot be reached: {why}; the operator must start it, or "
+            "correct --master"
+        ) from error
+
+
 OPEN_FOLDERS_MAX = 8
 """A task that writes to so many time folders need not sort its rows; it keeps a file of each open."""
 
@@ -66,6 +91,7 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
     if master is not None and master.startswith(CONNECT_SCHEME):
         require_connect_client()
+        require_connect_server(master)
         builder = builder.remote(master)
     else:
         builder = _classic_builder(builder, master, chosen)
