@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark_session_fixtures import JAVA_OPTIONS, spark_environment
+from tests.package_zip import OURS, make_zip
+from tests.spark_session_fixtures import JAVA_OPTIONS, require_spark, spark_environment, spark_settings
 from zkconsumer.errors import SandboxError
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import wait_until
@@ -140,6 +142,33 @@ def connect_server(folder: Path, master: str, settings: Mapping[str, str], **env
         yield f"sc://127.0.0.1:{port}"
     finally:
         process.kill()
+
+
+# --- what a cluster has ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with every package of this one, but not ours."""
+    require_spark()
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+    [target] = folder.glob("lib/python*/site-packages")
+    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for entry in Path(place).iterdir():
+            if not entry.name.startswith((*OURS, "__editable__")) and not (target / entry.name).exists():
+                (target / entry.name).symlink_to(entry)
+    return str(folder / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Our packages as a zip with their compiled modules; a wheel is one, too (see test_installed.py)."""
+    return str(make_zip(tmp_path_factory.mktemp("package") / "zkconsumer.zip"))
+
+
+def cluster_settings(folder: Path) -> dict[str, str]:
+    return {**spark_settings(folder), "spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 
 
 # --- a program on a cluster ---------------------------------------------------------------------------------------

@@ -43,7 +43,10 @@ def session_options(command: F) -> F:
         help="A setting of Spark. May be given repeatedly.",
     )(command)  # fmt: skip
     return click.option(
-        "--master", metavar="URL", help="The cluster that runs the tasks.  [default: local[*], or that of spark-submit]"
+        "--master",
+        metavar="URL",
+        help="The cluster that runs the tasks; sc://HOST:PORT: a server of Spark Connect.  "
+        "[default: local[*], or that of spark-submit]",
     )(with_conf)
 
 

@@ -7,18 +7,15 @@ and what is sent must do.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.package_zip import OURS, make_zip
-from tests.spark_cluster_fixtures import History, connect_server, run_driver, spark_home, standalone
-from tests.spark_session_fixtures import require_spark, spark_settings
+from tests.spark_cluster_fixtures import History, cluster_settings, connect_server, run_driver, spark_home, standalone
+from tests.spark_session_fixtures import spark_settings
 from zkconsumer.wire import compiled
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
@@ -32,34 +29,10 @@ MISSING = (
 
 
 @pytest.fixture(scope="module")
-def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python with every package of this one, but not ours."""
-    require_spark()
-    folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
-    [target] = folder.glob("lib/python*/site-packages")
-    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        for entry in Path(place).iterdir():
-            if not entry.name.startswith((*OURS, "__editable__")) and not (target / entry.name).exists():
-                (target / entry.name).symlink_to(entry)
-    return str(folder / "bin" / "python")
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Our packages as a zip with their compiled modules; a wheel is one, too (see test_installed.py)."""
-    return str(make_zip(tmp_path_factory.mktemp("package") / "zkconsumer.zip"))
-
-
-@pytest.fixture(scope="module")
 def bare_cluster(tmp_path_factory: pytest.TempPathFactory, bare_python: str) -> Iterator[str]:
     """A master and two workers that have never heard of us."""
     with standalone(tmp_path_factory.mktemp("standalone"), PYSPARK_PYTHON=bare_python, PYTHONPATH="") as url:
         yield url
-
-
-def cluster_settings(folder: Path) -> dict[str, str]:
-    return {**spark_settings(folder), "spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 
 
 def check_decoders(found: list[str], name: str = "zkconsumer.zip") -> None:

@@ -5,7 +5,7 @@
     running.wait()                     until the query has ended; raises its error
     running.request_stop()             the batch that runs is finished, and no other one begins
 
-Each of these is an ordinary function that a notebook can call with its own session.
+Each of these is an ordinary function that a notebook can call with its own session, classic or Connect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,18 @@ from pyspark.errors import StreamingQueryException
 from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.monitoring.query_lag import lag as query_lag
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
+from bridge.spark.pipeline.connect_batches import (
+    ServerBatches,
+    ServerBatchWriter,
+    require_shared_folder,
+    require_shared_path,
+)
 from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
 from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
-from bridge.spark.pipeline.pipeline_spec import PipelineSpec
+from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, SinkTarget
 from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
@@ -40,6 +46,7 @@ from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
 from bridge.spark.source.batch_ranges_file import add_skipped_offsets, read_batch_ranges, request_stop
 from bridge.spark.source.datasource_registration import NAME, register
+from bridge.spark.source.environment_check import is_connect
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
 from zkconsumer.types import TopicPartition
@@ -94,6 +101,8 @@ def prepare_pipeline(
     register(spark)
     folder = Path(tempfile.mkdtemp(prefix="zkconsumer-pipeline-"))
     try:
+        if is_connect(spark):
+            require_shared_folder(spark, folder)
         options = options_with_secret_file(spec.source.options, folder, environment, read_file)
         on_corrupt = corrupt_policy(options)
         options |= source_option(on_corrupt)
@@ -130,14 +139,17 @@ class RunningPipeline:
 
     prepared: PreparedPipeline
     query: StreamingQuery
-    writer: BatchWriter
+    writer: BatchWriter | ServerBatches
 
     def wait(self, timeout_ms: int) -> bool:
         """Whether the query has ended.  Raises the error with which it ended: of this project, or
         ``PipelineFailedError``."""
         try:
-            return bool(self.query.awaitTermination(timeout_ms / 1000))
+            has_ended = bool(self.query.awaitTermination(timeout_ms / 1000))
+            self._deliver()
+            return has_ended
         except StreamingQueryException as error:
+            self._deliver()
             if isinstance(self.writer.error, ZkConsumerError):
                 raise self.writer.error from error
             cause = self.writer.error
@@ -163,6 +175,7 @@ class RunningPipeline:
             pause.wait(POLL_MS)
         is_clean = not (self.query.isActive and self._has_work())
         self.query.stop()
+        self._deliver()
         return is_clean
 
     def lag(self) -> Mapping[TopicPartition, int]:
@@ -174,6 +187,10 @@ class RunningPipeline:
 
     def _has_work(self) -> bool:
         return bool(self.query.status["isTriggerActive"])
+
+    def _deliver(self) -> None:
+        if isinstance(self.writer, ServerBatches):
+            self.writer.deliver()
 
 
 def prepare_targets(prepared: PreparedPipeline, now_ms: int) -> None:
@@ -195,29 +212,64 @@ def start_pipeline(
     """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``."""
     spec = prepared.spec
     prepare_targets(prepared, wall_ms())
-    checkpoint = spec.checkpoint.path
-    parts = BatchParts(
-        pipeline=spec.name,
-        decoding=prepared.decoding,
-        transform=prepared.transform,
-        sink=prepared.sink,
-        dead_letters=prepared.dead_letters,
-        query_id=cache(lambda: query_id_of(prepared.spark, checkpoint)),  # Spark writes it before the first batch
-        ranges=lambda: read_batch_ranges(prepared.folder / RANGES_FOLDER),
-        wall_ms=wall_ms,
-        new_attempt=lambda: uuid4().hex,
-        reached=reached,
-        on_corrupt=prepared.on_corrupt,
-        add_skipped=lambda found, offsets: add_skipped_offsets(prepared.folder / RANGES_FOLDER, found, offsets),
-    )
-    writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", checkpoint)
+    if is_connect(prepared.spark):
+        _require_shared_targets(prepared)
+    make_parts = partial(
+        _batch_parts, prepared.decoding, prepared.transform, prepared.sink, prepared.dead_letters,
+        name=spec.name, checkpoint=spec.checkpoint.path, ranges=prepared.folder / RANGES_FOLDER, wall_ms=wall_ms,
+        reached=reached, on_corrupt=prepared.on_corrupt,
+    )  # fmt: skip
+    writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", spec.checkpoint.path)
     interval_ms = spec.trigger.interval_ms
     if interval_ms is None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-    batch_writer = BatchWriter(parts, on_batch)
+    if is_connect(prepared.spark):
+        query = writer.foreachBatch(ServerBatchWriter(make_parts, prepared.folder)).start()
+        return RunningPipeline(prepared, query, ServerBatches(prepared.folder, on_batch))
+    batch_writer = BatchWriter(make_parts(prepared.spark), on_batch)
     return RunningPipeline(prepared, writer.foreachBatch(batch_writer).start(), batch_writer)
+
+
+def _batch_parts(
+    decoding: DecodePlan,
+    transform: TransformPlan,
+    sink: Sink[Any],
+    dead_letters: Sink[Any] | None,
+    spark: SparkSession,
+    *,
+    name: str,
+    checkpoint: str,
+    ranges: Path,
+    wall_ms: Callable[[], int],
+    reached: Callable[[str, int], None],
+    on_corrupt: OnCorruptRecord,
+) -> BatchParts:
+    """With the session of the process that runs the batches."""
+    return BatchParts(
+        pipeline=name,
+        decoding=decoding,
+        transform=transform,
+        sink=sink,
+        dead_letters=dead_letters,
+        query_id=cache(lambda: query_id_of(spark, checkpoint)),  # Spark writes it before the first batch
+        ranges=lambda: read_batch_ranges(ranges),
+        wall_ms=wall_ms,
+        new_attempt=lambda: uuid4().hex,
+        reached=reached,
+        on_corrupt=on_corrupt,
+        add_skipped=partial(add_skipped_offsets, ranges),
+    )
+
+
+def _require_shared_targets(prepared: PreparedPipeline) -> None:
+    """``UsageError``: a folder of the targets, which was created here, does not exist in the Connect server."""
+    targets: tuple[SinkTarget | None, ...] = (prepared.spec.sink, prepared.spec.dead_letters)
+    for target in targets:
+        if isinstance(target, ParquetTarget):
+            path = Path(target.path.removeprefix("file://").removeprefix("file:"))
+            require_shared_path(prepared.spark, path, f"the folder {path}", "give a path of both")
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:

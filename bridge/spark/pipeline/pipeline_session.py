@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from bridge.spark.pipeline.sinks.delta_session import delta_settings
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +33,47 @@ def require_spark() -> None:
         )
 
 
+CONNECT_SCHEME = "sc://"
+
+CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
+"""What ``pyspark[connect]`` installs."""
+
+
+def require_connect_client() -> None:
+    """``UsageError``: a client of Spark Connect lacks a package."""
+    for name in CONNECT_MODULES:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UsageError(
+                f"--master {CONNECT_SCHEME}… needs the client of Spark Connect, and {name} is not installed: "
+                "pip install 'pyspark[connect]'"
+            ) from error
+
+
+CONNECT_PORT = 15_002
+CONNECT_TIMEOUT_S = 10
+
+
+def require_connect_server(master: str) -> None:
+    """``UnavailableError``: no program accepts connections there.  Spark's own client would try for ten minutes."""
+    try:
+        found = urlsplit(master)
+        place = (found.hostname or "", found.port or CONNECT_PORT)
+    except ValueError as error:
+        raise UsageError(f"--master {master}: {error}; write it as sc://HOST:PORT") from error
+    if not place[0]:
+        raise UsageError(f"--master {master}: there is no host; write it as sc://HOST:PORT")
+    try:
+        socket.create_connection(place, CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        raise UnavailableError(
+            f"the Spark Connect server {place[0]}:{place[1]} cannot be reached: {why}; the operator must start it, or "
+            "correct --master"
+        ) from error
+
+
 OPEN_FOLDERS_MAX = 8
 """A task that writes to so many time folders need not sort its rows; it keeps a file of each open."""
 
@@ -40,24 +84,21 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
-    ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program.  A Spark in this
-    process runs its workers with this Python.  ``writes_delta``: adds Delta's extension and catalog; the package is a
-    setting of the operator (``spark.jars.packages``).
+    ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program; ``sc://…``: a
+    server of Spark Connect.  A Spark in this process runs its workers with this Python.  ``writes_delta``: adds Delta's
+    extension and catalog; the package is a setting of the operator (``spark.jars.packages``).
     """
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
-    chosen = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX),
-    }
-    is_submitted = "SPARK_ENV_LOADED" in os.environ
-    if master is not None or not is_submitted:
-        builder = builder.master(master or "local[*]")
-    if not is_submitted and (master is None or master.startswith("local")):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
+    chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
+    if master is not None and master.startswith(CONNECT_SCHEME):
+        require_connect_client()
+        require_connect_server(master)
+        builder = builder.remote(master)
+    else:
+        builder = _classic_builder(builder, master, chosen)
     chosen |= settings
     if writes_delta:
         chosen |= delta_settings(settings)
@@ -68,3 +109,15 @@ def spark_session(
         yield session
     finally:
         session.stop()
+
+
+def _classic_builder(builder: Any, master: str | None, chosen: dict[str, str]) -> Any:
+    """The builder of a session in this process; ``chosen`` gets its settings."""
+    chosen["spark.ui.showConsoleProgress"] = "false"
+    is_submitted = "SPARK_ENV_LOADED" in os.environ
+    if master is not None or not is_submitted:
+        builder = builder.master(master or "local[*]")
+    if not is_submitted and (master is None or master.startswith("local")):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
+    return builder
