@@ -28,6 +28,7 @@ from typing import Any
 from old_member import HERE, OldMember
 from reconciliation import Reconciliation, TopicAndPartition, Upload, place_text, reconcile
 
+from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES
 from zkconsumer.errors import SandboxError, ZkConsumerError
 from zkconsumer.testing.sandbox import Sandbox, missing_requirement, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.child_process import ChildProcess
@@ -72,6 +73,7 @@ class Pipeline:
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self._sandbox = sandbox
         self._file = folder / "pipeline.toml"
+        self._table = folder / "spark" / "rows"
         text = (HERE / "pipeline.toml").read_text("utf-8")
         self._file.write_text(text.replace("127.0.0.1:2181/kafka", sandbox.zookeeper_connect), "utf-8")
         self._process: ChildProcess | None = None
@@ -91,6 +93,10 @@ class Pipeline:
         self._process = ChildProcess(
             self._sandbox.run, "member", "spark", words, has_input=False, environment=environment
         )
+
+    def has_written(self) -> bool:
+        """Whether a batch is in the table."""
+        return any((self._table / BATCHES).glob("*/*.json"))
 
     def end(self) -> None:
         """Sends SIGTERM to the command, which finishes its batch.  ``SandboxError``: it failed, or did not end."""
@@ -128,6 +134,9 @@ class HandOver:
         self._wait(pipeline, self._is_each_partition_uploaded, "each partition is uploaded once")
         self._wait(pipeline, self._is_settled, "the group is stable")
         self._say(f"the pipeline is a member of the group: {self._owners_text()}")
+        if is_live:
+            # The first batch of a Spark that has just started takes long; later ones begin during an upload.
+            self._wait(pipeline, pipeline.has_written, "the pipeline writes its first rows")
         for member in reversed(self.members):
             self._hand_over(pipeline, member)
         self._wait(pipeline, lambda: len(self._owned_by(SPARK)) == PARTITIONS, "Spark has all partitions")
