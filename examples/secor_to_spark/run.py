@@ -28,6 +28,7 @@ from typing import Any
 from old_member import HERE, OldMember
 from reconciliation import Reconciliation, TopicAndPartition, Upload, place_text, reconcile
 
+from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES
 from zkconsumer.errors import SandboxError, ZkConsumerError
 from zkconsumer.testing.sandbox import Sandbox, missing_requirement, wait_until, zookeeper_release
 from zkconsumer.testing.sandbox.child_process import ChildProcess
@@ -45,6 +46,7 @@ WAIT_MS = 300_000
 """For one step; much longer than it takes, since a step of a busy machine is no error."""
 
 END_MS = 120_000
+STABLE_S = 1.0
 FURTHER_MS = 3_000
 """How long records are still produced when the pipeline has all partitions."""
 
@@ -72,6 +74,7 @@ class Pipeline:
     def __init__(self, sandbox: Sandbox, folder: Path) -> None:
         self._sandbox = sandbox
         self._file = folder / "pipeline.toml"
+        self._table = folder / "spark" / "rows"
         text = (HERE / "pipeline.toml").read_text("utf-8")
         self._file.write_text(text.replace("127.0.0.1:2181/kafka", sandbox.zookeeper_connect), "utf-8")
         self._process: ChildProcess | None = None
@@ -91,6 +94,10 @@ class Pipeline:
         self._process = ChildProcess(
             self._sandbox.run, "member", "spark", words, has_input=False, environment=environment
         )
+
+    def has_written(self) -> bool:
+        """Whether a batch is in the table."""
+        return any((self._table / BATCHES).glob("*/*.json"))
 
     def end(self) -> None:
         """Sends SIGTERM to the command, which finishes its batch.  ``SandboxError``: it failed, or did not end."""
@@ -126,8 +133,11 @@ class HandOver:
         pipeline.start()
         self._wait(pipeline, lambda: any(SPARK in each for each in self._sandbox.admin.members(GROUP)), "Spark joins")
         self._wait(pipeline, self._is_each_partition_uploaded, "each partition is uploaded once")
-        self._wait(pipeline, self._is_settled, "the group is stable")
+        self._wait_settled(pipeline, self.members)
         self._say(f"the pipeline is a member of the group: {self._owners_text()}")
+        if is_live:
+            # The first batch of a Spark that has just started takes long; later ones begin during an upload.
+            self._wait(pipeline, pipeline.has_written, "the pipeline writes its first rows")
         for member in reversed(self.members):
             self._hand_over(pipeline, member)
         self._wait(pipeline, lambda: len(self._owned_by(SPARK)) == PARTITIONS, "Spark has all partitions")
@@ -171,7 +181,7 @@ class HandOver:
         member.terminate()
         left = [each for each in self.members if each.is_running() and each is not member]
         self._wait(pipeline, lambda: not member.is_running(), f"{member.name} ends")
-        self._wait(pipeline, lambda: self._is_settled(left), f"the group is stable without {member.name}")
+        self._wait_settled(pipeline, left)
         how = "left the group during" if self._arguments.is_live else "left the group after"
         self._say(f"{member.name} {how} its upload of {during}: {self._owners_text()}")
 
@@ -180,10 +190,24 @@ class HandOver:
     def _is_each_partition_uploaded(self) -> bool:
         return len({each.partition for member in self.members for each in member.uploads()}) == PARTITIONS
 
-    def _is_settled(self, members: list[OldMember] | None = None) -> bool:
+    def _wait_settled(self, pipeline: Pipeline, members: list[OldMember]) -> None:
+        """Waits until the group is settled, and its owners have not changed for ``STABLE_S``: old members begin their
+        rebalance some time after a member has joined."""
+        seen: dict[int, str] = {}
+        since = time.monotonic()
+
+        def is_stable() -> bool:
+            nonlocal seen, since
+            owners = self._owners()
+            if owners != seen or not self._is_settled(members):
+                seen, since = owners, time.monotonic()
+            return time.monotonic() - since >= STABLE_S
+
+        self._wait(pipeline, is_stable, f"the group is stable with {', '.join(each.name for each in members) or SPARK}")
+
+    def _is_settled(self, members: list[OldMember]) -> bool:
         """Whether each partition has an owner that is a member now, and no old member has records of a partition that
         it does not own.  Before that the next step would mix with this one."""
-        members = self.members if members is None else members
         owners = self._owners()
         if len(owners) < PARTITIONS or set(owners.values()) > {SPARK, *(each.name for each in members)}:
             return False
