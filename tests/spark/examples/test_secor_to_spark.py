@@ -55,9 +55,9 @@ def rows_on_disk(folder: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("mode", "kafka"),
     [
-        ("stop-first", "1.1.1"),
         ("live", "0.8.2.2"),
         pytest.param("stop-first", "0.8.2.2", marks=pytest.mark.nightly),
+        pytest.param("stop-first", "1.1.1", marks=pytest.mark.nightly),
         pytest.param("live", "1.1.1", marks=pytest.mark.nightly),
     ],
 )

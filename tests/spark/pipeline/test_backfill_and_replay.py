@@ -171,7 +171,11 @@ def stage(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_pat
     return Stage(spark, shared_cluster, fresh_name, tmp_path)
 
 
-@pytest.fixture(params=["parquet", "postgres"])
+NIGHTLY = {each: pytest.param(each, marks=pytest.mark.nightly) for each in ("parquet", "postgres")}
+"""The second target of a test: the rules are the same, and the unit tests have both."""
+
+
+@pytest.fixture
 def any_stage(request: pytest.FixtureRequest, stage: Stage) -> Stage:
     if request.param == "postgres":
         stage.use_postgres(request.getfixturevalue("postgres_server"))
@@ -182,6 +186,7 @@ def once(*ids: int) -> Counter[tuple[int, int | None]]:
     return Counter((each, each) for each in ids)
 
 
+@pytest.mark.parametrize("any_stage", ["parquet", NIGHTLY["postgres"]], indirect=True)
 def test_a_backfill_beside_the_live_query_writes_each_record_once_wherever_it_ends(any_stage: Stage) -> None:
     place = any_stage
     place.cluster.produce(place.topic, 0, [*good(0, 10), BROKEN])
@@ -301,6 +306,7 @@ def test_parquet_refuses_a_replacement(stage: Stage) -> None:
     assert not (stage.folder / "rows").exists()
 
 
+@pytest.mark.parametrize("any_stage", ["postgres", NIGHTLY["parquet"]], indirect=True)
 def test_a_replay_writes_each_good_record_once_wherever_it_ends(any_stage: Stage) -> None:
     place = any_stage
     place.cluster.produce(place.topic, 0, [BROKEN, NO_NUMBER, *good(0, 3), NO_NUMBER])
@@ -332,6 +338,7 @@ def test_a_replay_writes_each_good_record_once_wherever_it_ends(any_stage: Stage
     assert list(place.prepare().sink.reservations()) == []
 
 
+@pytest.mark.parametrize("any_stage", ["postgres", NIGHTLY["parquet"]], indirect=True)
 def test_of_two_replays_at_the_same_time_one_writes_and_the_other_one_is_an_error(any_stage: Stage) -> None:
     """The first one is stopped before its commit, and the second one does all."""
     place = any_stage
@@ -351,6 +358,7 @@ def test_of_two_replays_at_the_same_time_one_writes_and_the_other_one_is_an_erro
     assert place.rows() == once(0) + Counter({(5, 0): 2})
 
 
+@pytest.mark.parametrize("any_stage", ["postgres", NIGHTLY["parquet"]], indirect=True)
 def test_a_replayed_record_is_complete(any_stage: Stage) -> None:
     """Key, headers, time and its type come from the dead letter."""
     place = any_stage

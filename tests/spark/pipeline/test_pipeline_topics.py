@@ -89,7 +89,7 @@ def crash_before_lineage(patch: pytest.MonkeyPatch, kind: str) -> None:
 
 
 @pytest.mark.timeout(CRASH_TEST_TIMEOUT_S)
-@pytest.mark.parametrize("release", ["0.8.2.2", WITH_HEADERS])
+@pytest.mark.parametrize("release", [pytest.param("0.8.2.2", marks=pytest.mark.nightly), WITH_HEADERS])
 def test_a_crash_between_send_and_lineage_loses_nothing_and_repeats_only_its_batch(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     release: str,
@@ -219,6 +219,7 @@ def test_a_record_that_its_topic_does_not_accept_is_a_dead_letter_if_its_size_is
     assert [each.counts.rows for each in place.stored()] == [3]
 
 
+@pytest.mark.nightly
 def test_a_record_whose_size_is_not_known_fails_with_the_line_of_the_broker(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_record_whose_size_is_not_known_fails_with_the_line_of_the_broker(
     assert place.stored() == []
 
 
+@pytest.mark.nightly
 def test_each_row_can_have_its_topic_and_nothing_is_sent_before_the_batch_is_computed(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path
 ) -> None:  # fmt: skip
