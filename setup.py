@@ -116,6 +116,9 @@ setup(
             "pipeline=bridge.commands.pipeline:pipeline",
             "spark=bridge.commands.spark:spark",
         ],
+        "zkconsumer.health": [
+            "pipeline=bridge.spark.pipeline.status.pipeline_health:read_pipeline_health",
+        ],
         "zkconsumer.connectors": [
             "coordinator=bridge.connector_kinds:COORDINATOR",
             "migrating=bridge.connector_kinds:MIGRATING",

@@ -20,6 +20,7 @@ from typing import TypeAlias
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bridge.spark.pipeline.status.pipeline_metrics import PIPELINE_METRICS  # noqa: E402
 from tests.reference_pages import (  # noqa: E402
     command_outcomes_page,
     config_page,
@@ -343,6 +344,17 @@ the waiting ones.
 """
 
 
+PIPELINE_METRICS_INTRODUCTION = """\
+## Metrics of a pipeline
+
+`zkconsumer pipeline run` serves them at `listen` in `[metrics]` of the
+[pipeline file](pipeline-file.md); each has the label `pipeline`. They count from the start of the process.
+
+| in Prometheus | kind | more labels | meaning |
+|---|---|---|---|
+"""
+
+
 def render_metrics(_: Sources) -> str:
     """The page ``metrics.md``; the modules that it shows are imported."""
     rows = [
@@ -355,7 +367,12 @@ def render_metrics(_: Sources) -> str:
             gets = ", ".join(f"`{each}`" for each in list(inspect.signature(hook).parameters)[1:]) or "-"
             hooks.append(f"| `{name}` | {gets} | {_first_paragraph(hook.__doc__ or '')} |")
     after = METRICS_AFTER + "\n".join(hooks)
-    return METRICS_INTRODUCTION + "\n".join([*rows, after, "", consumer_metrics_table.render()])
+    pipeline = [
+        f"| `{row.name}` | {row.kind} | {'`topic`, `partition`' if row.is_by_partition else '-'} | {row.sentence} |"
+        for row in PIPELINE_METRICS
+    ]
+    parts = [*rows, after, "", PIPELINE_METRICS_INTRODUCTION + "\n".join(pipeline), "", consumer_metrics_table.render()]
+    return METRICS_INTRODUCTION + "\n".join(parts)
 
 
 # --- the settings -----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Runs the parts of the test suite and prints a table of the time that each took.
 
-    python tests/run_parts.py all|unit|nightly [pytest arguments]
+    python tests/run_parts.py all|unit|delta|nightly [pytest arguments]
 
 A suite consists of stages, one after the other.  A stage consists of lanes that run at the same time, each with its
 parts one after the other: lint and types keep one core busy each.  Tests on real servers wait most of the time, so the
@@ -118,6 +118,7 @@ WHOLE = Part("whole consumer", ((*PYTEST, "-m", "real and not nightly", "tests/w
 INTEROP = Part("modern groups", ((*PYTEST, "-m", "real and not nightly", "tests/interop", "tests/broker"),), 3)
 MIGRATION = Part("migration", ((*PYTEST, "-m", "real and not nightly", "tests/migration"),), 5)
 SPARK = Part("Spark", ((*PYTEST, "-m", "real and not nightly", "tests/spark"),), 12)
+DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 4)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
@@ -138,8 +139,9 @@ SUITES = {
     "all": (
         ((LINT,), (TYPES,)),
         ((UNIT,),),
-        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT)),
+        ((REAL, CONFORMANCE), (SPARK,), (MIGRATION, INTEROP, WHOLE), (MIXED_WITHOUT, WITHOUT), (DELTA,)),
     ),
+    "delta": (((DELTA,),),),
     "unit": (((LINT,), (TYPES,)), ((UNIT, WITHOUT),)),
     "nightly": (
         ((NIGHTLY_UNIT,),),

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,15 +108,19 @@ def spark_settings(folder: Path) -> dict[str, str]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session on ``local[2]``, with Spark's own Kafka source; do not stop it.  Its workers run this tree's code."""
     require_spark()
+    yield from started_session(tmp_path_factory.mktemp("spark"), ensure_spark_jars(), {})
+
+
+def started_session(folder: Path, jars: list[Path], settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session on ``local[2]`` with these packages that writes below ``folder``, stopped at the end."""
     from pyspark.sql import SparkSession
 
-    folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environment().items():
             patch.setenv(name, value)
         builder = SparkSession.builder.master("local[2]").appName("zkconsumer-tests")
-        jars = ",".join(map(str, ensure_spark_jars()))
-        session = builder.config(map={**spark_settings(folder), "spark.jars": jars}).getOrCreate()
+        files = {"spark.jars": ",".join(map(str, jars))}
+        session = builder.config(map={**spark_settings(folder), **files, **settings}).getOrCreate()
         process = session.sparkContext._gateway.proc  # type: ignore[union-attr]
         try:
             yield session

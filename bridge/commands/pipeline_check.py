@@ -34,7 +34,7 @@ def check(file: Path, master: str | None, settings: dict[str, str]) -> None:
     spec = read_pipeline(file)
     for warning in spec.warnings:
         print_message(warning)
-    with spark_session(spec.name, master, settings) as spark:
+    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             sample = read_sample(prepared, RECORDS)

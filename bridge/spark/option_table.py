@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.group_membership import CommitMode
 from bridge.spark.offset_range_limits import (
     OFFSET_MAX,
@@ -322,6 +323,13 @@ class SourceOptionTable(SettingsTable):
         "For records that cannot be read, and for gaps that no broker proves; see "
         "[Offsets that cannot be read](#offsets-that-cannot-be-read).",
         parse_skip_offsets, '`{"orders": {"0": [[1000, 1500], [9000, 9001]]}}`',
+    )  # fmt: skip
+    on_corrupt_record = _one_of(
+        "onCorruptRecord", tuple(each.value for each in OnCorruptRecord),
+        "What to do with records in the log that cannot be decoded (a wrong checksum, a damaged header, an unknown "
+        "codec), when a second fetch over a new connection gave the same bytes. `fail`: fail; `skip`: pass over their "
+        "offsets, with a warning in the log of the executor; `deadLetter`: the same, and a row for each range of "
+        "offsets; see [Corrupt records](#corrupt-records).",
     )  # fmt: skip
     include_headers = _flag("includeHeaders", False, "Whether there is a column `headers`.")
     consumer_config = optional_text(

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bridge.spark.decode.offset_ranges import SkipOffsets
+from bridge.spark.decode.offset_ranges import OnCorruptRecord, SkipOffsets
 from bridge.spark.group_membership import CommitMode
 from bridge.spark.membership.process_settings import claims_unsupported_reason
 from bridge.spark.offset_range_limits import (
@@ -112,6 +112,7 @@ class SourceOptions:
     max_records_per_partition: int | None
     fail_on_data_loss: bool
     skip_offsets: SkipOffsets
+    on_corrupt_record: OnCorruptRecord
     include_headers: bool
     metrics_listen: str | None
     batch_ranges_path: str | None
@@ -154,6 +155,12 @@ def check_options_at_load(options: Mapping[str, str]) -> None:
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Only ``includeHeaders``, for a schema before the other options are parsed; False for an invalid text."""
     return {name.lower(): value for name, value in options.items()}.get("includeheaders", "").lower() == "true"
+
+
+def wants_corrupt_column(options: Mapping[str, str]) -> bool:
+    """Only whether ``onCorruptRecord`` is ``deadLetter``; False for an invalid text."""
+    given = {name.lower(): value for name, value in options.items()}.get("oncorruptrecord", "")
+    return given.strip(JAVA_BLANKS).lower() == OnCorruptRecord.DEAD_LETTER.value.lower()
 
 
 OPTION_NAMES: dict[str, str] = {
@@ -223,6 +230,7 @@ class _OptionsReader:
             max_records_per_partition=own["maxRecordsPerPartition"],
             fail_on_data_loss=own["failOnDataLoss"],
             skip_offsets=self._skip_offsets(),
+            on_corrupt_record=OnCorruptRecord(own["onCorruptRecord"]),
             include_headers=own["includeHeaders"],
             metrics_listen=own["metrics.listen"],
             batch_ranges_path=own["batchRangesPath"],

@@ -11,7 +11,7 @@ _PAGE = """\
 <!-- Generated: python tests/generate_docs.py --write -->
 
 Every key of the TOML file that `zkconsumer pipeline` reads: its values, its default, and when it is needed.
-[Load a group into Parquet files or PostgreSQL](../how-to/load-a-group-into-tables.md) shows a whole file;
+[Load a group into Parquet files, Delta tables or PostgreSQL](../how-to/load-a-group-into-tables.md) shows a whole file;
 `zkconsumer pipeline init` writes one.
 
 A dotted name is one key: `zookeeper.connect = "zk1:2181"` and `"zookeeper.connect" = "zk1:2181"` are the same. Relative

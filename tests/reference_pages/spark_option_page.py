@@ -98,6 +98,39 @@ A topic that the query has read, and that is deleted or no longer subscribed to,
 `false` the query continues without the topic and logs `topic-missing`. All of these lines are in [Log
 lines](log-lines.md).
 
+## Corrupt records
+
+Records are corrupt when their bytes cannot be decoded: a wrong checksum, a damaged header, an unknown codec, a
+compressed set that cannot be decompressed, an invalid record inside of a batch. The task fetches them a second time
+over a new connection; if the bytes are others, the network had damaged them, and the task reads on. `onCorruptRecord`
+says what to do when they are the same, in streams and batches:
+
+| value | what happens |
+|---|---|
+| `fail` | the query fails; the error names the offsets and `skipOffsets` |
+| `skip` | the offsets are passed over, and logged by the task (`corrupt-records-skipped`) |
+| `deadLetter` | the same, and the column `corrupt struct<end bigint, error string>` |
+
+With `fail` and `group.offsets.commit=claim` the error also names the command that gives the batch back to the group,
+whose offsets are after it already. With `deadLetter` the column is not null in one row for each range of offsets, from
+`offset` to before `corrupt.end`. The `value` of this row has the damaged bytes, if their extent is known and they have
+at most 1 MiB; key, times and headers are null.
+
+The offsets are exact. They begin with the first record that cannot be read (records before it in the same batch are
+returned), and end with the damaged batch or message, or with the range of the task. Where size or offsets in the
+header are damaged, the number of records is not known: the task fetches one offset after the other until the broker
+sends something else, 10,000 of them at most, then with doubling steps, and at most to the end of its range. A broker
+looks for an offset from its index on (each 4 KB by default), so some sound batches after such a damage may not be
+found. Where a broker sends *nothing* for an offset, as for a size that is larger than the rest of its log, the query
+fails with `FetchStalled`: an empty answer is no proof of damage. The same holds for an error of the broker itself,
+except `CORRUPT_MESSAGE`. The first eight bytes of a batch, its offset, have no checksum: an offset that is after the
+end of the log, or that does not follow the one before, is damage; another wrong one looks like a gap.
+
+A failed or repeated task decides by the bytes that it gets. A [pipeline](../how-to/load-a-group-into-tables.md) decides
+once for a batch, counts what was skipped in its lineage, and in the progress of the query (`skippedOffsets`). A query
+of your own sees what was skipped in the tasks' log lines only, since Spark has no metrics of Python sources: use
+`deadLetter` to count.
+
 ## Offsets that cannot be read
 
 A task skips offsets without a record (compacted ones, transaction markers) only where the broker proves that they

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.console import print_error
 from zkconsumer.errors import HealthUnavailable, UsageError
 from zkconsumer.runtime.health_socket import query_health, query_process_health
+
+HEALTH_ENTRY_POINTS = "zkconsumer.health"
+"""Name of an option -> ``module:attribute`` of a function (file, ms since 1970) -> answer."""
 
 EXIT_UNHEALTHY = 1
 EXIT_NO_ANSWER = 4
@@ -30,6 +34,13 @@ RETRY_INTERVAL_MS = 250
 )
 @click.option(
     "--socket", "path", type=click.Path(path_type=Path), metavar="PATH", help="The health.socket of the member, a path."
+)
+@click.option(
+    "--pipeline",
+    "pipeline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file of a pipeline that zkconsumer pipeline run runs on this machine.",
 )
 @click.option(
     "--alive",
@@ -53,6 +64,7 @@ def health(
     ctx: click.Context,
     pid: int | None,
     path: Path | None,
+    pipeline: Path | None,
     is_alive_enough: bool,
     timeout_ms: int,
     wait_ms: int,
@@ -60,13 +72,14 @@ def health(
 ) -> None:
     """Ask a running member on this machine whether it is healthy: registered, connected to ZooKeeper, lease valid.
 
-    Prints the answer, a line of JSON, and on standard error the problems.  A member without records is healthy.
+    Prints the answer, a line of JSON, and on standard error the problems.  A member without records is healthy.  With
+    --pipeline: whether the run of a pipeline lives and makes progress, by its status file.
     """
-    if (pid is None) == (path is None):
-        raise UsageError("give either --pid or --socket")
+    if [pid, path, pipeline].count(None) != 2:
+        raise UsageError("give one of --pid, --socket and --pipeline")
     end_ms = SYSTEM_CLOCK.now_ms() + wait_ms
     while True:
-        code, answer, words = _check_health(pid, path, timeout_ms, is_alive_enough=is_alive_enough)
+        code, answer, words = _check_health(pid, path, pipeline, timeout_ms, is_alive_enough=is_alive_enough)
         left_ms = end_ms - SYSTEM_CLOCK.now_ms()
         if code == 0 or left_ms <= 0:
             break
@@ -79,16 +92,30 @@ def health(
 
 
 def _check_health(
-    pid: int | None, path: Path | None, timeout_ms: int, *, is_alive_enough: bool
+    pid: int | None, path: Path | None, pipeline: Path | None, timeout_ms: int, *, is_alive_enough: bool
 ) -> tuple[int, dict[str, Any] | None, list[str]]:
     """Return the exit code, the answer, and the problems."""
     try:
-        answer = query_process_health(pid, timeout_ms) if pid is not None else query_health(path or Path(), timeout_ms)
+        if pipeline is not None:
+            answer = _query_pipeline(pipeline)
+        elif pid is not None:
+            answer = query_process_health(pid, timeout_ms)
+        else:
+            answer = query_health(path or Path(), timeout_ms)
     except HealthUnavailable as error:
         return EXIT_NO_ANSWER, None, [str(error)]
     is_well = answer["alive"] if is_alive_enough else answer["healthy"]
     words = [f"{member.get('member')}: {problem}" for member in _members(answer) for problem in member["problems"]]
     return 0 if is_well else EXIT_UNHEALTHY, answer, words
+
+
+def _query_pipeline(file: Path) -> dict[str, Any]:
+    """The answer about a pipeline, by the entry point of the package that has pipelines."""
+    found = list(entry_points(group=HEALTH_ENTRY_POINTS, name="pipeline"))
+    if not found:
+        raise UsageError("--pipeline: no installed package has pipelines; install zkconsumer with its package bridge")
+    answer: dict[str, Any] = found[0].load()(file, SYSTEM_CLOCK.wall_ms())
+    return answer
 
 
 def _members(answer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.spark.group_membership import NO_OFFSET
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.types import TopicPartition
 
 
@@ -13,6 +14,19 @@ def duplicate_run_message(group: str, query: str) -> str:
         "of it, is in use twice, and the later run continues. Stop one of them. A copy of a checkpoint is the same "
         "query: to read in parallel, give a query a checkpointLocation and a sink of its own, with which it starts "
         "from the group's offsets"
+    )
+
+
+def claim_advice(config: ConsumerConfig) -> str:
+    """What an operator can do about records that a batch has claimed and cannot read, besides ``skipOffsets``."""
+    store = "zookeeper"
+    if config.offsets_storage == "kafka":
+        store = "both" if config.dual_commit_enabled else "kafka"
+    return (
+        f"With group.offsets.commit=claim the offsets of group {config.group_id} are after this batch already, so no "
+        "other member reads it. To give it back to the group instead, stop the query and run 'zkconsumer spark "
+        f"reconcile --group {config.group_id} --checkpoint DIR --rewind --store {store} --zookeeper "
+        f"{config.zookeeper_connect} --execute', where DIR is its checkpointLocation"
     )
 
 

@@ -6,10 +6,13 @@ record set --wire.record_tables--> tables --> arrow_tables  -.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from bridge.spark.decode.corrupt_ranges import CorruptRange
 
 BATCH_ROWS = 16_384
 """Rows of one Arrow batch; more have no advantage, fewer cost one transfer through the socket for each batch."""
@@ -58,8 +61,19 @@ SCHEMA = pa.schema(
 """The schema of Spark's Kafka source (2.4 and later; headers from 3.0, with ``includeHeaders``)."""
 
 
+CORRUPT = "corrupt"
+"""The column of ``onCorruptRecord=deadLetter``: with a value the row is no record but offsets that cannot be read."""
+
+CORRUPT_FIELD = pa.field(CORRUPT, pa.struct([("end", pa.int64()), ("error", pa.string())]))
+
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    """The fields with these names, in this order.  ``KeyError`` for one that does not exist."""
+    return pa.schema([CORRUPT_FIELD if name == CORRUPT else SCHEMA.field(name) for name in columns])
+
+
 class ArrowBatchSpec(NamedTuple):
-    """The batches of a partition's records: with exactly the fields of ``schema``, a part of ``SCHEMA``.
+    """The batches of a partition's records: with exactly the fields of ``schema``, made by ``schema_of``.
 
     ``max_rows``: of one batch.  ``max_bytes``: the approximate size of one batch; it is larger by one row at most.
     """
@@ -78,12 +92,29 @@ def record_batch(target: ArrowBatchSpec, rows: int, made: dict[str, pa.Array]) -
         made["topic"] = _repeated(target.topic, rows, target.max_rows)
     if "partition" in names:
         made["partition"] = _repeated(target.partition, rows, target.max_rows)
+    if CORRUPT in names:
+        made[CORRUPT] = _no_damage(max(rows, target.max_rows)).slice(0, rows)
     return pa.RecordBatch.from_arrays([made[name] for name in names], schema=target.schema)
+
+
+def corrupt_batch(target: ArrowBatchSpec, passed_over: CorruptRange) -> pa.RecordBatch:
+    """One row for offsets that cannot be read: the first of them, the end, the reason, and the bytes as value."""
+    row: dict[str, object] = {
+        "value": passed_over.data, "topic": target.topic, "partition": target.partition, "offset": passed_over.first,
+        CORRUPT: {"end": passed_over.end, "error": passed_over.reason},
+    }  # fmt: skip
+    columns = [pa.array([row.get(field.name)], field.type) for field in target.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=target.schema)
 
 
 def _repeated(value: str | int, rows: int, max_rows: int) -> pa.Array:
     """A column with one value; all batches use the same memory."""
     return _constant(value, max(rows, max_rows)).slice(0, rows)
+
+
+@lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)
+def _no_damage(rows: int) -> pa.Array:
+    return pa.nulls(rows, CORRUPT_FIELD.type, memory_pool=POOL)
 
 
 @lru_cache(maxsize=CONSTANT_COLUMNS_CACHED)

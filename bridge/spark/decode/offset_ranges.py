@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 from zkconsumer.errors import UnavailableError
@@ -115,6 +116,19 @@ class FetchStalled(UnavailableError):
         self.log_end = log_end
 
 
+class OnCorruptRecord(Enum):
+    """``onCorruptRecord``: what a reader does with records in the log that cannot be decoded."""
+
+    FAIL = "fail"
+    """It raises an error."""
+
+    SKIP = "skip"
+    """It passes over their offsets, and logs them."""
+
+    DEAD_LETTER = "deadLetter"
+    """The same, and it returns a row for each range of offsets that it passed over."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """How to read; bytes and ms.  ``give_up_ms`` counts while there is no progress, but not while the caller pauses."""
@@ -128,3 +142,7 @@ class ReadSettings:
     """The option of the query, for the advice in errors: the ranges of its tasks exclude these offsets already."""
 
     isolation_level: int = READ_UNCOMMITTED
+    on_corrupt_record: OnCorruptRecord = OnCorruptRecord.FAIL
+
+    claim_advice: str = ""
+    """What else an operator can do about records that cannot be read, if the group's offset is after them already."""

@@ -9,7 +9,7 @@ Kafka batches; columns that were not requested are not built.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from bridge.spark.decode.arrow_decoder import ArrowDecoder, warn_if_not_compiled
-from bridge.spark.decode.arrow_schema import SCHEMA, ArrowBatchSpec
+from bridge.spark.decode.arrow_schema import CORRUPT, SCHEMA, ArrowBatchSpec, corrupt_batch, schema_of
 from bridge.spark.decode.cluster_connections import CONNECTION_POOL, ClusterAddress, ClusterConnectionPool
+from bridge.spark.decode.corrupt_ranges import CorruptRange
 from bridge.spark.decode.gc_freeze import gc_freeze_worker
 from bridge.spark.decode.offset_ranges import OffsetRange, ReadSettings
 from bridge.spark.decode.range_reader import read_range
@@ -37,7 +38,7 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     """One task: a range, and everything that an executor needs to read it.  Pickled; shows no secret.
 
     ``brokers``: where to find the leader of the partition; one that answers is enough.  ``columns``: names in
-    ``arrow_schema.SCHEMA``, in the order of the result.
+    ``arrow_schema.SCHEMA``, and ``corrupt``, in the order of the result.
     """
 
     wanted: OffsetRange
@@ -62,17 +63,28 @@ def read_partition(
         return
     gc_freeze_worker()
     warn_if_not_compiled()
-    wanted, schema = partition.wanted, schema_of(partition.columns)
-    decode = ArrowDecoder(ArrowBatchSpec(wanted.tp.topic, wanted.tp.partition, schema)).batches
+    wanted = partition.wanted
+    target = ArrowBatchSpec(wanted.tp.topic, wanted.tp.partition, schema_of(partition.columns))
+
+    def on_corrupt(passed_over: CorruptRange) -> pa.RecordBatch | None:
+        warn_of_corrupt_records(passed_over)
+        return corrupt_batch(target, passed_over) if CORRUPT in partition.columns else None
+
     with pool.borrow(ClusterAddress(partition.brokers, partition.security, partition.client_id)) as cluster:
-        batches = read_range(cluster, wanted, partition.settings, StopSignal().wait, decode, on_lost=_warn)
+        batches = read_range(
+            cluster, wanted, partition.settings, StopSignal().wait, ArrowDecoder(target).batches, on_lost=_warn,
+            on_corrupt=on_corrupt,
+        )  # fmt: skip
         with closing(batches):
             yield from batches
 
 
-def schema_of(columns: Sequence[str]) -> pa.Schema:
-    """The part of ``SCHEMA`` with these columns, in this order.  ``KeyError`` for one that does not exist."""
-    return pa.schema([SCHEMA.field(name) for name in columns])
+def warn_of_corrupt_records(passed_over: CorruptRange) -> None:
+    """Log offsets that cannot be read and are passed over."""
+    log.warning(
+        "corrupt-records-skipped partition=%s first=%d end=%d end_known=%s reason=%r",
+        passed_over.tp, passed_over.first, passed_over.end, passed_over.has_end, passed_over.reason,
+    )  # fmt: skip
 
 
 def _warn(lost: OffsetRange) -> None:

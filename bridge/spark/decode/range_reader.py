@@ -26,6 +26,20 @@ with the next entry that exists, also after the end of the range.  Nothing else 
 
 The bounds of a log are requested (ListOffsets) before records count as lost.
 
+Records that cannot be decoded count as corrupt after a second fetch, over a new connection, gave the same bytes: else
+the network damaged them, and the reader continues with the good ones.
+
+    decoder, scan of headers, CORRUPT_MESSAGE --> Damage -- not in the earlier answer --> fetch again from there
+                                                       '- the same bytes --> fail: raise
+                                                                         --> skip, deadLetter: continue at the end
+    the end is not known --CorruptEndSearch--> one fetch for each probe --> the end
+
+The header of a damaged entry gives the end where it is plausible.  Several damaged entries in a row are compared with
+the same earlier answer.  Sound ranges cost nothing of this: no byte is kept or compared before an error.
+
+The offsets at the start of an entry have no checksum.  An offset after the end of the log, and one that does not follow
+the offset before it, is damage; another wrong one cannot be distinguished from a gap, as in every consumer.
+
 The log may also have been truncated and have grown again past the position: no release before 2.1 reports that, and the
 reader does not detect it.
 """
@@ -38,8 +52,26 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Generic, Protocol, TypeVar
 
 from bridge.spark.decode.cluster_connections import ClusterConnections
-from bridge.spark.decode.corrupt_ranges import skip_advice, with_skip_advice
-from bridge.spark.decode.offset_ranges import FETCH_BYTES, DataLost, FetchStalled, OffsetRange, ReadSettings
+from bridge.spark.decode.corrupt_end_search import CorruptEndSearch
+from bridge.spark.decode.corrupt_ranges import (
+    CorruptRange,
+    Damage,
+    EarlierAnswer,
+    beyond_log_error,
+    bytes_before_damage,
+    damage_of,
+    damage_of_headers,
+    head_of,
+    skip_advice,
+)
+from bridge.spark.decode.offset_ranges import (
+    FETCH_BYTES,
+    DataLost,
+    FetchStalled,
+    OffsetRange,
+    OnCorruptRecord,
+    ReadSettings,
+)
 from bridge.spark.decode.response_buffers import RESPONSE_BUFFERS
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.errors import (
@@ -51,8 +83,10 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.broker_connection import Connection, PendingRequest
 from zkconsumer.kafka.error_codes import (
+    CORRUPT_MESSAGE,
     NONE,
     OFFSET_OUT_OF_RANGE,
+    UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
     BrokerError,
     ErrorCode,
@@ -66,7 +100,6 @@ from zkconsumer.wire.primitives import RecordSet
 from zkconsumer.wire.records import scan_record_set
 from zkconsumer.wire.schemas import FETCH
 from zkconsumer.wire.schemas.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -88,6 +121,9 @@ FETCH_WAIT_MS = 500
 """How long a broker may wait for records."""
 
 BACKOFF_MS = 200
+
+DIFFERENT_ANSWERS_MAX = 5
+"""How many fetches from one offset may give different damaged bytes."""
 
 _CONNECTION_ERRORS = (BrokerUnreachable, RemoteProtocolError)
 
@@ -120,25 +156,34 @@ def read_range(
     decode: Decode[P_co],
     *,
     on_lost: Callable[[OffsetRange], object] = lambda lost: None,
+    on_corrupt: Callable[[CorruptRange], P_co | None] = lambda corrupt: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Generator[P_co, None, None]:
     """The records of the range, in the pieces that ``decode`` returns.
 
     ``pause`` waits for so many ms.  ``on_lost`` receives the lost ranges, when ``fail_on_data_loss`` is off.
+    ``on_corrupt`` receives each range of offsets that is passed over, unless ``on_corrupt_record`` is ``FAIL``; what it
+    returns is a piece of the result.
 
     Raises ``DataLost``; ``FetchStalled`` when a leader sends no record for ``settings.give_up_ms`` although its log
     continues; ``BrokerUnreachable`` or ``RemoteProtocolError`` when no leader could be read for
     ``settings.give_up_ms``; ``BrokerError`` for an error that lasts longer than that;
-    ``MessageSizeTooLargeException``; ``InvalidMessageException`` and ``UnsupportedCodec`` for records in the log that
-    cannot be decoded; ``AuthenticationException``.
+    ``MessageSizeTooLargeException``, ``InvalidMessageException`` and ``UnsupportedCodec`` for records in the log that
+    cannot be decoded, unless they are passed over; ``AuthenticationException``.
     """
-    reader = _RangeReader(cluster, wanted, settings, pause=pause, decode=decode, on_lost=on_lost, clock=clock)
+    reader = _RangeReader(
+        cluster, wanted, settings, pause=pause, decode=decode, on_lost=on_lost, on_corrupt=on_corrupt, clock=clock
+    )  # fmt: skip
     tries = 0
     while not reader.is_done:
         before = reader.position
         try:
             with closing(reader.read()) as pieces:
                 yield from pieces
+        except _RefetchRequired:
+            if reader.passed_over is not None:
+                yield from reader.corrupt_pieces(reader.passed_over)
+                reader.passed_over = None
         except (*_CONNECTION_ERRORS, BrokerError) as error:
             if isinstance(error, BrokerError) and not error.code.is_retriable:
                 raise
@@ -154,6 +199,10 @@ class _BeyondLogEnd(BrokerUnreachable):
     """The log currently ends before the position; a replica that lags may have become the leader."""
 
 
+class _RefetchRequired(Exception):
+    """The reader continues with a fetch from its position, over a new connection."""
+
+
 @dataclass(eq=False, repr=False)
 class _RangeReader(Generic[P_co]):
     """The progress of one range."""
@@ -165,6 +214,7 @@ class _RangeReader(Generic[P_co]):
     pause: Callable[[int], object]
     decode: Decode[P_co]
     on_lost: Callable[[OffsetRange], object]
+    on_corrupt: Callable[[CorruptRange], P_co | None]
     clock: Clock
 
     def __post_init__(self) -> None:
@@ -173,6 +223,14 @@ class _RangeReader(Generic[P_co]):
         self._message_bytes = 0
         self._progress_ms = self.clock.now_ms()
         self.position = self.wanted.first
+        self.passed_over: CorruptRange | None = None
+        """What was passed over before a ``_RefetchRequired``; the caller takes it."""
+        self._earlier: EarlierAnswer | None = None
+        """What the next answer with records must have, if the log has it: from the position on.  None: no damage."""
+        self._different_answers = 0
+        """How many answers in succession had damage at the position that the answer before did not have."""
+        self._search: tuple[Damage, CorruptEndSearch] | None = None
+        """The search for the end of a confirmed damage, which begins at the position."""
 
     @property
     def is_done(self) -> bool:
@@ -189,18 +247,19 @@ class _RangeReader(Generic[P_co]):
         pending: PendingRequest[FetchResponse] | None = None
         try:
             connection, ranges = self.cluster.connection_to(leader)
+            self._find_corrupt_end(connection, ranges, leader)
             pending = self._ask(connection, ranges)
             while pending is not None:
                 asked, pending = pending, None
                 part = self._part(self._receive(connection, asked), leader)
                 first = self.position
-                has_records = part is not None and self._process_response(connection, ranges, leader, part)
+                records = None if part is None else self._process_response(connection, ranges, leader, part)
                 if not self.is_done:
                     pending = self._ask(connection, ranges)
-                if part is not None and part.records and has_records:
-                    yield from self._pieces(part.records, first, part.aborted_transactions or ())
+                if part is not None and records is not None:
+                    yield from self._pieces(records, first, part)
                     self._progress_ms = self.clock.now_ms()
-        except (*_CONNECTION_ERRORS, BrokerError):
+        except (*_CONNECTION_ERRORS, BrokerError, _RefetchRequired):
             self.cluster.drop(leader)
             self.cluster.forget_leader(tp)
             raise
@@ -249,36 +308,48 @@ class _RangeReader(Generic[P_co]):
 
     def _process_response(
         self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress, part: FetchPartitionResponse
-    ) -> bool:
-        """Continue after this answer; returns whether it contains complete entries."""
+    ) -> RecordSet | None:
+        """Continue after this answer; returns its complete entries, None without any."""
         code = error_code(part.error_code)
         if code == OFFSET_OUT_OF_RANGE:
             self._check_log_bounds(connection, ranges, leader, f"with {code}")
-            return False
+            return None
+        if code == CORRUPT_MESSAGE and self._passes_over:
+            raise self._handled(Damage(self.position, None, f"the broker answers {code}", self._error(code)))
         if code != NONE:
             raise self._error(code)
         records = part.records or b""
         if not len(records):
             self._handle_empty_response(connection, ranges, leader, part)
-            return False
+            return None
         try:
             # Only up to the entry with the end of the range: later ones may be damaged, or not.
             scanned = scan_record_set(records, self.wanted.end)
+            if scanned.next_offset > part.high_watermark >= self.wanted.end:
+                raise beyond_log_error(records, scanned.complete_bytes, part.high_watermark)
         except (InvalidMessageException, UnsupportedCodec) as error:
-            raise with_skip_advice(error, records, self.position, self.wanted, self.settings.skip_offsets) from error
+            sound_bytes = bytes_before_damage(records, error, self.position)
+            scanned = scan_record_set(records[:sound_bytes], self.wanted.end)
+            if scanned.next_offset <= self.position:
+                damage = damage_of_headers(
+                    records, error, self.position, self.wanted, self.settings, sound_bytes
+                )  # fmt: skip
+                raise self._handled(damage) from error
+            # The next answer begins with the damage.
+            records = records[:sound_bytes]
         if scanned.next_offset < 0:
             self._ask_for_more(records)
-            return False
+            return None
         if scanned.next_offset <= self.position:
             raise RemoteProtocolError(f"{self.wanted.tp}: offset {self.position} was requested, but older ones arrived")
         # The header of a wrapper has the offset of its last message, so its first offset is not known.
         begins_later = scanned.first_offset > self.position and not scanned.starts_with_compressed_wrapper
         if part.log_start_offset > self.position and begins_later:
             self._check_log_bounds(connection, ranges, leader, "with later records only")
-            return False
+            return None
         self._message_bytes = 0
         self._advance(scanned.next_offset, len(records))
-        return True
+        return records
 
     def _advance(self, to: int, record_bytes: int = 0) -> None:
         if record_bytes:
@@ -290,31 +361,141 @@ class _RangeReader(Generic[P_co]):
         """Not even one message is complete: the next request has a limit of the size of that message."""
         head = read_entry_header(records)
         needs = 2 * self._fetch_bytes if head is None else head.size_bytes
-        tp, end, skips = self.wanted.tp, self.wanted.end, self.settings.skip_offsets
+        tp, end = self.wanted.tp, self.wanted.end
+        failure: Exception
         if needs > FETCH_BYTES_MAX:
             after = end if head is None else head.next_offset
-            raise MessageSizeTooLargeException(
-                f"{tp}: the message at offset {self.position} has {needs} bytes, but the maximum is {FETCH_BYTES_MAX}"
-                f". {skip_advice(OffsetRange(tp, self.position, max(after, self.position + 1)), skips)}"
-            )
+            reason = f"the message at offset {self.position} has {needs} bytes, but the maximum is {FETCH_BYTES_MAX}"
+            bad = OffsetRange(tp, self.position, max(after, self.position + 1))
+            failure = MessageSizeTooLargeException(f"{tp}: {reason}. {skip_advice(bad, self.settings)}")
+            raise self._handled(Damage(self.position, None, reason, failure, records))
         if self._fetch_bytes >= needs:
-            raise InvalidMessageException(
-                f"{tp}: the message at offset {self.position} has a header with {needs} bytes, but the broker sends "
-                f"only {len(records)} of them. Its log is damaged there, up to an offset that is not known. "
-                f"{skip_advice(OffsetRange(tp, self.position, end), skips)}"
+            reason = (
+                f"the message at offset {self.position} has a header with {needs} bytes, but the broker sends only "
+                f"{len(records)} of them"
             )
+            failure = InvalidMessageException(
+                f"{tp}: {reason}. Its log is damaged there, up to an offset that is not known. "
+                f"{skip_advice(OffsetRange(tp, self.position, end), self.settings)}"
+            )
+            raise self._handled(Damage(self.position, None, reason, failure, records))
         self._message_bytes = needs
 
-    def _pieces(
-        self, records: RecordSet, first: int, aborted: Sequence[AbortedTransaction]
-    ) -> Generator[P_co, None, None]:
-        excluded = aborted_batches(records, aborted)
+    def _pieces(self, records: RecordSet, first: int, part: FetchPartitionResponse) -> Generator[P_co, None, None]:
+        excluded: Sequence[int] = ()
+        if part.aborted_transactions:
+            records = records[: scan_record_set(records, self.wanted.end).complete_bytes]
+            excluded = aborted_batches(records, part.aborted_transactions)
+        answer: RecordSet = part.records or b""
+        while True:
+            try:
+                yield from self.decode(
+                    records, first, self.wanted.end, check_crcs=self.settings.check_crcs, excluded_batches=excluded
+                )
+                break
+            except (InvalidMessageException, UnsupportedCodec) as error:
+                damage = damage_of(
+                    answer, error, first, self.wanted, self.settings,
+                    high_watermark=part.high_watermark, excluded_batches=excluded,
+                )  # fmt: skip
+                confirmed = self._confirmed_before_next_entry(damage, part)
+                if damage.end is None or confirmed is None:
+                    raise self._handled(damage) from error
+            yield from self.corrupt_pieces(damage.corrupt_range(self.wanted.tp, damage.end))
+            after = damage.position + damage.extent
+            answer, records, first = answer[after:], records[after:], damage.end
+            self._earlier = EarlierAnswer(confirmed[damage.extent :])
+        self._earlier = None
+        self._different_answers = 0
+
+    # --- records that cannot be decoded -------------------------------------------------------------------------
+
+    @property
+    def _passes_over(self) -> bool:
+        return self.settings.on_corrupt_record is not OnCorruptRecord.FAIL
+
+    def corrupt_pieces(self, passed_over: CorruptRange) -> Generator[P_co, None, None]:
+        """What the caller makes of offsets that were passed over; no offset may be left of them."""
+        piece = self.on_corrupt(passed_over) if passed_over.first < passed_over.end else None
+        if piece is not None:
+            yield piece
+
+    def _confirmed_before_next_entry(self, damage: Damage, part: FetchPartitionResponse) -> memoryview | None:
+        """The earlier answer from the damaged entry on, if the rest of this answer can be decoded: the damage is
+        confirmed and is passed over, and the next entry is known.
+
+        A damaged marker may have ended an aborted transaction: the next answer has those that are still needed.
+        """
+        if self._earlier is None or not self._passes_over or part.aborted_transactions:
+            return None
+        return damage.same_bytes(self._earlier) if damage.extent and damage.is_whole else None
+
+    def _handled(self, damage: Damage) -> Exception:
+        """What is raised: a request to fetch again, or the error of a damage that is confirmed or never the same."""
+        earlier, self._earlier = self._earlier, None
+        self.position = damage.first
+        self._message_bytes = 0
+        if earlier is None or not damage.is_in(earlier):
+            self._different_answers += 1
+            if self._different_answers > DIFFERENT_ANSWERS_MAX:
+                return damage.failure
+            self._earlier = damage.suspected
+            return _RefetchRequired()
+        self._different_answers = 0
+        if not self._passes_over:
+            return damage.failure
+        if damage.end is None:
+            self._search = damage, CorruptEndSearch(damage.first, self.wanted.end)
+        else:
+            self._pass_over(damage, damage.end)
+        return _RefetchRequired()
+
+    def _pass_over(self, damage: Damage, end: int) -> None:
+        self.passed_over = damage.corrupt_range(self.wanted.tp, end)
+        self._advance(end)
+        self._earlier = damage.following
+
+    def _find_corrupt_end(self, connection: Connection, ranges: SupportedVersions, leader: BrokerAddress) -> None:
+        """Continue the search for the end of a damage.  Raises ``_RefetchRequired`` when it is found."""
+        if self._search is None:
+            return
+        damage, search = self._search
+        while (probe := search.next_probe) is not None:
+            part = self._part(self._receive(connection, self._ask_at(connection, ranges, probe)), leader)
+            if part is None:
+                self.pause(BACKOFF_MS)
+                continue
+            search.record(is_readable=self._is_readable(part, damage, probe))
+            self._progress_ms = self.clock.now_ms()
+        self._search = None
+        self._pass_over(damage, search.end)
+        raise _RefetchRequired
+
+    def _ask_at(self, connection: Connection, ranges: SupportedVersions, probe: int) -> PendingRequest[FetchResponse]:
+        tp = self.wanted.tp
+        row = FetchPartition(partition=tp.partition, fetch_offset=probe, partition_max_bytes=FETCH_BYTES_MIN)
+        body = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES_MIN, isolation_level=self.settings.isolation_level,
+            topics=[FetchTopic(topic=tp.topic, partitions=[row])],
+        )  # fmt: skip
+        return connection.send(FETCH, ranges.pick(FETCH), body, self.settings.request_timeout_ms)
+
+    def _is_readable(self, part: FetchPartitionResponse, damage: Damage, probe: int) -> bool:
+        """Whether the broker has sent another entry than the damaged one for the offset ``probe``."""
+        code = error_code(part.error_code)
+        if code in (CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR):
+            return False
+        if code != NONE:
+            raise self._error(code)
+        records = part.records or b""
+        if damage.records is not None and head_of(records) == head_of(damage.records):
+            return False
         try:
-            yield from self.decode(
-                records, first, self.wanted.end, check_crcs=self.settings.check_crcs, excluded_batches=excluded
-            )
-        except (InvalidMessageException, UnsupportedCodec) as error:
-            raise with_skip_advice(error, records, first, self.wanted, self.settings.skip_offsets) from error
+            scan_record_set(records, probe + 1)
+        except (InvalidMessageException, UnsupportedCodec):
+            return False
+        head = read_entry_header(records)  # of an entry that may be cut off
+        return head is not None and probe < head.next_offset <= max(part.high_watermark, self.wanted.end)
 
     # --- missing records ----------------------------------------------------------------------------------------
 

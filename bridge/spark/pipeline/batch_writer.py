@@ -15,6 +15,16 @@ same key for the same offsets, so each step may have been done before:
 Dead letters are committed before the rows, so a batch that is in the sink has all its dead letters.  A batch whose dead
 letters are committed and whose rows are not is repeated by the next start of the query.
 
+Whether records cannot be read (``onCorruptRecord``) depends on the bytes that a fetch gave, so two passes over a batch
+may differ: a broker repairs its log, or another replica leads.  Until the first commit nothing of an attempt is
+visible, and a new attempt decides anew.  The invariant:
+
+    the first pass of an attempt decides which offsets are corrupt; every later pass of the attempt, and, once the dead
+    letters are committed, every later attempt of the batch, passes over exactly these offsets and no other
+
+The decision is in the lineage of the dead letters and of the rows (``corrupt``).  A pass that follows it leaves out the
+records of these offsets even if they can be read now; other offsets that cannot be read fail the batch.
+
 The ranges are not those that the rows show but those that the source has written to ``batchRangesPath`` before it read
 them; so they are taken after the rows were written.  The second reading of a batch has the same ranges.
 
@@ -34,7 +44,16 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.group_membership import CommitMode
+from bridge.spark.pipeline.corrupt_rows import (
+    CorruptRows,
+    DecidedRange,
+    dead_letters_of,
+    decided_of,
+    offset_count,
+    ranges_of,
+)
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_COLUMNS
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, PAYLOAD_COLUMNS, source_column
@@ -43,6 +62,7 @@ from bridge.spark.pipeline.lineage import (
     BatchCounts,
     BatchLineage,
     partition_ranges,
+    require_same_corrupt_offsets,
     require_same_ranges,
 )
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
@@ -89,7 +109,9 @@ class BatchParts:
 
     ``dead_letters``: None: a dead letter fails the query.  ``query_id``: the id of Spark's query.  ``ranges``: those of
     the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
-    with a point of the batch and its id.
+    with a point of the batch and its id.  ``on_corrupt``: if it is not ``FAIL``, frames have the column ``corrupt``.
+    ``add_skipped``: the batch has skipped so many more offsets.
+    ``kind``: of the lineages, see ``BatchLineage``.
     """
 
     pipeline: str
@@ -102,6 +124,9 @@ class BatchParts:
     wall_ms: WallClock
     new_attempt: Callable[[], str]
     reached: Callable[[str, int], None] = lambda _point, _batch: None
+    on_corrupt: OnCorruptRecord = OnCorruptRecord.FAIL
+    add_skipped: Callable[[StreamBatchRanges, int], None] = lambda _ranges, _offsets: None
+    kind: str = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +203,10 @@ class BatchWriter:
         source has planned nothing.
         """
         parts = self._parts
+        letters = self._committed_dead_letters(attempt)
         counted = Observation()
-        decoded = decode(frame, parts.decoding, with_payloads=False)
+        corrupt_rows = CorruptRows(frame, None if letters is None else decided_of(letters.corrupt))
+        decoded = decode(corrupt_rows.records, parts.decoding, with_payloads=False)
         classified = classify(decoded, parts.transform, checks_rows=checks_rows).observe(counted, *outcome_counts())
         rows, rejected = self._rows_to_write(classified)
         staged = parts.sink.write(rows, attempt)
@@ -189,22 +216,40 @@ class BatchWriter:
         if not (staged.rows or dead or counts["filtered"]) and parts.ranges() is None:
             return None
         found = self._ranges()
+        corrupt = corrupt_rows.found()
+        skipped = 0
+        if letters is not None:
+            dead = letters.counts.rows
+        elif parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+            dead += len(corrupt)
+        if parts.on_corrupt is OnCorruptRecord.SKIP:
+            skipped = offset_count(corrupt)
         lineage = BatchLineage(
             query=attempt.query,
             batch=attempt.batch,
-            kind="batch",
+            kind=parts.kind,
             pipeline=parts.pipeline,
             mode="claim" if found.commit_mode == CommitMode.CLAIM.value else "snapshot",
             attempt=attempt.attempt,
             created_ms=parts.wall_ms(),
             ranges=partition_ranges(found.ranges),
-            counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets),
+            counts=BatchCounts(staged.rows, dead, counts["filtered"], found.skipped_offsets + skipped),
+            corrupt=ranges_of(corrupt),
         )
+        if skipped:
+            parts.add_skipped(found, skipped)
         if dead:
-            self._write_dead_letters(frame, attempt, lineage, checks_rows=checks_rows)
+            self._write_dead_letters(frame, attempt, lineage, corrupt, checks_rows=checks_rows)
             parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
         outcome = parts.sink.commit(staged, lineage)
         return WrittenBatch(lineage, is_repeated=outcome is CommitOutcome.ALREADY_COMMITTED)
+
+    def _committed_dead_letters(self, attempt: BatchAttempt) -> BatchLineage | None:
+        """The dead letters of an earlier attempt, and with them which offsets are corrupt."""
+        parts = self._parts
+        if parts.on_corrupt is OnCorruptRecord.FAIL or parts.dead_letters is None:
+            return None
+        return parts.dead_letters.committed(*attempt.key)
 
     def _rows_to_write(self, classified: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows for the sink, and the number of those that it cannot store."""
@@ -217,7 +262,7 @@ class BatchWriter:
         rejected = None
         if rejections:
             rejected = Observation()
-            rows = rows.withColumn(_REJECTED, _reason(rejections))
+            rows = rows.withColumn(_REJECTED, rejection_reason(rejections))
             rows = rows.observe(rejected, sf.count_if(sf.col(_REJECTED).isNotNull()).alias(_COUNT_OF_REJECTED))
             rows = rows.filter(sf.col(_REJECTED).isNull()).drop(_REJECTED)
         if parts.sink.needs_message_place:
@@ -227,57 +272,80 @@ class BatchWriter:
     # --- dead letters -----------------------------------------------------------------------------------------------
 
     def _write_dead_letters(
-        self, frame: DataFrame, attempt: BatchAttempt, lineage: BatchLineage, *, checks_rows: bool
+        self,
+        frame: DataFrame,
+        attempt: BatchAttempt,
+        lineage: BatchLineage,
+        corrupt: tuple[DecidedRange, ...],
+        *,
+        checks_rows: bool,
     ) -> None:
         parts = self._parts
-        letters = self._dead_letters(frame, attempt, checks_rows=checks_rows)
+        corrupt_rows = CorruptRows(frame, corrupt)
+        letters = self._dead_letters(corrupt_rows.records, attempt, checks_rows=checks_rows)
+        if corrupt and parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+            fetched = _as_dead_letters(dead_letters_of(frame, corrupt), attempt)
+            letters = letters.unionByName(fetched)
         if parts.dead_letters is None:
             raise DeadLettersRejectedError(_no_place_for(letters, lineage))
         stored = parts.dead_letters.committed(*attempt.key)
         if stored is not None:
             require_same_ranges(stored, lineage)
+            require_same_corrupt_offsets(stored, lineage)
             return
         if parts.dead_letters.needs_message_time:
             letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
         own = replace(attempt, attempt=parts.new_attempt())  # both sinks may be in one schema
         staged = parts.dead_letters.write(letters, own)
+        corrupt_rows.found()
         if staged.rows != lineage.counts.dead_letters:
             raise PreconditionFailed(
                 f"batch {attempt.batch} of query {attempt.query} had {lineage.counts.dead_letters} dead letters, and "
                 f"{staged.rows} when it was read again; nothing was committed. If a schema registry was not reachable "
                 "for a time, start the pipeline again"
             )
-        parts.dead_letters.commit(staged, replace(lineage, attempt=own.attempt, counts=BatchCounts(rows=staged.rows)))
+        outcome = parts.dead_letters.commit(
+            staged, replace(lineage, attempt=own.attempt, counts=BatchCounts(rows=staged.rows))
+        )  # fmt: skip
+        if outcome is CommitOutcome.ALREADY_COMMITTED:
+            stored = parts.dead_letters.committed(*attempt.key)
+            assert stored is not None, "another attempt has committed it"
+            require_same_corrupt_offsets(stored, lineage)
 
-    def _dead_letters(self, frame: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
+    def _dead_letters(self, records: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
         parts = self._parts
-        classified = classify(decode(frame, parts.decoding), parts.transform, checks_rows=checks_rows)
+        classified = classify(decode(records, parts.decoding), parts.transform, checks_rows=checks_rows)
         kept = [source_column(name) for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)]
         found = dead_rows(classified).select(*kept, DEAD_STAGE, DEAD_ERROR)
         rejections = parts.sink.rejections(written_rows(classified, parts.transform).schema)
         if rejections:
-            rows = written_rows(classified, parts.transform, kept=kept).withColumn(_REJECTED, _reason(rejections))
+            rows = written_rows(classified, parts.transform, kept=kept).withColumn(
+                _REJECTED, rejection_reason(rejections)
+            )
             found = found.unionByName(
                 rows.filter(sf.col(_REJECTED).isNotNull()).select(
                     *kept, sf.lit(SINK_STAGE).alias(DEAD_STAGE), sf.col(_REJECTED).alias(DEAD_ERROR)
                 )
             )
-        written = sf.timestamp_millis(sf.lit(attempt.started_ms))
-        columns = {
-            **{name: sf.col(source_column(name)) for name in (*_PLACE, "timestamp")},
-            **{name: sf.col(source_column(name)) for name in PAYLOAD_COLUMNS},
-            "stage": sf.col(DEAD_STAGE),
-            "error": sf.col(DEAD_ERROR),
-            "time": written,
-            "query": sf.lit(attempt.query),
-            "batch": sf.lit(attempt.batch),
-        }
-        return found.select(
-            *(columns[name].cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items())
-        )  # fmt: skip
+        named = {source_column(name): name for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)}
+        letters = found.withColumnsRenamed(named | {DEAD_STAGE: "stage", DEAD_ERROR: "error"})
+        return _as_dead_letters(letters, attempt)
 
 
-def _reason(rejections: tuple[RowRejection, ...]) -> Column:
+def _as_dead_letters(rows: DataFrame, attempt: BatchAttempt) -> DataFrame:
+    """All columns of dead letters; null where the row has none."""
+    missing = {name: sf.lit(None) for name in DEAD_LETTER_COLUMNS if name not in rows.columns}
+    added = {
+        "time": sf.timestamp_millis(sf.lit(attempt.started_ms)),
+        "query": sf.lit(attempt.query),
+        "batch": sf.lit(attempt.batch),
+    }
+    columns = rows.withColumns(missing | added)
+    return columns.select(*(sf.col(name).cast(kind).alias(name) for name, kind in DEAD_LETTER_COLUMNS.items()))
+
+
+def rejection_reason(rejections: tuple[RowRejection, ...]) -> Column:
+    """Why the sink cannot store a row; null: it can."""
     return sf.coalesce(*(sf.when(sf.expr(each.condition), sf.lit(each.reason)) for each in rejections))
 
 

@@ -16,6 +16,7 @@ DEAD_LETTER_COLUMNS: Mapping[str, str] = {
     "partition": "int",
     "offset": "bigint",
     "timestamp": "timestamp",
+    "timestampType": "int",
     "key": "binary",
     "value": "binary",
     "headers": "array<struct<key:string,value:binary>>",

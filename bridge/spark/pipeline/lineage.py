@@ -5,11 +5,16 @@ pipeline is no part of it, since the batches of a new checkpoint count from 0 ag
 
     require_same_ranges   the key is stored already: the same ranges (nothing is written), or an error
     uncovered             the offsets that no lineage has: what a backfill may read
-    check_reservation     whether a backfill or a replay may reserve its ranges
+    check_reservation     whether a backfill, a replacement or a replay may reserve its ranges
+    abandoned             what is stored in the place of a reservation that is released
 
 A batch of the live query is never checked against other keys: a backfill reserves only offsets below the position of
 the live query, so the live query never fails because of a backfill.  A replay covers nothing: it reads dead letters of
-ranges that batches and backfills cover.
+ranges that batches and backfills cover.  A replacement (kind ``replace``) covers offsets that others may cover, too:
+the rows of those are deleted in its commit, so the newest one is the one that counts.
+
+The key of a released reservation stays taken, by a lineage without offsets: a process that was stopped before its
+commit and continues later cannot commit under this key any more.
 
 A lineage is stored as JSON (``to_json``), readable for any program; a stored text is checked as untrusted input.
 """
@@ -19,7 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bridge.migration.plan.json_object_reader import (
@@ -35,17 +40,22 @@ from zkconsumer.types import TopicPartition
 
 VERSION = 1
 
-KINDS = ("batch", "backfill", "replay")
+KINDS = ("batch", "backfill", "replay", "replace")
 MODES = ("claim", "snapshot")
 
 ID_CHARS_MAX = 100
 NAME_CHARS_MAX = 1_000
+
+ABANDONED = "abandoned"
+"""The attempt of the lineage of a released reservation."""
 
 SHOWN_MAX = 5
 """How many ranges or problems an error shows."""
 
 SHOWN_CHARS_MAX = 250
 """The longest part of a stored name in an error; a topic has at most 249 characters."""
+
+_NAMES_OF_RANGES = {"ranges": "ranges", "corrupt": "corrupt offsets"}
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -98,9 +108,10 @@ class BatchAttempt:
 class BatchLineage:
     """What a batch has read and written.
 
-    ``query``: the id of Spark's query; of a backfill or replay an id that each repetition of it has.  ``kind``: one of
-    ``KINDS``.  ``mode``: how the ranges were found (``group.offsets.commit``), one of ``MODES``.  ``attempt``: of the
-    attempt that committed.  ``created_ms``: since 1970.
+    ``query``: the id of Spark's query; of the other kinds an id that each repetition of the command has.  ``kind``: one
+    of ``KINDS``.  ``mode``: how the ranges were found (``group.offsets.commit``), one of ``MODES``.  ``attempt``: of
+    the attempt that committed.  ``created_ms``: since 1970.  ``corrupt``: the offsets of the ranges that were passed
+    over because no record could be decoded there; each later attempt of the batch does the same.
     """
 
     query: str
@@ -112,6 +123,7 @@ class BatchLineage:
     created_ms: int
     ranges: PartitionRanges
     counts: BatchCounts
+    corrupt: PartitionRanges = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for text in (self.query, self.attempt):
@@ -119,9 +131,10 @@ class BatchLineage:
         assert self.kind in KINDS, self.kind
         assert self.mode in MODES, self.mode
         assert self.batch >= 0, self.batch
-        assert all(pairs and pairs == merge_offset_ranges(pairs) for pairs in self.ranges.values()), (
-            "the same offsets have one form, so that ranges can be compared"
-        )
+        for ranges in (self.ranges, self.corrupt):
+            assert all(pairs and pairs == merge_offset_ranges(pairs) for pairs in ranges.values()), (
+                "the same offsets have one form, so that ranges can be compared"
+            )
 
     @property
     def key(self) -> tuple[str, int]:
@@ -170,6 +183,17 @@ def require_same_ranges(stored: BatchLineage, attempted: BatchLineage) -> None:
     )
 
 
+def require_same_corrupt_offsets(stored: BatchLineage, attempted: BatchLineage) -> None:
+    """Raises ``LineageConflictError`` if two attempts of a batch have passed over different offsets."""
+    if stored.corrupt == attempted.corrupt:
+        return
+    raise LineageConflictError(
+        f"{stored.name} was decided by attempt {stored.attempt} with the corrupt offsets {_text(stored.corrupt)}, and "
+        f"this attempt found {_text(attempted.corrupt)}. Nothing was written. Two drivers have run this batch; start "
+        "the pipeline again: it follows the stored decision"
+    )
+
+
 def uncovered(ranges: PartitionRanges, lineages: Iterable[BatchLineage]) -> PartitionRanges:
     """The offsets of ``ranges`` that are in no batch and no backfill."""
     covered = _covered(lineages)
@@ -182,7 +206,7 @@ def check_reservation(
     reserved: Collection[BatchLineage],
     positions: Mapping[TopicPartition, int],
 ) -> None:
-    """Raises ``LineageConflictError`` unless a backfill or a replay may reserve its ranges.
+    """Raises ``LineageConflictError`` unless a backfill, a replacement or a replay may reserve its ranges.
 
     ``committed`` and ``reserved``: all lineages of the sink; that of the same key is ignored.  ``positions``: the next
     offset that the live query reads of each of its partitions; empty if there is no live query.
@@ -196,27 +220,75 @@ def check_reservation(
             problems.append(
                 f"no batch has read {_text(outside)}, so there are no dead letters; read these offsets by a backfill"
             )
-        others = [each for each in (*committed, *reserved) if each.kind == "replay"]
-    else:
-        others = [each for each in (*committed, *reserved) if each.kind != "replay"]
-        ahead = partition_ranges(
-            OffsetRange(tp, max(first, positions[tp]), end)
-            for tp, pairs in wanted.ranges.items()
-            if tp in positions
-            for first, end in pairs
-        )
-        if ahead:
-            problems.append(f"the live query has yet to read {_text(ahead)}; leave these offsets to it")
-    for other in others:
-        if common := _split(wanted.ranges, other.ranges)[1]:
-            state = "is reserved for" if other in reserved else "was written by"
-            problems.append(f"{_text(common)} {state} {other.name}; leave these offsets out, or end that one first")
+    elif ahead := partition_ranges(
+        OffsetRange(tp, max(first, positions[tp]), end)
+        for tp, pairs in wanted.ranges.items()
+        if tp in positions
+        for first, end in pairs
+    ):
+        problems.append(f"the live query has yet to read {_text(ahead)}; leave these offsets to it")
+    problems += [
+        f"{_text(common)} was written by {other.name}; leave these offsets out"
+        for other in committed
+        if (common := common_ranges(wanted.ranges, _written(wanted, other, committed)))
+    ]
+    problems += [
+        f"{_text(common)} is reserved for {other.name}; leave these offsets out, or repeat the command of that one, "
+        "or, if it will not be repeated, release them: zkconsumer pipeline backfill FILE --abandon " + other.query
+        for other in reserved
+        if _excludes(wanted.kind, other.kind) and (common := common_ranges(wanted.ranges, other.ranges))
+    ]
     if problems:
         more = f"; and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
         raise LineageConflictError(
             f"the ranges of {wanted.name} cannot be reserved, nothing was written: "
             f"{'; '.join(problems[:SHOWN_MAX])}{more}"
         )
+
+
+def _excludes(wanted: str, other: str) -> bool:
+    """Whether two reservations of these kinds must not have a common offset.
+
+    A backfill reads what nothing covers, and a replay what is covered, so these two never write the same record.
+    """
+    return wanted == other or "replace" in (wanted, other)
+
+
+def _written(wanted: BatchLineage, other: BatchLineage, committed: Collection[BatchLineage]) -> PartitionRanges:
+    """The offsets of ``other`` whose rows would be double beside those of ``wanted``."""
+    match wanted.kind:
+        case "backfill":
+            return {} if other.kind == "replay" else other.ranges
+        case "replay":
+            return without_replaced(other, committed) if other.kind == "replay" else {}
+    return {}  # a replacement deletes the rows of its offsets
+
+
+def without_replaced(lineage: BatchLineage, committed: Iterable[BatchLineage]) -> PartitionRanges:
+    """The offsets of a lineage that no later replacement has written again."""
+    later = [
+        each
+        for each in committed
+        if each.kind == "replace" and each.key != lineage.key and each.created_ms >= lineage.created_ms
+    ]
+    return _split(lineage.ranges, _covered(later))[0] if later else lineage.ranges
+
+
+def common_ranges(ranges: PartitionRanges, others: PartitionRanges) -> PartitionRanges:
+    """The offsets that are in both."""
+    return _split(ranges, others)[1]
+
+
+def remaining_ranges(ranges: PartitionRanges, others: Iterable[PartitionRanges]) -> PartitionRanges:
+    """The offsets of ``ranges`` that are in none of the others."""
+    for each in others:
+        ranges = _split(ranges, each)[0]
+    return ranges
+
+
+def abandoned(reserved: BatchLineage) -> BatchLineage:
+    """What is stored when a reservation is released: a lineage without offsets and rows, under the same key."""
+    return replace(reserved, attempt=ABANDONED, ranges={}, counts=BatchCounts(), corrupt={})
 
 
 def _covered(lineages: Iterable[BatchLineage]) -> PartitionRanges:
@@ -252,11 +324,8 @@ def _text(ranges: PartitionRanges) -> str:
 
 def to_json(lineage: BatchLineage) -> str:
     """One line; the same lineage has the same text."""
-    topics: dict[str, dict[str, list[list[int]]]] = {}
-    for tp, pairs in sorted(lineage.ranges.items()):
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = [list(pair) for pair in pairs]
     counts = lineage.counts
-    members = {
+    members: dict[str, object] = {
         "version": VERSION,
         "kind": lineage.kind,
         "query": lineage.query,
@@ -265,7 +334,7 @@ def to_json(lineage: BatchLineage) -> str:
         "mode": lineage.mode,
         "attempt": lineage.attempt,
         "created_ms": lineage.created_ms,
-        "ranges": topics,
+        "ranges": _ranges_to_json(lineage.ranges),
         "counts": {
             "rows": counts.rows,
             "dead_letters": counts.dead_letters,
@@ -273,7 +342,16 @@ def to_json(lineage: BatchLineage) -> str:
             "skipped_offsets": counts.skipped_offsets,
         },
     }
+    if lineage.corrupt:
+        members["corrupt"] = _ranges_to_json(lineage.corrupt)
     return json.dumps(members, separators=(",", ":"))
+
+
+def _ranges_to_json(ranges: PartitionRanges) -> dict[str, dict[str, list[list[int]]]]:
+    topics: dict[str, dict[str, list[list[int]]]] = {}
+    for tp, pairs in sorted(ranges.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = [list(pair) for pair in pairs]
+    return topics
 
 
 def from_json(text: str, where: str) -> BatchLineage:
@@ -306,7 +384,8 @@ def read_lineage(members: JsonObjectReader, where: str) -> BatchLineage:
         mode=_choice(members, "mode", MODES),
         attempt=members.checked("attempt", _checked_id),
         created_ms=members.number("created_ms"),
-        ranges=_read_ranges(members, where),
+        ranges=_read_ranges(members, "ranges", where),
+        corrupt=_read_ranges(members, "corrupt", where) if members.has("corrupt") else {},
         counts=BatchCounts(*(counts.number(name) for name in ("rows", "dead_letters", "filtered", "skipped_offsets"))),
     )
     counts.reject_unknown_keys()
@@ -314,13 +393,13 @@ def read_lineage(members: JsonObjectReader, where: str) -> BatchLineage:
     return lineage
 
 
-def _read_ranges(members: JsonObjectReader, place: str) -> PartitionRanges:
+def _read_ranges(members: JsonObjectReader, name: str, place: str) -> PartitionRanges:
     ranges: dict[TopicPartition, tuple[tuple[int, int], ...]] = {}
-    for topic, partitions in members.take_entries("ranges"):
+    for topic, partitions in members.take_entries(name):
         if not isinstance(partitions, dict):
-            raise members.error(f"the ranges of {topic[:SHOWN_CHARS_MAX]!r} are no object")
+            raise members.error(f"the {_NAMES_OF_RANGES[name]} of {topic[:SHOWN_CHARS_MAX]!r} are no object")
         for number, pairs in partitions.items():
-            where = f"{place}: the ranges of {topic[:SHOWN_CHARS_MAX]}/{number[:SHOWN_CHARS_MAX]}"
+            where = f"{place}: the {_NAMES_OF_RANGES[name]} of {topic[:SHOWN_CHARS_MAX]}/{number[:SHOWN_CHARS_MAX]}"
             if not _PARTITION.fullmatch(number):
                 raise InvalidJsonError(f"{where}: this is no partition")
             read = tuple(_read_pair(pair, where) for pair in as_list(pairs, where))

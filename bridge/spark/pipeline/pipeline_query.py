@@ -23,6 +23,8 @@ from uuid import uuid4
 
 from pyspark.errors import StreamingQueryException
 
+from bridge.spark.decode.offset_ranges import OnCorruptRecord
+from bridge.spark.monitoring.query_lag import lag as query_lag
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
 from bridge.spark.pipeline.connect_batches import (
     ServerBatches,
@@ -30,6 +32,7 @@ from bridge.spark.pipeline.connect_batches import (
     require_shared_folder,
     require_shared_path,
 )
+from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
 from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
 from bridge.spark.pipeline.decode.decoded_frame import decode
@@ -41,11 +44,12 @@ from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
-from bridge.spark.source.batch_ranges_file import read_batch_ranges, request_stop
+from bridge.spark.source.batch_ranges_file import add_skipped_offsets, read_batch_ranges, request_stop
 from bridge.spark.source.datasource_registration import NAME, register
 from bridge.spark.source.environment_check import is_connect
 from zkconsumer.base.threads import StopSignal
 from zkconsumer.errors import PreconditionFailed, UnavailableError, ZkConsumerError
+from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +82,7 @@ class PreparedPipeline:
     dead_letters: Sink[Any] | None
     options: Mapping[str, str]
     folder: Path
+    on_corrupt: OnCorruptRecord
 
     def close(self) -> None:
         """Removes the files of this process, also that with secrets."""
@@ -91,28 +96,31 @@ def prepare_pipeline(
 
     Connects to the sinks and not to the group: the source does that when the query starts.
     """
+    sink = open_sink(spec.sink, spark)  # before any SQL: each expression fails in a session with half of Delta
+    dead_letters = None if spec.dead_letters is None else open_sink(spec.dead_letters, spark)
     register(spark)
     folder = Path(tempfile.mkdtemp(prefix="zkconsumer-pipeline-"))
     try:
         if is_connect(spark):
             require_shared_folder(spark, folder)
         options = options_with_secret_file(spec.source.options, folder, environment, read_file)
+        on_corrupt = corrupt_policy(options)
+        options |= source_option(on_corrupt)
         ranges = str(folder / RANGES_FOLDER)
         frame = spark.readStream.format(NAME).options(**options, batchRangesPath=ranges).load()
         decoding = decode_plan_of(spec, spark)
         decoded = decode(frame, decoding, with_payloads=False)
         transform = plan_transform(decoded, decoding, spec.transform)
         schema = written_rows(classify(decoded, transform), transform).schema
-        sink = open_sink(spec.sink, spark)
         problems = [problem("sink", "format", line) for line in sink.check(schema)]
-        dead_letters = None
-        if spec.dead_letters is not None:
-            dead_letters = open_sink(spec.dead_letters, spark)
+        if dead_letters is not None:
             lines = dead_letters.check(dead_letter_schema())
             problems += [problem("dead-letters", "format", line) for line in lines]
         if problems:
             raise PipelineFileError(tuple(f"{spec.file}: {line}" for line in problems))
-        return PreparedPipeline(spark, spec, frame, decoding, transform, schema, sink, dead_letters, options, folder)
+        return PreparedPipeline(
+            spark, spec, frame, decoding, transform, schema, sink, dead_letters, options, folder, on_corrupt
+        )  # fmt: skip
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
@@ -170,12 +178,28 @@ class RunningPipeline:
         self._deliver()
         return is_clean
 
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """Offsets between the end of the newest planned batch and the end of each log; empty before the first one."""
+        progress = self.query.lastProgress
+        if progress is None:
+            return {}
+        return {tp: behind for _, tp, behind in query_lag(progress).offsets_behind_latest}
+
     def _has_work(self) -> bool:
         return bool(self.query.status["isTriggerActive"])
 
     def _deliver(self) -> None:
         if isinstance(self.writer, ServerBatches):
             self.writer.deliver()
+
+
+def prepare_targets(prepared: PreparedPipeline, now_ms: int) -> None:
+    """Creates the targets that do not exist, and removes leftovers of dead attempts.  Raises ``PreconditionFailed``."""
+    prepared.sink.prepare(prepared.schema)
+    prepared.sink.remove_leftovers(now_ms)
+    if prepared.dead_letters is not None:
+        prepared.dead_letters.prepare(dead_letter_schema())
+        prepared.dead_letters.remove_leftovers(now_ms)
 
 
 def start_pipeline(
@@ -187,17 +211,13 @@ def start_pipeline(
 ) -> RunningPipeline:
     """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``."""
     spec = prepared.spec
-    prepared.sink.prepare(prepared.schema)
-    prepared.sink.remove_leftovers(wall_ms())
-    if prepared.dead_letters is not None:
-        prepared.dead_letters.prepare(dead_letter_schema())
-        prepared.dead_letters.remove_leftovers(wall_ms())
+    prepare_targets(prepared, wall_ms())
     if is_connect(prepared.spark):
         _require_shared_targets(prepared)
     make_parts = partial(
         _batch_parts, prepared.decoding, prepared.transform, prepared.sink, prepared.dead_letters,
         name=spec.name, checkpoint=spec.checkpoint.path, ranges=prepared.folder / RANGES_FOLDER, wall_ms=wall_ms,
-        reached=reached,
+        reached=reached, on_corrupt=prepared.on_corrupt,
     )  # fmt: skip
     writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", spec.checkpoint.path)
     interval_ms = spec.trigger.interval_ms
@@ -224,6 +244,7 @@ def _batch_parts(
     ranges: Path,
     wall_ms: Callable[[], int],
     reached: Callable[[str, int], None],
+    on_corrupt: OnCorruptRecord,
 ) -> BatchParts:
     """With the session of the process that runs the batches."""
     return BatchParts(
@@ -237,6 +258,8 @@ def _batch_parts(
         wall_ms=wall_ms,
         new_attempt=lambda: uuid4().hex,
         reached=reached,
+        on_corrupt=on_corrupt,
+        add_skipped=lambda found, offsets: add_skipped_offsets(ranges, found, offsets),
     )
 
 

@@ -26,8 +26,8 @@ _BROKERS = "kafka.bootstrap.servers"
 def rule_problems(sections: Mapping[str, SectionValues]) -> list[str]:
     """A line for each broken rule (``section_values.problem``); a rule whose keys have problems is not checked."""
     rules = (
-        _trigger, _columns, _headers, _connections, _ssl_modes, _folders, _tables, _topics, _corrupt_records,
-        _listeners,
+        _trigger, _columns, _headers, _connections, _ssl_modes, _folders, _tables, _delta_tables, _topics,
+        _corrupt_records, _listeners,
     )  # fmt: skip
     return [line for rule in rules for line in rule(sections)]
 
@@ -137,6 +137,15 @@ def _tables(sections: Mapping[str, SectionValues]) -> Iterator[str]:
             if place in seen:
                 yield problem(section, key, f"{values.get(key)} is {seen[place]} already; choose another name")
             seen[place] = f"{key} of [{section}]"
+
+
+def _delta_tables(sections: Mapping[str, SectionValues]) -> Iterator[str]:
+    """Rows and dead letters are in two tables of Spark's catalog; ``_folders`` compares paths."""
+    sink, dead_letters = sections["sink"], sections["dead-letters"]
+    if sink.format == dead_letters.format == "delta":
+        table = dead_letters.get("table")
+        if table is not None and str(sink.get("table")).lower() == table.lower():
+            yield problem("dead-letters", "table", f"{table} is the table of [sink]; choose another name")
 
 
 def _topics(sections: Mapping[str, SectionValues]) -> Iterator[str]:

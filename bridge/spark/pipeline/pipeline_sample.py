@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import functions as sf
 
 from bridge.spark.option_table import STREAM_ONLY
+from bridge.spark.pipeline.corrupt_rows import CorruptRows, dead_letters_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME, source_column
 from bridge.spark.pipeline.pipeline_query import PreparedPipeline
@@ -31,18 +32,20 @@ def read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
     frame = prepared.spark.read.format(NAME).options(**options | {"startingOffsets": "earliest"}).load()
     # The records, in memory: each of the frames below reads the same ones.
     found = frame.limit(records).collect()
-    taken = prepared.spark.createDataFrame(found, frame.schema)
+    everything = prepared.spark.createDataFrame(found, frame.schema)
+    corrupt_rows = CorruptRows(everything)
+    taken = corrupt_rows.records
     decoded = decode(taken, prepared.decoding, with_payloads=False)
     classified = classify(decoded, prepared.transform, checks_rows=True)
     rows = written_rows(classified, prepared.transform).collect()
     places = [sf.col(source_column(name)).alias(name) for name in ("topic", "partition", "offset")]
-    others = classified.filter(sf.col(OUTCOME) == DEAD).select(*places, DEAD_STAGE, DEAD_ERROR).collect()
+    errors = [sf.col(DEAD_STAGE).alias("stage"), sf.col(DEAD_ERROR).alias("error")]
+    dead = classified.filter(sf.col(OUTCOME) == DEAD).select(*places, *errors).collect()
+    if corrupt := corrupt_rows.found():
+        dead = dead_letters_of(everything, corrupt).collect() + dead
     return PipelineSample(
         records=len(found),
         rows=tuple(tuple(row) for row in rows),
         filtered=classified.filter(sf.col(OUTCOME) == FILTERED).count(),
-        dead=tuple(
-            (f"{row.topic}/{row.partition} offset {row.offset}", f"{row[DEAD_STAGE]}: {row[DEAD_ERROR]}")
-            for row in others
-        ),
+        dead=tuple((f"{row.topic}/{row.partition} offset {row.offset}", f"{row.stage}: {row.error}") for row in dead),
     )

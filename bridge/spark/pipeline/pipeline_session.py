@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bridge.spark.pipeline.sinks.delta_session import delta_settings
 from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -78,24 +79,33 @@ OPEN_FOLDERS_MAX = 8
 
 
 @contextmanager
-def spark_session(name: str, master: str | None, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def spark_session(
+    name: str, master: str | None, settings: Mapping[str, str], *, writes_delta: bool = False
+) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
     ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program; ``sc://…``: a
     server of Spark Connect.  A Spark in this process runs its workers with this Python.
+
+    ``writes_delta``: adds Delta's extension and catalog; the package is a setting of the operator
+    (``spark.jars.packages``).  A Connect server has all three at its start; this program cannot change them.
     """
     from pyspark.sql import SparkSession
 
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
-    if master is not None and master.startswith(CONNECT_SCHEME):
+    is_remote = master is not None and master.startswith(CONNECT_SCHEME)
+    if master is not None and is_remote:
         require_connect_client()
         require_connect_server(master)
         builder = builder.remote(master)
     else:
         builder = _classic_builder(builder, master, chosen)
-    for key, value in (chosen | dict(settings)).items():
+    chosen |= settings
+    if writes_delta and not is_remote:
+        chosen |= delta_settings(settings)
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:

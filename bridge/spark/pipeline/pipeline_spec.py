@@ -124,7 +124,7 @@ class TopicTarget:
 
 
 SinkTarget: TypeAlias = ParquetTarget | DeltaTarget | PostgresTarget | TopicTarget
-DeadLetterTarget: TypeAlias = ParquetTarget | PostgresTarget | TopicTarget
+DeadLetterTarget: TypeAlias = SinkTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +175,8 @@ class PipelineSpec:
     checkpoint: CheckpointSection
     metrics: MetricsSection
     warnings: tuple[str, ...] = ()
+
+    @property
+    def writes_delta(self) -> bool:
+        """Whether the Spark session needs Delta."""
+        return any(isinstance(each, DeltaTarget) for each in (self.sink, self.dead_letters))

@@ -101,9 +101,7 @@ def _dead_letters(sections: Mapping[str, SectionValues]) -> DeadLetterTarget | N
     values = sections["dead-letters"]
     if values.format == "none":
         return None
-    target = _target(values, sections)
-    assert not isinstance(target, DeltaTarget), "dead letters have no such format"
-    return target
+    return _target(values, sections)
 
 
 def _target(values: SectionValues, sections: Mapping[str, SectionValues]) -> SinkTarget:

@@ -24,7 +24,7 @@ from bridge.spark.pipeline.pipeline_key import (
 from zkconsumer.config_def import Setting
 
 SINK_FORMATS = ("parquet", "delta", "postgres", "topic")
-DEAD_LETTER_FORMATS = ("none", "parquet", "postgres", "topic")
+DEAD_LETTER_FORMATS = ("none", "parquet", "delta", "postgres", "topic")
 TIME_FOLDERS = ("day", "hour", "none")
 PARQUET_CODECS = ("snappy", "zstd", "gzip", "none")
 TOPIC_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -66,14 +66,7 @@ def sink_keys() -> list[PipelineKey]:
             ),
         ),
         *_parquet("sink", "rows", "day"),
-        _row(
-            "sink", KeyKind.PATH, formats=("delta",), is_required=True, excludes=("table",), example='"data/rows"',
-            setting=path("path", "The folder of the Delta table."),
-        ),
-        _row(
-            "sink", KeyKind.TEXT, formats=("delta",), is_required=True, excludes=("path",), example='"shop.clicks"',
-            setting=filled_text("table", "The Delta table in Spark's catalog.", "the name of a table"),
-        ),
+        *_delta("sink", "rows"),
         *_postgres("sink", "rows", "zkconsumer_batches"),
         *_topic("sink", "rows"),
     ]  # fmt: skip
@@ -92,6 +85,7 @@ def dead_letter_keys() -> list[PipelineKey]:
             ),
         ),
         *_parquet("dead-letters", "dead letters", "none"),
+        *_delta("dead-letters", "dead letters"),
         *_postgres("dead-letters", "dead letters", "zkconsumer_dead_letter_batches"),
         *_topic("dead-letters", "dead letters"),
     ]  # fmt: skip
@@ -122,6 +116,23 @@ def _parquet(section: str, what: str, folders: str) -> list[PipelineKey]:
         _row(
             section, KeyKind.CHOICE, formats=formats, default="snappy",
             setting=one_of("compression", PARQUET_CODECS, "The compression of the files."),
+        ),
+    ]  # fmt: skip
+
+
+def _delta(section: str, what: str) -> list[PipelineKey]:
+    """``what``: what is written, in words."""
+    formats = ("delta",)
+    return [
+        _row(
+            section, KeyKind.PATH, formats=formats, is_required=True, excludes=("table",),
+            example=f'"data/{what.replace(" ", "-")}"',
+            setting=path("path", f"The folder of the Delta table of the {what}."),
+        ),
+        _row(
+            section, KeyKind.TEXT, formats=formats, is_required=True, excludes=("path",),
+            example=f'"shop.{what.replace(" ", "_")}"',
+            setting=filled_text("table", f"The Delta table of the {what} in Spark's catalog.", "the name of a table"),
         ),
     ]  # fmt: skip
 

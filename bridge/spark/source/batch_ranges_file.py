@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.migration.plan.atomic_file import write_atomically
@@ -39,7 +39,7 @@ class StreamBatchRanges:
     """The offsets of batch ``batch``, counted by the source, of its query ``query`` on ``group``.
 
     ``commit_mode``: ``group.offsets.commit``.  ``ranges``: what the batch covers.  ``skipped_offsets``: how many of
-    these offsets are not read because of ``skipOffsets``.
+    these offsets are not read because of ``skipOffsets``, and how many more the program has skipped.
     """
 
     group: str
@@ -86,6 +86,20 @@ def read_batch_ranges(folder: str | Path) -> StreamBatchRanges | None:
         raise PreconditionFailed(
             f"{error}; remove the file and start the query again, which writes it again"
         ) from error
+
+
+def add_skipped_offsets(folder: str | Path, found: StreamBatchRanges, offsets: int) -> None:
+    """The program has skipped so many more offsets of its batch: the progress of the query counts them.
+
+    ``found``: what ``read_batch_ranges`` returned for the batch.  Raises ``UsageError``.
+    """
+    write_batch_ranges(folder, replace(found, skipped_offsets=found.skipped_offsets + offsets))
+
+
+def read_skipped_offsets(folder: str | Path, query: str, batch: int, planned: int) -> int:
+    """The skipped offsets of this batch; ``planned`` if the newest file is of another one."""
+    found = read_batch_ranges(folder)
+    return found.skipped_offsets if found is not None and (found.query, found.batch) == (query, batch) else planned
 
 
 def request_stop(folder: str | Path) -> None:

@@ -20,9 +20,9 @@ from bridge.spark.decode.offset_ranges import ReadSettings
 from bridge.spark.decode.range_partition import RangePartition
 from bridge.spark.offset_range_limits import GroupOffsetRangeLimit, format_partition_list
 from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics
-from bridge.spark.source.batch_ranges import configured_end, configured_start, resolve_ranges
+from bridge.spark.source.batch_ranges import BatchRanges, configured_end, configured_start, resolve_ranges
 from bridge.spark.source.error_rendering import sentence_before_traceback
-from bridge.spark.source.offset_selection import resolve_storage, select_offsets
+from bridge.spark.source.offset_selection import GroupStartingOffsets, resolve_storage, select_offsets
 from bridge.spark.source.pickling import ExecutorReaderMixin
 from bridge.spark.source.skip_offsets import ranges_to_read
 from bridge.spark.source.tasks import cut_into_tasks
@@ -71,19 +71,8 @@ def plan_batch(
         log.warning("option-without-effect option=%s reason=%s", option, why)
     warn_if_not_compiled()
     isolation_level = IsolationLevel.of_setting(options.config.isolation_level)
-    with _session(options, dependencies) as session:
-        partitions = _partitions(options, session)
-
-        def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
-            return _at_times(session, times, isolation_level)
-
-        if isinstance(options.starting_limit, GroupOffsetRangeLimit):
-            starting = _group_start(options, session, partitions)
-        else:
-            starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
-        ending = configured_end(options.ending_limit, partitions, ask)
-        logs = _logs(session, partitions, isolation_level=isolation_level)
-        found = resolve_ranges(starting, ending, logs, options.fail_on_data_loss)
+    with batch_session(options, dependencies) as session:
+        found = resolve_batch(options, session, selected_partitions(options, session))
         brokers = tuple(session.brokers.all())
     for lost in found.lost:
         log.warning(
@@ -94,14 +83,31 @@ def plan_batch(
     settings = ReadSettings(
         fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=options.config.socket_timeout_ms,
         skip_offsets=options.skip_offsets, isolation_level=isolation_level,
+        on_corrupt_record=options.on_corrupt_record,
     )  # fmt: skip
     security, client_id = broker_security_from_config(options.config).for_brokers(brokers), options.config.client_id
     wanted = cut_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(each, brokers, columns, settings, security, client_id) for each in wanted]
 
 
+def resolve_batch(options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]) -> BatchRanges:
+    """The ranges of these partitions between the starting and the ending limit.  Raises what ``plan_batch`` raises."""
+    isolation_level = IsolationLevel.of_setting(options.config.isolation_level)
+
+    def ask(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogRange]:
+        return _at_times(session, times, isolation_level)
+
+    if isinstance(options.starting_limit, GroupOffsetRangeLimit):
+        starting = _group_start(options, session, partitions)
+    else:
+        starting = configured_start(options.starting_limit, partitions, ask, options.fail_on_late_timestamp)
+    ending = configured_end(options.ending_limit, partitions, ask)
+    logs = _logs(session, partitions, isolation_level=isolation_level)
+    return resolve_ranges(starting, ending, logs, options.fail_on_data_loss)
+
+
 @contextmanager
-def _session(options: SourceOptions, dependencies: AdminDependencies | None) -> Iterator[AdminSession]:
+def batch_session(options: SourceOptions, dependencies: AdminDependencies | None) -> Iterator[AdminSession]:
     """A session with the brokers, and with ZooKeeper if ``zookeeper.connect`` is set."""
     session = AdminSession(options.config, dependencies)
     if options.has_zookeeper:
@@ -115,7 +121,7 @@ def _session(options: SourceOptions, dependencies: AdminDependencies | None) -> 
 # --- requests to ZooKeeper and the brokers -----------------------------------------------------------------------
 
 
-def _partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
+def selected_partitions(options: SourceOptions, session: AdminSession) -> list[TopicPartition]:
     """Every subscribed or assigned partition."""
     subscribed = options.topic_selection
     names: Collection[str] | None = None
@@ -160,10 +166,29 @@ def _group_start(
     options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The group's committed offsets; elsewhere the position of ``auto.offset.reset``.  The group may have members."""
-    group = options.config.group_id
+    starts = read_group_starts(options, session, partitions)
+    if all(start.offset < 0 for start in starts.partitions.values()):
+        topics = dict.fromkeys(tp.topic for tp in partitions)
+        raise PreconditionFailed(
+            f"group {options.config.group_id} has no offset of any partition of {', '.join(topics)}. Check that "
+            "group.id is correct, and in which store the members commit (offsets.storage); or set "
+            "startingOffsets=earliest"
+        )
+    for remark in starts.remarks:
+        log.warning("starting-offsets group=%s remark=%r", options.config.group_id, remark)
+    return {tp: start.offset for tp, start in starts.partitions.items()}
+
+
+def read_group_starts(
+    options: SourceOptions, session: AdminSession, partitions: Collection[TopicPartition]
+) -> GroupStartingOffsets:
+    """The group's committed offsets, and -2 or -1 (``auto.offset.reset``) where it has none.
+
+    Raises ``PreconditionFailed`` and ``UnavailableError``, also if it is not known which store is valid.
+    """
     storage = configured_storage(session)
     in_kafka = storage in ("kafka", "dual")
-    stores = GroupOffsetStores(session, group)
+    stores = GroupOffsetStores(session, options.config.group_id)
     seen = stores.read(["kafka"] if in_kafka else ["zookeeper"], include_kafka=storage == "unknown")
     if seen.control is not None and seen.control.authority == "kafka" and seen.kafka is None:
         seen = stores.read(["kafka"])  # the group has migrated to Kafka since the options were written
@@ -171,21 +196,13 @@ def _group_start(
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     resets_to_earliest = options.config.auto_offset_reset == "smallest"
-    starts = select_offsets(
+    return select_offsets(
         seen,
         topics,
         resolve_storage("auto", storage, seen),
         convention="last-consumed" if options.is_last_consumed else "next",
         missing="earliest" if resets_to_earliest else "latest",
     )
-    if all(start.offset < 0 for start in starts.partitions.values()):
-        raise PreconditionFailed(
-            f"group {group} has no offset of any partition of {', '.join(topics)}. Check that group.id is correct, "
-            "and in which store the members commit (offsets.storage); or set startingOffsets=earliest"
-        )
-    for remark in starts.remarks:
-        log.warning("starting-offsets group=%s remark=%r", group, remark)
-    return {tp: start.offset for tp, start in starts.partitions.items()}
 
 
 def _logs(

@@ -8,7 +8,7 @@ writer, streamWriter  write rows to topics: bridge.spark.sink.data_source_writer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -37,6 +37,7 @@ T = TypeVar("T")
 NAME = "zkconsumer"
 
 HEADERS = "headers"
+CORRUPT = "corrupt"
 
 COLUMNS: dict[str, DataType] = {
     "key": BinaryType(),
@@ -50,6 +51,12 @@ COLUMNS: dict[str, DataType] = {
 }
 """The columns of Spark's Kafka source, in its order."""
 
+CORRUPT_COLUMNS: dict[str, DataType] = {
+    CORRUPT: StructType([StructField("end", LongType()), StructField("error", StringType())])
+}
+"""The column with ``onCorruptRecord=deadLetter``, after the others.  Not null: the row is no record, but the offsets
+from ``offset`` to before ``end``, which cannot be read because of ``error``; ``value``: the damaged bytes, if known."""
+
 
 class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ignore[misc]
     """Batches and streams of records of a ZooKeeper consumer group's topics; and rows that are written to topics."""
@@ -61,7 +68,8 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
 
     @sentence_first
     def schema(self) -> StructType:
-        """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``.
+        """The columns of ``format("kafka")``; those of the headers with ``includeHeaders``, and ``corrupt`` with
+        ``onCorruptRecord=deadLetter``.
 
         Raises ``InvalidConfigException`` for wrong options: ``check_options_at_load`` explains which problems of a
         stream and of a batch it finds.  The reader raises the others.  With ``.schema(…)`` Spark does not call this
@@ -69,13 +77,15 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
         """
         from bridge.spark.options import (  # executors load this file without the packages that options need
             check_options_at_load,
+            wants_corrupt_column,
             wants_headers,
         )
 
         check_options_at_load(self.options)
         gc_freeze_worker()
-        wanted = [name for name in COLUMNS if name != HEADERS or wants_headers(self.options)]
-        return StructType([StructField(name, COLUMNS[name]) for name in wanted])
+        columns = COLUMNS | CORRUPT_COLUMNS if wants_corrupt_column(self.options) else COLUMNS
+        wanted = [name for name in columns if name != HEADERS or wants_headers(self.options)]
+        return StructType([StructField(name, columns[name]) for name in wanted])
 
     @sentence_first
     def reader(self, schema: StructType) -> Any:
@@ -122,10 +132,11 @@ class ZkConsumerDataSource(DataSource, metaclass=LoaderPickledMeta):  # type: ig
 
     def _read(self, schema: StructType, *, is_stream: bool) -> tuple[SourceOptions, tuple[str, ...]]:
         """Options and columns; one error reports the problems of both."""
-        from bridge.spark.options import read_options
+        from bridge.spark.options import read_options, wants_corrupt_column
 
         options, why_options = _tried(lambda: read_options(self.options, is_stream=is_stream))
-        columns, why_columns = _tried(lambda: columns_of(schema))
+        has_corrupt = wants_corrupt_column(self.options)
+        columns, why_columns = _tried(lambda: columns_of(schema, has_corrupt=has_corrupt))
         if why_options is not None and why_columns is not None:
             raise InvalidConfigException(f"{why_options}\n{why_columns}")
         if options is None or columns is None:
@@ -171,31 +182,40 @@ def _tried(read: Callable[[], T]) -> tuple[T | None, InvalidConfigException | No
         return None, error
 
 
-def columns_of(schema: StructType) -> tuple[str, ...]:
+def columns_of(schema: StructType, *, has_corrupt: bool = False) -> tuple[str, ...]:
     """The columns that a query reads, in its order: those of ``schema()``, or those passed to ``.schema(…)``.
 
+    ``has_corrupt``: ``onCorruptRecord=deadLetter``, with which rows without the column ``corrupt`` could not be
+    distinguished from records.
     Raises ``InvalidConfigException`` with a line for each column that does not exist, or has another type.
     """
+    columns = COLUMNS | CORRUPT_COLUMNS if has_corrupt else COLUMNS
     problems = []
     for field in schema.fields:
-        problem = _wrong(field)
+        problem = _wrong(field, columns)
         if problem:
             problems.append(problem)
+    if has_corrupt and CORRUPT not in schema.fieldNames():
+        problems.append(
+            f"{CORRUPT}: is missing; with onCorruptRecord=deadLetter only this column shows which rows are no records"
+        )
     if len(set(schema.fieldNames())) < len(schema.fields):
         problems.append("a column occurs twice; name each column once")
     if not schema.fields:
         problems.append("it has no column; omit .schema(…) for all columns")
     if problems:
-        there = ", ".join(f"{name} {made.simpleString()}" for name, made in COLUMNS.items())
+        there = ", ".join(f"{name} {made.simpleString()}" for name, made in columns.items())
         head = f'.schema(…) can select columns of format("zkconsumer"), but not change them; the columns are {there}:'
         raise InvalidConfigException("\n  ".join([head, *problems]))
     return tuple(schema.fieldNames())
 
 
-def _wrong(field: Any) -> str:
-    known = COLUMNS.get(field.name)
+def _wrong(field: Any, columns: Mapping[str, DataType]) -> str:
+    known = columns.get(field.name)
+    if known is None and field.name == CORRUPT:
+        return f"{CORRUPT}: this column exists with onCorruptRecord=deadLetter only"
     if known is None:
-        by_lower = {name.lower(): name for name in COLUMNS}
+        by_lower = {name.lower(): name for name in columns}
         nearest = by_lower.get(field.name.lower())
         return f"{field.name}: this column does not exist{f'; did you mean {nearest}?' if nearest else ''}"
     if field.dataType.simpleString() != known.simpleString():

@@ -37,7 +37,12 @@ from bridge.spark.offset_range_limits import (
 from bridge.spark.options import SourceOptions, SubscribedTopics
 from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
-from bridge.spark.source.batch_ranges_file import StreamBatchRanges, is_stop_requested, write_batch_ranges
+from bridge.spark.source.batch_ranges_file import (
+    StreamBatchRanges,
+    is_stop_requested,
+    read_skipped_offsets,
+    write_batch_ranges,
+)
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
 from bridge.spark.source.rate_limit import RateLimiter
 from bridge.spark.source.retrying_log_reader import RetryingLogReader
@@ -132,7 +137,7 @@ class StreamPlanner:
         stats = replace(
             last_batch.stats,
             waiting_for_migration=True,
-            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped,
+            skipped_offsets=last_batch.stats.skipped_offsets + self._skipped_offsets(last_batch),
         )
         self._skipped = 0
         return replace(last_batch, batch=last_batch.batch + 1, first={}, claims={}, stats=stats)
@@ -147,6 +152,13 @@ class StreamPlanner:
             self._skipped = 0
             self._rate_limiter.batch_started()
         return batch
+
+    def _skipped_offsets(self, last_batch: BatchOffsets) -> int:
+        """The offsets of the last batch that ``skipOffsets`` removed, and those that the program skipped besides."""
+        folder = self._options.batch_ranges_path
+        if folder is None:
+            return self._skipped
+        return read_skipped_offsets(folder, last_batch.query, last_batch.batch, self._skipped)
 
     def claim_ranges(self, batch: BatchOffsets) -> list[OffsetRange]:
         """The ranges of a batch to read: with ``claim`` those that could be claimed, without ``skipOffsets``.
@@ -285,8 +297,9 @@ class StreamPlanner:
         limits = BatchLimits() if is_unlimited else self._limits(kept, ends)
         before = last_batch.stats if last_batch is not None else Stats()
         lost = before.lost_offsets + sum(each.offsets for each in resolved.lost)
+        skipped = self._skipped if last_batch is None else self._skipped_offsets(last_batch)
         stats = Stats(
-            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + self._skipped,
+            holding.rebalances, lost, skipped_offsets=before.skipped_offsets + skipped,
             python_decoder=python_decoder_reason() is not None,
         )  # fmt: skip
         name = last_batch.query if last_batch is not None else self._dependencies.new_query()

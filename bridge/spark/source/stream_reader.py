@@ -25,8 +25,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from bridge.spark.claims.claim_messages import claim_advice
 from bridge.spark.decode.offset_ranges import ReadSettings
 from bridge.spark.decode.range_partition import RangePartition
+from bridge.spark.group_membership import CommitMode
 from bridge.spark.offset_range_limits import nested
 from bridge.spark.options import SourceOptions
 from bridge.spark.source import fault_injection
@@ -108,6 +110,8 @@ class ZkConsumerStreamReader(ExecutorReaderMixin, DataSourceStreamReader, Suppor
         settings = ReadSettings(
             fail_on_data_loss=options.fail_on_data_loss, request_timeout_ms=config.socket_timeout_ms,
             skip_offsets=options.skip_offsets, isolation_level=IsolationLevel.of_setting(config.isolation_level),
+            on_corrupt_record=options.on_corrupt_record,
+            claim_advice=claim_advice(config) if options.commit_mode is CommitMode.CLAIM else "",
         )  # fmt: skip
         brokers = tuple(self._planner.brokers())
         security = broker_security_from_config(config).for_brokers(brokers)

@@ -26,6 +26,7 @@ from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from bridge.spark.pipeline.sinks.postgres_connection import connect_postgres
 from tests.postgres_fixtures import DATABASE, USER, PostgresServer
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import UsageError
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.waiting import HOST
 
@@ -59,6 +60,7 @@ class Place:
         select: str = "id, CAST(n AS INT) AS n",
         trigger: str = "available-now = true",
         sink: str = 'format = "parquet"\npath = "rows"',
+        source: str = "",
     ) -> None:
         self.file.write_text(
             f"""
@@ -69,6 +71,7 @@ class Place:
             group.id = "{self.topic}"
             subscribe = "{self.topic}"
             auto.offset.reset = "smallest"
+            {source}
             [decode]
             format = "json"
             schema = "id BIGINT, n STRING"
@@ -199,6 +202,13 @@ def test_sql_that_does_not_fit_is_one_line_that_names_the_key(place: Place) -> N
         place.prepare()
 
 
+def test_delta_is_refused_on_this_release_of_spark_before_anything_is_read(place: Place) -> None:
+    place.write(sink='format = "delta"\npath = "rows"', select="id, missing")
+    with pytest.raises(UsageError, match=r"Delta 4\.4\.0 fits pyspark 4\.2\.0 and not 4\.3.*This is Spark 4\.3"):
+        place.prepare()
+    assert sorted(each.name for each in place.folder.iterdir()) == ["clicks.toml"]
+
+
 def test_a_pipeline_with_an_interval_ends_after_its_batch(place: Place) -> None:
     place.write(trigger='interval = "1s"')
     place.cluster.produce(place.topic, 0, good(0, 5))
@@ -211,3 +221,25 @@ def test_a_pipeline_with_an_interval_ends_after_its_batch(place: Place) -> None:
     assert running.stop(END_MS, SYSTEM_CLOCK.now_ms)
     prepared.close()
     assert place.rows() == Counter(range(5))
+
+
+def test_a_pipeline_that_owns_no_partition_at_first_waits_and_reads_those_of_a_member_that_leaves(place: Place) -> None:
+    member = place.cluster.start_member("1.1.1", place.topic, {place.topic: 2}, name=place.topic, consumer_id="a")
+    place.write(trigger='interval = "1s"', source='consumer.id = "zz"\nconsumer.threads = 2')
+    prepared = place.prepare()
+    batches: list[Any] = []
+    running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=batches.append)
+    deadline = time.monotonic() + END_MS / 1000
+    # Spark has run its first batch, for which the source has planned nothing.
+    while running.query.lastProgress is None and time.monotonic() < deadline:
+        assert not running.wait(200)
+    assert batches == []
+    assert member.stop()
+    for partition in range(2):
+        place.cluster.produce(place.topic, partition, good(10 * partition, 3))
+    while sum(batch.lineage.counts.rows for batch in batches) < 6 and time.monotonic() < deadline:
+        assert not running.wait(200)
+    assert running.stop(END_MS, SYSTEM_CLOCK.now_ms)
+    prepared.close()
+    assert place.rows() == Counter([*range(3), *range(10, 13)])
+    assert place.totals()["offsets"] == 6

@@ -39,6 +39,8 @@ WITH_HEADERS = "3.9.1"
 SELECT = "to_json(struct(*)) AS value, CAST(CAST(n AS INT) AS STRING) AS key"
 LIMIT_BYTES = 20_000
 KILL_TIMEOUT_S = 150
+CRASH_TEST_TIMEOUT_S = 480
+"""Four runs of a pipeline, and a cluster that is started for them."""
 
 
 class TopicPlace(Place):
@@ -86,6 +88,7 @@ def crash_before_lineage(patch: pytest.MonkeyPatch, kind: str) -> None:
     patch.setattr(LineageFolder, "add", ends)
 
 
+@pytest.mark.timeout(CRASH_TEST_TIMEOUT_S)
 @pytest.mark.parametrize("release", ["0.8.2.2", WITH_HEADERS])
 def test_a_crash_between_send_and_lineage_loses_nothing_and_repeats_only_its_batch(
     spark: SparkSession, clusters: Clusters, fresh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,

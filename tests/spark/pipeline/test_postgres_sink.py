@@ -22,6 +22,7 @@ from bridge.spark.pipeline.secret_reference import SecretReference
 from bridge.spark.pipeline.sinks.postgres_connection import SinkRefusedError, connect_postgres
 from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink, staging_table
 from bridge.spark.pipeline.sinks.postgres_staging import StagingLoader
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
 from bridge.spark.pipeline.sinks.sink import AttemptRemovedError, CommitOutcome, SinkUnavailableError, StagedBatch
 from tests.postgres_fixtures import DATABASE, PASSWORD, USER, PostgresServer
 from zkconsumer.errors import PreconditionFailed
@@ -318,11 +319,81 @@ def test_a_backfill_reserves_its_ranges_and_its_commit_ends_the_reservation(targ
     assert sink.commit(fill, replace(wanted, attempt="t2")) is CommitOutcome.COMMITTED
     assert list(sink.reservations()) == []
     assert [each.kind for each in sink.lineages()] == ["backfill", "batch"]
-    sink.reserve(replace(wanted, query="backfill-3", ranges={TP: ((5, 6),)}), {})
+    late = sink.write(rows(5), BatchAttempt("backfill-3", 0, "t3", NOW_MS))
+    sink.reserve(replace(lineage(late), kind="backfill", ranges={TP: ((5, 6),)}), {})
     sink.release("backfill-3", 0)
     sink.release("backfill-1", 0)
     assert list(sink.reservations()) == []
-    assert len(list(sink.lineages())) == 2, "a batch that is committed is not released"
+    assert sink.committed("backfill-1", 0) == replace(wanted, attempt="t2"), "what is committed is not released"
+    with pytest.raises(LineageConflictError, match="stored no offset, committed by attempt abandoned"):
+        sink.commit(late, replace(lineage(late), kind="backfill", ranges={TP: ((5, 6),)}))
+    sink.reserve(replace(wanted, query="backfill-4", ranges={TP: ((5, 6),)}), {})
+
+
+PLACES = OffsetColumns("topic", "partition", "a")
+OLD, OTHERS = [(0, "old"), (1, "old"), (2, "old")], [(10, "x"), (11, 'y"\n\\.'), (12, None)]
+
+
+def open_replacing(target: PostgresTarget, deleted: list[int], connect: Any = connect_postgres) -> PostgresSink:
+    return open_sink(target, connect).replacing(ReplacedRows(PLACES, deleted.append))
+
+
+def replace_rows(sink: PostgresSink, name: str) -> CommitOutcome:
+    """The offsets 0 to 2."""
+    staged = sink.write(rows(), BatchAttempt("replace-1", 0, name, NOW_MS))
+    return sink.commit(staged, replace(lineage(staged), kind="replace"))
+
+
+@pytest.fixture
+def places(target: PostgresTarget) -> PostgresTarget:
+    """A table whose rows have offsets in column a: 0 to 2, and 10 to 12 of another batch."""
+    sink = open_sink(target)
+    sink.prepare(SCHEMA)
+    run_sql(target, "ALTER TABLE clicks ADD topic text DEFAULT 'clicks', ADD partition integer DEFAULT 0")
+    run(sink, "t1")
+    other = sink.write(rows(10), attempt("t2", 1))
+    sink.commit(other, lineage(other, 10))
+    run_sql(target, "UPDATE clicks SET b = 'old' WHERE a < 3")
+    run_sql(target, "INSERT INTO clicks VALUES (1, 'of another topic', 'views', 0), (2, 'of partition 1', 'clicks', 1)")
+    return target
+
+
+STRANGERS = [(1, "of another topic"), (2, "of partition 1")]
+STATEMENTS_OF_A_REPLACEMENT = STATEMENTS_OF_AN_ATTEMPT + 1
+"""One more: the rows of its range are deleted."""
+STATEMENTS_OF_REPLACING = 3
+"""limit, the look for rows without an offset, commit."""
+
+
+@pytest.mark.parametrize("number", range(1, STATEMENTS_OF_A_REPLACEMENT + 1))
+def test_a_replacement_that_ends_at_a_step_changes_nothing_and_its_repetition_does(
+    places: PostgresTarget, number: int
+) -> None:
+    def end() -> None:
+        raise Crash
+
+    deleted: list[int] = []
+    with pytest.raises(Crash):
+        replace_rows(open_replacing(places, deleted, InterruptedConnect(STATEMENTS_OF_REPLACING + number, end)), "t1")
+    assert sorted(values(places), key=str) == sorted([*OLD, *OTHERS, *STRANGERS], key=str)
+    assert deleted == []
+    sink = open_replacing(places, deleted)
+    assert replace_rows(sink, "t2") is CommitOutcome.COMMITTED
+    assert replace_rows(sink, "t3") is CommitOutcome.ALREADY_COMMITTED
+    assert sorted(values(places), key=str) == sorted([*BATCH, *OTHERS, *STRANGERS], key=str)
+    assert deleted == [3]
+
+
+def test_all_steps_of_a_replacement_were_tried(places: PostgresTarget) -> None:
+    connect = InterruptedConnect(STATEMENTS_OF_REPLACING + STATEMENTS_OF_A_REPLACEMENT + 1, lambda: None)
+    replace_rows(open_replacing(places, [], connect), "t1")
+    assert not connect.has_acted
+
+
+def test_a_table_with_a_row_whose_offset_is_not_known_is_not_replaced(places: PostgresTarget) -> None:
+    run_sql(places, "UPDATE clicks SET partition = NULL WHERE a = 11")
+    with pytest.raises(PreconditionFailed, match=r"rows without a value in topic, partition, a.*nothing was written"):
+        open_replacing(places, [])
 
 
 def test_of_two_reservations_at_once_that_overlap_one_is_refused(target: PostgresTarget) -> None:
@@ -442,7 +513,7 @@ def test_values_that_postgresql_cannot_store_are_found_before_and_all_others_are
 
 
 def test_dead_letters_have_a_table_of_the_same_kind(spark: SparkSession, target: PostgresTarget) -> None:
-    letter = ("clicks", 0, 7, None, b"k", b"{", [("h", b"v")], "decode", "no JSON", None, "q", 3)
+    letter = ("clicks", 0, 7, None, 0, b"k", b"{", [("h", b"v")], "decode", "no JSON", None, "q", 3)
     frame = spark.createDataFrame([letter], DEAD_LETTER_SCHEMA)
     sink = PostgresSink(replace(target, table="dead", batch_table="zkconsumer_dead_letter_batches"))
     sink.prepare(frame.schema)

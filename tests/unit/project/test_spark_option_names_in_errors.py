@@ -10,6 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 OF_COMMANDS = {
+    "bridge/spark/pipeline/audit/audit_report.py": "what `zkconsumer pipeline audit` prints",
+    "bridge/spark/pipeline/audit/log_entry_reader.py": "a line of `zkconsumer pipeline audit`",
+    "bridge/spark/pipeline/audit/stored_rows.py": "a line of `zkconsumer pipeline audit`",
+    "bridge/spark/pipeline/backfill/backfill_bounds.py": "reads the options of `zkconsumer pipeline backfill`",
+    "bridge/spark/pipeline/backfill/backfill_run.py": "names them in errors about offsets that the topics do not have",
     "zkconsumer/admin/offset_plan.py": "plans what `zkconsumer offsets` writes; Spark takes one function of it",
     "zkconsumer/admin/offset_targets.py": "reads the options of `zkconsumer offsets set`",
     "zkconsumer/admin/text_format.py": "the sentence of `zkconsumer groups describe` about a group of the coordinator",

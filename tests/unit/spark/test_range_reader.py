@@ -508,7 +508,7 @@ def test_a_replica_that_catches_up_is_waited_for() -> None:
 def test_damage_names_the_partition_and_the_option_that_goes_on_without_it() -> None:
     world = World(brokers=1)
     world.fill(30)
-    world.fake.inject(CorruptRecords(TP, 80), api=FETCH)
+    world.fake.inject(CorruptRecords(TP, 80), api=FETCH, times=None)
     with pytest.raises(InvalidMessageException, match=r"clicks/0: .*checksum.*offsets 0 to 9 .a stream: on") as raised:
         world.offsets(0, 30)
     assert skips_of(str(raised.value)) == {TP: ((0, 10),)}

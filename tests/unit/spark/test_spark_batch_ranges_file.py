@@ -12,7 +12,14 @@ pytest.importorskip("pyspark", reason="the data source needs the extra [spark]")
 from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.group_membership import CommitMode
 from bridge.spark.options import read_options
-from bridge.spark.source.batch_ranges_file import StreamBatchRanges, read_batch_ranges, request_stop, write_batch_ranges
+from bridge.spark.source.batch_ranges_file import (
+    StreamBatchRanges,
+    add_skipped_offsets,
+    read_batch_ranges,
+    read_skipped_offsets,
+    request_stop,
+    write_batch_ranges,
+)
 from tests.fake_spark_group import FakeScalaMember
 from tests.micro_batch_engine import AFTER_CLAIM
 from tests.unit.spark.test_spark_stream import A, B, Query
@@ -125,6 +132,28 @@ def test_the_option_is_for_streams() -> None:
     given = {"zookeeper.connect": "zk:1", "group.id": "g", "subscribe": "t", "batchRangesPath": "/x"}
     assert read_options(given, is_stream=True).batch_ranges_path == "/x"
     assert "batchrangespath" in str(read_options(given, is_stream=False).warnings).lower()
+
+
+def test_offsets_that_the_program_skips_are_counted_once_in_the_progress(tmp_path: Path) -> None:
+    query = Query(batchRangesPath=str(tmp_path), skipOffsets='{"t": {"1": [[0, 1]]}}')
+    engine = query.start()
+    for _ in engine.trigger():
+        pass
+    found = read_batch_ranges(tmp_path)
+    assert found is not None
+    add_skipped_offsets(tmp_path, found, 3)
+    for _ in range(3):
+        query.logs.append(A, 5)
+        engine.run()
+    assert engine.last_planned_offset()["s"]["skippedOffsets"] == 1 + 3
+
+
+def test_the_file_of_another_batch_counts_nothing(tmp_path: Path) -> None:
+    write_batch_ranges(tmp_path, ranges(3))
+    assert read_skipped_offsets(tmp_path, QUERY, 3, 7) == 2
+    assert read_skipped_offsets(tmp_path, QUERY, 4, 7) == 7
+    assert read_skipped_offsets(tmp_path, OTHER, 3, 7) == 7
+    assert read_skipped_offsets(tmp_path / "none", QUERY, 3, 7) == 7
 
 
 def test_after_a_request_to_stop_no_batch_is_planned(tmp_path: Path) -> None:

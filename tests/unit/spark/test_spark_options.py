@@ -415,3 +415,25 @@ def test_columns_and_options_are_told_together() -> None:
             of.reader(schema)
         [_, line] = str(caught.value).split("\n  ")
         assert line.startswith(told)
+
+
+@pytest.mark.parametrize("given", ["deadLetter", " DEADLETTER "])
+def test_a_column_for_corrupt_records_is_there_only_if_the_option_asks_for_it(given: str) -> None:
+    schema = source(onCorruptRecord=given, includeHeaders="true").schema()
+    assert schema.fieldNames() == [*COLUMNS, "corrupt"]
+    assert schema["corrupt"].dataType.simpleString() == "struct<end:bigint,error:string>"
+    for other in ("fail", "skip"):
+        assert source(onCorruptRecord=other).schema() == source().schema()
+    with pytest.raises(InvalidConfigException, match="onCorruptRecord=ignore: set it to fail or skip or deadLetter"):
+        source(onCorruptRecord="ignore").schema()
+
+
+def test_a_narrower_schema_must_have_the_column_that_shows_which_rows_are_no_records() -> None:
+    from pyspark.sql.types import StructType
+
+    schema = source(onCorruptRecord="deadLetter").schema()
+    assert columns_of(schema, has_corrupt=True)[-1] == "corrupt"
+    with pytest.raises(InvalidConfigException, match="corrupt: this column exists with onCorruptRecord=deadLetter"):
+        columns_of(schema)
+    with pytest.raises(InvalidConfigException, match=r"corrupt: is missing; .* which rows are no records"):
+        source(onCorruptRecord="deadLetter").reader(StructType([schema["value"]]))

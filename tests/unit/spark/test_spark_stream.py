@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from bridge.spark.decode.offset_ranges import DataLost
+from bridge.spark.decode.offset_ranges import DataLost, OnCorruptRecord
 from bridge.spark.group_membership import BatchAssignment, BatchEnd, CommitMode
 from bridge.spark.membership.process_settings import ALL_THREADS
 from bridge.spark.options import SourceOptions, read_options
@@ -758,3 +759,24 @@ def test_the_end_of_a_log_is_asked_again_before_the_group_is_set_back_to_it() ->
     query.start().run()
     assert query.group.offsets[A] == 20
     assert query.rows == rows_of(A, 0, 10) + rows_of(B, 0, 10), "a member read on, up to 20"
+
+
+# --- records that cannot be read ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "store"),
+    [({}, "zookeeper"), ({"offsets.storage": "kafka", "dual.commit.enabled": "true"}, "both")],
+)
+def test_with_claim_the_error_of_a_task_names_the_command_that_gives_the_batch_back(
+    options: dict[str, str], store: str
+) -> None:
+    for mode in CommitMode:
+        query = Query(group__offsets__commit=mode.value, onCorruptRecord="SKIP", **options)
+        engine = query.start()
+        engine.run()
+        tasks = engine.reader.partitions({"v": 1, "n": -1}, json.loads(query.checkpoint.offsets[0]))
+        [(advice, policy)] = {(task.settings.claim_advice, task.settings.on_corrupt_record) for task in tasks}
+        assert policy is OnCorruptRecord.SKIP
+        command = f"reconcile --group g --checkpoint DIR --rewind --store {store} --zookeeper zk:1 --execute"
+        assert (command in advice) == (mode is CommitMode.CLAIM)

@@ -17,8 +17,10 @@ from zkconsumer.testing.sandbox import (
     SandboxRun,
     artifacts,
     cache,
+    ensure_delta_jars,
     ensure_spark_jars,
     java,
+    missing_delta_requirement,
     missing_requirement,
     missing_spark_requirement,
     reap,
@@ -27,7 +29,7 @@ from zkconsumer.testing.sandbox import (
 )
 from zkconsumer.testing.sandbox.child_process import write_properties
 from zkconsumer.testing.sandbox.event_file import EventFile
-from zkconsumer.testing.sandbox.spark_jars import COORDINATES
+from zkconsumer.testing.sandbox.spark_jars import COORDINATES, DELTA_COORDINATES
 from zkconsumer.testing.sandbox.zookeeper_mode_broker import _listening
 
 RELEASE = "1.1.1"
@@ -256,6 +258,17 @@ def test_the_jars_of_spark_are_fetched_one_by_one_and_once(tools: Tools) -> None
     assert len(jars) == len(COORDINATES)
     assert missing_spark_requirement() is None
     assert ":copy " in tools.calls.read_text(), "copy-dependencies would resolve the poms of Spark"
+
+
+def test_the_jars_of_delta_have_a_folder_of_their_own(tools: Tools) -> None:
+    tools.java()
+    assert "no 'mvn' in PATH" in (missing_delta_requirement() or "")
+    tools.maven(jars=len(DELTA_COORDINATES))
+    jars = ensure_delta_jars()
+    (tools.folder / "mvn").unlink()
+    assert ensure_delta_jars() == jars
+    assert missing_delta_requirement() is None
+    assert missing_spark_requirement() is not None
 
 
 def test_without_maven_the_jars_of_spark_are_missing_and_it_is_said(tools: Tools) -> None:

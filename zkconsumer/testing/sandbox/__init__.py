@@ -19,7 +19,12 @@ from zkconsumer.testing.sandbox.sandbox_cluster import Sandbox
 from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun, reap
 from zkconsumer.testing.sandbox.sandbox_security import SandboxSecurity
 from zkconsumer.testing.sandbox.scala_host import ScalaHost
-from zkconsumer.testing.sandbox.spark_jars import ensure_spark_jars, missing_spark_requirement
+from zkconsumer.testing.sandbox.spark_jars import (
+    ensure_delta_jars,
+    ensure_spark_jars,
+    missing_delta_requirement,
+    missing_spark_requirement,
+)
 from zkconsumer.testing.sandbox.tools import ToolResult, run_tool
 from zkconsumer.testing.sandbox.waiting import wait_until
 from zkconsumer.testing.sandbox.zookeeper_admin import ZooKeeperAdmin
@@ -48,7 +53,9 @@ __all__ = [
     "ZooKeeperServer",
     "cache",
     "ensure_artifact_set",
+    "ensure_delta_jars",
     "ensure_spark_jars",
+    "missing_delta_requirement",
     "missing_requirement",
     "missing_spark_requirement",
     "reap",

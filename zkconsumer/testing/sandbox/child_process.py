@@ -49,14 +49,18 @@ appender.err.layout.pattern=%d{ISO8601} %p %c{1} %m (%t)%n
 
 @dataclass(frozen=True, slots=True)
 class JavaCommand:
-    """The program: a main class of a release's jars, or one of our own programs compiled against them."""
+    """The program: a main class of a release's jars, or programs that are compiled against them.
+
+    ``programs``: the names of their sources in the folder ``sources``, without ``.java``; they are before the jars.
+    """
 
     release: str
     main: str
     arguments: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()  # sources of zkconsumer/testing/java to compile and put in front
+    programs: tuple[str, ...] = ()
     heap_mb: int = 128
     options: tuple[str, ...] = ()
+    sources: Path = java.SOURCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,7 @@ def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, ends_with
     jars = artifacts.ensure_artifact_set(command.release)
     path = [f"{jars}/*"]
     if command.programs:
-        path.insert(0, str(java.compiled(command.programs, jars)))
+        path.insert(0, str(java.compiled(command.programs, jars, command.sources)))
     words = [command.main, *command.arguments]
     if ends_with_parent:
         path.append(str(java.compiled(("Guard",), None)))

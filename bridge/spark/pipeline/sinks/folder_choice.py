@@ -24,10 +24,10 @@ ATOMIC_SCHEMES = ("hdfs",)
 """Schemes of Hadoop with an atomic rename onto a free name, and an append that needs the file."""
 
 
-def open_folder(path: str, spark: SparkSession, allows_unsafe_commit: bool = False) -> FolderStore:
+def open_folder(path: str, spark: SparkSession | None, allows_unsafe_commit: bool = False) -> FolderStore:
     """``allows_unsafe_commit``: also file systems where two drivers may both commit a batch; for readers.
 
-    Raises ``UsageError``.
+    ``spark`` None: only local folders, since Spark has the client of the others.  Raises ``UsageError``.
     """
     found = _SCHEME.match(path)
     scheme = "file" if found is None else found[1].lower()
@@ -38,6 +38,10 @@ def open_folder(path: str, spark: SparkSession, allows_unsafe_commit: bool = Fal
         raise UsageError(
             f"{path}: the file system {scheme} has no atomic create-if-absent that was tried, so two drivers could "
             f"both commit a batch. Use a local folder or {', '.join(ATOMIC_SCHEMES)}, or the format postgres"
+        )
+    if spark is None:
+        raise UsageError(
+            f"{path}: this command works without Spark, and reads local folders only; mount or copy the folder"
         )
     context: Any = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
     if context is None:

@@ -1,90 +1,99 @@
-"""Files of a folder that exist once: one for each batch, and the reservations of backfills and replays.
+"""``FolderReservations``: the ranges that backfills and replays have reserved in a table that is a folder.
 
-A reservation is created if absent, as a batch is.  Two reservations at once: each is written first and checked against
-the others after that, so of two that overlap one is withdrawn at least, perhaps both.
+A reservation is a file of its own, created if absent.  Two reservations at once: each is written first and checked
+against the others after that, so of two that overlap one is withdrawn at least, perhaps both.
+
+A reservation that is released leaves a lineage without offsets under its key, which a batch of that key would have.  So
+a process that was stopped, and continues after the release, cannot commit its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
-from uuid import uuid4
 
 from bridge.spark.pipeline.lineage import (
     BatchLineage,
     LineageConflictError,
+    abandoned,
     check_reservation,
     from_json,
     require_same_ranges,
     to_json,
 )
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
-from bridge.spark.pipeline.sinks.parquet_manifest import FOLDER, RESERVATIONS, batch_path
+from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, RESERVATIONS, batch_path
 from zkconsumer.types import TopicPartition
 
 Committed: TypeAlias = Callable[[str, int], BatchLineage | None]
-Lineages: TypeAlias = Callable[[], Iterator[BatchLineage]]
+AddEmpty: TypeAlias = Callable[[BatchLineage], None]
 
 
-@dataclass(frozen=True, slots=True)
 class FolderReservations:
-    """The reservations of a sink with the folder ``store``; ``committed`` and ``lineages``: its methods."""
+    """The reservations of a sink with the folder ``store``.
 
-    store: FolderStore
-    committed: Committed
-    lineages: Lineages
+    ``committed``: the sink's method.  ``add_empty``: commits a lineage without rows, unless the batch is there.
+
+    Invariant: ``_known`` has lineages of committed batches, which neither change nor are removed.
+    """
+
+    def __init__(self, store: FolderStore, committed: Committed, add_empty: AddEmpty) -> None:
+        self._store = store
+        self._committed = committed
+        self._add_empty = add_empty
+        self._known: dict[tuple[str, int], BatchLineage] = {}
 
     def all(self) -> Iterator[BatchLineage]:
-        """The reservations that are not committed, sorted by key."""
-        for query, batch in batch_keys(self.store, RESERVATIONS):
+        """As ``Sink.reservations``."""
+        for query, batch in batch_keys(self._store, RESERVATIONS):
             try:
-                reserved = read_lineage_file(self.store, batch_path(RESERVATIONS, query, batch))
+                reserved = read_lineage_file(self._store, batch_path(RESERVATIONS, query, batch))
             except FileNotFoundError:
                 continue  # it was released, or committed, after the folder was listed
-            if self.committed(query, batch) is None:  # else a crash came between the commit and the removal
+            if self._committed(query, batch) is None:  # else a crash came between the commit and the removal
                 yield reserved
 
     def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
         """As ``Sink.reserve``."""
-        stored = self.committed(*wanted.key) or next((r for r in self.all() if r.key == wanted.key), None)
-        if stored is not None:
+        if (stored := self._committed(*wanted.key)) is not None:
             require_same_ranges(stored, wanted)
             return
-        check_reservation(wanted, list(self.lineages()), list(self.all()), positions)
         path = batch_path(RESERVATIONS, *wanted.key)
-        if not create_file(self.store, path, to_json(wanted).encode()):
-            require_same_ranges(read_lineage_file(self.store, path), wanted)
+        stored = next((each for each in self.all() if each.key == wanted.key), None)
+        is_ours = False
+        if stored is None:
+            check_reservation(wanted, self._lineages(), list(self.all()), positions)
+            is_ours = create_file(self._store, path, to_json(wanted).encode())
+            if not is_ours:
+                stored = read_lineage_file(self._store, path)
+        if stored is not None:
+            require_same_ranges(stored, wanted)
+        # Also of one that exists: the process that created it may have ended before this check.
         try:
-            check_reservation(wanted, list(self.lineages()), list(self.all()), positions)
+            check_reservation(wanted, self._lineages(), list(self.all()), positions)
         except LineageConflictError:
-            self.release(*wanted.key)
+            if is_ours:  # else another process may write its rows now
+                self._store.remove(path)
             raise
 
     def release(self, query: str, batch: int) -> None:
-        """Removes the reservation, if there is one."""
-        self.store.remove(batch_path(RESERVATIONS, query, batch))
+        """As ``Sink.release``."""
+        reserved = next((each for each in self.all() if each.key == (query, batch)), None)
+        if reserved is not None:
+            self._add_empty(abandoned(reserved))  # or the batch was committed meanwhile
+            self.end(query, batch)
 
+    def end(self, query: str, batch: int) -> None:
+        """The batch is committed: its reservation is not needed any more."""
+        self._store.remove(batch_path(RESERVATIONS, query, batch))
 
-def create_file(store: FolderStore, path: str, data: bytes) -> bool:
-    """Creates a complete file; False: there is one already."""
-    source = f"{FOLDER}/new/{uuid4().hex}"
-    store.create_empty(source)
-    try:
-        store.fill(source, data)
-        store.publish(source, path)
-    except FileExistsError:
-        return False
-    finally:
-        store.remove(source)
-    return True
-
-
-def batch_keys(store: FolderStore, folder: str) -> Iterator[tuple[str, int]]:
-    """The keys of the files QUERY/BATCH.json of a folder, sorted."""
-    for query in store.names(folder):
-        numbers = [name.removesuffix(".json") for name in store.names(f"{folder}/{query}")]
-        yield from ((query, number) for number in sorted(int(each) for each in numbers if each.isdecimal()))
+    def _lineages(self) -> list[BatchLineage]:
+        """All lineages; each is read once."""
+        for key in batch_keys(self._store, BATCHES):
+            if key not in self._known and (lineage := self._committed(*key)) is not None:
+                self._known[key] = lineage
+        return list(self._known.values())
 
 
 def read_lineage_file(store: FolderStore, path: str) -> BatchLineage:

@@ -21,6 +21,11 @@ from typing import Protocol
 import pyarrow.parquet as pq
 
 from bridge.spark.pipeline.sinks.sink import SinkUnavailableError
+from zkconsumer.errors import PreconditionFailed
+
+
+class DamagedFileError(PreconditionFailed):
+    """A file of a table is not a complete parquet file; the operator must restore it."""
 
 
 class FolderStore(Protocol):
@@ -56,7 +61,7 @@ class FolderStore(Protocol):
         ``.``, which readers ignore."""
 
     def parquet_rows(self, path: str) -> int:
-        """The number of rows in the footer of a parquet file."""
+        """The number of rows in the footer of a parquet file.  ``FileNotFoundError``; ``DamagedFileError``."""
 
     def sync(self, paths: list[str]) -> None:
         """Makes files that another process has written durable, with their names.  ``FileNotFoundError``."""
@@ -158,8 +163,12 @@ class LocalFolderStore:
         file = self._root / path
         try:
             return int(pq.read_metadata(file).num_rows)
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise _unavailable(error, file) from error
+        except ValueError as error:
+            raise DamagedFileError(f"{file}: {error}; the operator must restore it") from error
 
     def sync(self, paths: list[str]) -> None:
         try:

@@ -12,12 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridge.spark.pipeline.lineage import BatchLineage, to_json
-from bridge.spark.pipeline.sinks.folder_reservations import (
-    FolderReservations,
-    batch_keys,
-    create_file,
-    read_lineage_file,
-)
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations, read_lineage_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, batch_path
 from zkconsumer.types import TopicPartition
@@ -28,7 +24,7 @@ class LineageFolder:
 
     def __init__(self, store: FolderStore) -> None:
         self._store = store
-        self._reservations = FolderReservations(store, self.committed, self.lineages)
+        self._reservations = FolderReservations(store, self.committed, self._create)
 
     def access_problem(self) -> str | None:
         """Why this process cannot write here, or None; changes nothing."""
@@ -46,11 +42,14 @@ class LineageFolder:
 
     def add(self, lineage: BatchLineage) -> BatchLineage:
         """Stores the lineage, unless the batch has one; returns the one that is stored.  Ends a reservation."""
-        create_file(self._store, batch_path(BATCHES, *lineage.key), to_json(lineage).encode())
+        self._create(lineage)
         stored = self.committed(*lineage.key)
         assert stored is not None, "a lineage that was added is there"
-        self._reservations.release(*lineage.key)
+        self._reservations.end(*lineage.key)
         return stored
+
+    def _create(self, lineage: BatchLineage) -> None:
+        create_file(self._store, batch_path(BATCHES, *lineage.key), to_json(lineage).encode())
 
     def lineages(self) -> Iterator[BatchLineage]:
         """All lineages, sorted by key."""

@@ -176,10 +176,12 @@ def _stored_type(type_: object) -> object:
     return type_
 
 
-def schema_problems(schema: Mapping[str, object], table: Mapping[str, object] | None, kind: str) -> Iterator[str]:
+def schema_problems(
+    schema: Mapping[str, object], table: Mapping[str, object] | None, kind: str, place: str = SCHEMA_FILE
+) -> Iterator[str]:
     """Why rows of this schema cannot be written to a table with the schema ``table`` (None: it has none yet).
 
-    Both are of ``stored_schema``.  ``kind``: ``partition-by-time``.
+    Both are of ``stored_schema``.  ``kind``: ``partition-by-time``.  ``place``: where the operator adds a column.
     """
     columns, reserved = _columns(schema), TIME_FOLDER_COLUMNS[kind]
     if not columns:
@@ -199,7 +201,7 @@ def schema_problems(schema: Mapping[str, object], table: Mapping[str, object] | 
     for name in stored.keys() - ours.keys():
         yield f"column {name}: the table has it, and the rows do not; select it, for example as null of its type"
     for name in ours.keys() - stored.keys():
-        yield f"column {name}: the table does not have it; the operator must add it to {SCHEMA_FILE}, or leave it out"
+        yield f"column {name}: the table does not have it; the operator must add it to {place}, or leave it out"
     for name in ours.keys() & stored.keys():
         if ours[name] != stored[name]:
             yield (

@@ -50,7 +50,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.spark.pipeline.lineage import BatchAttempt, BatchLineage, require_same_ranges
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget
-from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations, batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import (
     ATTEMPTS,
@@ -76,19 +77,16 @@ from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
     AttemptRemovedError,
     CommitOutcome,
-    SinkUnavailableError,
     StagedBatch,
     check_staged,
 )
+from bridge.spark.pipeline.sinks.staged_files import StagedFiles, write_staged_files
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-StagedFiles = tuple[ManifestFile, ...]
-"""Files below the staging folder, with their paths there."""
 
 
 class ParquetSink:
@@ -100,7 +98,7 @@ class ParquetSink:
         self._store = store
         self._target = target
         self._write_files = write_files
-        self._reservations = FolderReservations(store, self.committed, self.lineages)
+        self._reservations = FolderReservations(store, self.committed, self._add_empty)
 
     @property
     def needs_message_time(self) -> bool:
@@ -134,20 +132,8 @@ class ParquetSink:
         return None if manifest is None else manifest.lineage
 
     def write(self, frame: DataFrame, attempt: BatchAttempt) -> StagedBatch[StagedFiles]:
-        folder = staging_folder(attempt)
-        self._store.create_empty(folder + FILLED)
-        written = self._write_files(frame, self._store.uri(folder), self._target, attempt)
-        files = [
-            ManifestFile(path, self._store.parquet_rows(f"{folder}/{path}"), size)
-            for path, size in self._store.data_files(folder)
-        ]
-        rows = sum(each.rows for each in files)
-        if rows != written:
-            raise SinkUnavailableError(
-                f"{self._store.uri('')}: the executors wrote {written} rows, and the driver finds {rows}. The operator "
-                "must choose a folder that the driver and all executors share (a local folder only with local Spark)"
-            )
-        return StagedBatch(attempt, rows, tuple(each for each in files if each.rows))
+        self._store.create_empty(staging_folder(attempt) + FILLED)
+        return write_staged_files(self._store, self._write_files, frame, self._target, attempt)
 
     def commit(self, staged: StagedBatch[StagedFiles], lineage: BatchLineage) -> CommitOutcome:
         check_staged(staged, lineage)
@@ -178,10 +164,18 @@ class ParquetSink:
         is_ours = stored.attempt == attempt.attempt
         self._discard(attempt, () if is_ours else manifest.files)
         if is_ours:
-            self.release(*attempt.key)
+            self._reservations.end(*attempt.key)
             return CommitOutcome.COMMITTED
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
+
+    def manifests(self) -> Iterator[BatchManifest]:
+        """The manifests of all committed batches, sorted by key."""
+        return read_manifests(self._store)
+
+    def footer_rows(self, path: str) -> int:
+        """The rows of a file of a manifest, by its footer.  ``FileNotFoundError``; ``DamagedFileError``."""
+        return self._store.parquet_rows(path)
 
     def lineages(self) -> Iterator[BatchLineage]:
         return (manifest.lineage for manifest in read_manifests(self._store))
@@ -194,6 +188,9 @@ class ParquetSink:
 
     def release(self, query: str, batch: int) -> None:
         self._reservations.release(query, batch)
+
+    def _add_empty(self, lineage: BatchLineage) -> None:
+        create_file(self._store, batch_path(BATCHES, *lineage.key), format_manifest(BatchManifest(lineage, ())))
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         removed = 0

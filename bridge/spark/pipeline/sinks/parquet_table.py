@@ -8,19 +8,17 @@ A program without Spark reads the files that ``committed_files`` returns.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import SCHEMA_FILE
 from bridge.spark.pipeline.sinks.parquet_sink import read_manifests, read_stored_schema
+from bridge.spark.pipeline.sinks.parquet_writing import literal_path
 from zkconsumer.errors import PreconditionFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_GLOB_CHARACTERS = re.compile(r"([\\*?{}\[\]])")
 
 
 def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
@@ -41,7 +39,7 @@ def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
     files = committed_files(store)
     if not files:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(_GLOB_CHARACTERS.sub(r"\\\1", each) for each in files))
+    return spark.read.schema(schema).parquet(*map(literal_path, files))
 
 
 def committed_files(store: FolderStore) -> list[str]:

@@ -6,6 +6,7 @@ A time folder is a partition column.  Spark sorts the rows of a task by it, unle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 WriteFiles: TypeAlias = "Callable[[DataFrame, str, ParquetTarget, BatchAttempt], int]"
 """Writes a frame to the folder of a URI, which does not exist; returns the number of rows that were written."""
+
+
+_GLOB_CHARACTERS = re.compile(r"([\\*?{}\[\]])")
+
+
+def literal_path(uri: str) -> str:
+    """A URI for Spark's reader, which takes a path as a pattern."""
+    return _GLOB_CHARACTERS.sub(r"\\\1", uri)
 
 
 def write_parquet_files(frame: DataFrame, uri: str, target: ParquetTarget, attempt: BatchAttempt) -> int:

@@ -31,6 +31,8 @@ locked: it is dropped the next time.
 A server that crashed empties unlogged tables: then step 4 moves fewer rows than were staged, and the transaction ends
 without an effect.  If the answer of step 6 is lost, the next attempt finds the batch.
 
+A sink of ``replacing`` deletes the rows of the offsets of a replacement between 3 and 4: in the same transaction.
+
 A commit is durable when it returns, also if the server has ``synchronous_commit = off``: Spark's checkpoint continues
 after it.
 """
@@ -47,6 +49,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchLineage,
+    abandoned,
     check_reservation,
     from_json,
     require_same_ranges,
@@ -62,6 +65,7 @@ from bridge.spark.pipeline.sinks.postgres_types import (
     postgres_columns,
     rejections_of,
 )
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
@@ -88,6 +92,9 @@ IDLE_LIMIT_MS = 60_000
 LOCK_LIMIT_MS = 2_000
 """How long the removal of a leftover waits for a task that writes it."""
 
+PAGE_ROWS = 1_000
+"""How many lineages are read at once."""
+
 CREATE_TRIES_MAX = 3
 """CREATE TABLE IF NOT EXISTS fails if another transaction creates the table at the same moment."""
 
@@ -101,11 +108,29 @@ class PostgresSink:
         connect: Connect = connect_postgres,
         load: LoadRows = load_frame,
         idle_limit_ms: int = IDLE_LIMIT_MS,
+        replaced: ReplacedRows | None = None,
     ) -> None:
+        self._replaced = replaced
         self._target = target
         self._connect = connect
         self._load = load
         self._idle_limit_ms = idle_limit_ms
+
+    def replacing(self, replaced: ReplacedRows) -> PostgresSink:
+        """The same sink; the commit of a replacement deletes the rows of its offsets.
+
+        Raises ``PreconditionFailed`` if the table has a row whose offset is not known.
+        """
+        columns = replaced.columns
+        with self._transaction() as connection:
+            statement = "SELECT 1 FROM {table} WHERE {topic} IS NULL OR {partition} IS NULL OR {offset} IS NULL LIMIT 1"
+            if connection.execute(self._row_statement(statement, columns)).fetchone() is not None:
+                raise PreconditionFailed(
+                    f"the table {self._target.table} has rows without a value in {', '.join(columns.names)}, so it is "
+                    "not known which offsets they have; nothing was written. They may be older than these columns: the "
+                    "operator must fill the columns or delete these rows, and read their offsets by a backfill"
+                )
+        return PostgresSink(self._target, self._connect, self._load, self._idle_limit_ms, replaced)
 
     @property
     def needs_message_time(self) -> bool:
@@ -190,17 +215,20 @@ class PostgresSink:
                 ),
                 [*lineage.key, to_json(lineage)],
             )
-            if inserted.rowcount:
-                self._move_rows(connection, columns, staging, staged, lineage)
-                return CommitOutcome.COMMITTED
-            stored = self._stored(connection, *lineage.key)
-            assert stored is not None, "the key is there"
-            # Also of a reservation: with the same ranges it would have become the batch.
-            require_same_ranges(stored, lineage)
-            if stored.attempt == lineage.attempt:
-                return CommitOutcome.COMMITTED  # the answer to its commit was lost
-            connection.execute(self._statement("DROP TABLE IF EXISTS {staging}", staging=staging))
-        return CommitOutcome.ALREADY_COMMITTED
+            if not inserted.rowcount:
+                stored = self._stored(connection, *lineage.key)
+                assert stored is not None, "the key is there"
+                # Also of a reservation: with the same ranges it would have become the batch.
+                require_same_ranges(stored, lineage)
+                if stored.attempt == lineage.attempt:
+                    return CommitOutcome.COMMITTED  # the answer to its commit was lost
+                connection.execute(self._statement("DROP TABLE IF EXISTS {staging}", staging=staging))
+                return CommitOutcome.ALREADY_COMMITTED
+            deleted = self._delete_replaced(connection, lineage)
+            self._move_rows(connection, columns, staging, staged, lineage)
+        if self._replaced is not None:
+            self._replaced.on_deleted(deleted)
+        return CommitOutcome.COMMITTED
 
     def lineages(self) -> Iterator[BatchLineage]:
         return self._all("committed")
@@ -221,9 +249,14 @@ class PostgresSink:
             connection.execute(self._statement(statement), [*wanted.key, to_json(wanted)])
 
     def release(self, query: str, batch: int) -> None:
-        statement = "DELETE FROM {batches} WHERE query = %s AND batch = %s AND state = 'reserved'"
+        statement = (
+            "UPDATE {batches} SET state = 'committed', lineage = %s, changed = now() "
+            "WHERE query = %s AND batch = %s AND state = 'reserved'"
+        )
         with self._transaction() as connection:
-            connection.execute(self._statement(statement), [query, batch])
+            stored = self._stored(connection, query, batch, "reserved")
+            if stored is not None:
+                connection.execute(self._statement(statement), [to_json(abandoned(stored)), query, batch])
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         with self._transaction() as connection:
@@ -234,6 +267,19 @@ class PostgresSink:
                 [self._target.schema, STAGING_PREFIX],
             ).fetchall()
         return sum(self._drop_if_dead(table, comment, now_ms - age_ms) for table, comment in found)
+
+    def count_rows(self, time_limit_ms: int) -> int | None:
+        """The rows of the table, whoever wrote them; None: there is no table, or the server needs longer."""
+        from psycopg import errors
+
+        with self._transaction() as connection:
+            connection.execute(f"SET LOCAL statement_timeout = {time_limit_ms}")
+            try:
+                [count] = connection.execute(self._statement("SELECT count(*) FROM {table}")).fetchone() or [0]
+            except (errors.UndefinedTable, errors.QueryCanceled):
+                connection.rollback()
+                return None
+        return int(count)
 
     def _drop_if_dead(self, staging: str, comment: str | None, oldest_ms: int) -> bool:
         batch_table, query, batch, started_ms = json.loads(comment or '["", "", 0, 0]')
@@ -279,6 +325,32 @@ class PostgresSink:
             text=sql.Literal(literal),
         )
 
+    def _row_statement(self, text: str, columns: OffsetColumns) -> Composed:
+        """A statement about the table with the names of its columns of offsets."""
+        from psycopg import sql
+
+        return sql.SQL(text).format(
+            table=sql.Identifier(self._target.schema, self._target.table),
+            topic=sql.Identifier(columns.topic),
+            partition=sql.Identifier(columns.partition),
+            offset=sql.Identifier(columns.offset),
+        )
+
+    def _delete_replaced(self, connection: Connection[Any], lineage: BatchLineage) -> int:
+        """Deletes the rows of the offsets of a replacement; returns their number."""
+        if lineage.kind != "replace":
+            return 0
+        assert self._replaced is not None, "a replacement has a sink of replacing()"
+        statement = self._row_statement(
+            "DELETE FROM {table} WHERE {topic} = %s AND {partition} = %s AND {offset} >= %s AND {offset} < %s",
+            self._replaced.columns,
+        )
+        return sum(
+            connection.execute(statement, [tp.topic, tp.partition, first, end]).rowcount
+            for tp, pairs in lineage.ranges.items()
+            for first, end in pairs
+        )
+
     def _move_rows(
         self,
         connection: Connection[Any],
@@ -315,13 +387,29 @@ class PostgresSink:
         return from_json(row[1], f"{self._target.batch_table}, batch {batch} of query {query}")
 
     def _all(self, state: str) -> Iterator[BatchLineage]:
-        with self._transaction() as connection:
-            lineages = list(self._read_all(connection, state))
-        return iter(lineages)
+        """Page by page, each in a transaction of its own: neither memory nor a transaction grows with the table."""
+        after: tuple[str, int] | None = "", -1
+        while after is not None:
+            with self._transaction() as connection:
+                found = connection.execute(
+                    "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))",
+                    [self._target.schema, self._target.batch_table],
+                ).fetchone()
+                if found is None or found[0] is None:
+                    return  # no pipeline has begun
+                page = list(self._read_all(connection, state, after, PAGE_ROWS))
+            yield from page
+            after = page[-1].key if len(page) == PAGE_ROWS else None
 
-    def _read_all(self, connection: Connection[Any], state: str) -> Iterator[BatchLineage]:
-        statement = "SELECT query, batch, lineage::text FROM {batches} WHERE state = %s ORDER BY query, batch"
-        for query, batch, text in connection.execute(self._statement(statement), [state]):
+    def _read_all(
+        self, connection: Connection[Any], state: str, after: tuple[str, int] = ("", -1), rows_max: int | None = None
+    ) -> Iterator[BatchLineage]:
+        """The lineages after this key, at most so many."""
+        statement = (
+            "SELECT query, batch, lineage::text FROM {batches} WHERE state = %s AND (query, batch) > (%s, %s) "
+            "ORDER BY query, batch LIMIT %s"
+        )
+        for query, batch, text in connection.execute(self._statement(statement), [state, *after, rows_max]):
             yield from_json(text, f"{self._target.batch_table}, batch {batch} of query {query}")
 
     def _table_problems(self, connection: Connection[Any], columns: Sequence[PostgresColumn]) -> Iterator[str]:

@@ -112,14 +112,15 @@ class Sink(Protocol[StagedT]):
         """All ranges that backfills and replays have reserved and not written, sorted by key."""
 
     def reserve(self, wanted: BatchLineage, positions: Mapping[TopicPartition, int]) -> None:
-        """Reserves the ranges of a backfill or replay; ``positions`` as in ``lineage.check_reservation``.
+        """Reserves the ranges of a backfill, replacement or replay; ``positions`` as in ``lineage.check_reservation``.
 
         The same key with the same ranges is reserved already, or committed: nothing changes.  Raises
         ``LineageConflictError``.  A commit with this key ends the reservation.
         """
 
     def release(self, query: str, batch: int) -> None:
-        """Ends a reservation whose ranges will not be written."""
+        """Ends a reservation whose ranges will not be written: its key gets a lineage without offsets, so an attempt
+        that continues later cannot be committed.  Without such a reservation nothing changes."""
 
     def remove_leftovers(self, now_ms: int, age_ms: int = LEFTOVER_AGE_MS) -> int:
         """Removes what dead attempts have staged; returns the number of attempts.  ``now_ms``: since 1970."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PostgresTarget, SinkTarget, TopicTarget
+from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows
 from bridge.spark.pipeline.sinks.sink import Sink
 from zkconsumer.errors import UsageError
 
@@ -13,16 +15,29 @@ if TYPE_CHECKING:
 
     from bridge.spark.pipeline.sinks.folder_store import FolderStore
 
-NO_DELTA = (
-    "format delta: Delta 4.4.0 fits pyspark 4.2.0 and not 4.3, where it appends and then fails with NoSuchMethodError; "
-    "this release does not write Delta tables. Use the format parquet or postgres"
+
+NO_REPLACE = (
+    "a replacement needs a table whose rows can be deleted in the commit of others: [sink] format postgres; files of "
+    "parquet are never changed. Nothing was changed. Read only what no batch has read, or load a new folder "
+    "with a new checkpoint"
 )
 
 
-def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
+def replacing(sink: Sink[Any]) -> Callable[[ReplacedRows], Sink[Any]]:
+    """How to open the sink for replacements.  Raises ``UsageError`` for a sink that cannot delete rows."""
+    from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
+
+    if not isinstance(sink, PostgresSink):
+        raise UsageError(NO_REPLACE)
+    return sink.replacing
+
+
+def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
-    Raises ``UsageError`` for a format that is not written here, and for a file system without a create-if-absent.
+    ``spark`` None: a sink that only reads what is stored; folders must be local.
+
+    Raises ``UsageError`` for a file system without a create-if-absent, and for a session that does not have the format.
     """
     match target:
         case ParquetTarget():
@@ -35,7 +50,17 @@ def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
 
             return PostgresSink(target)
         case DeltaTarget():
-            raise UsageError(NO_DELTA)
+            from bridge.spark.pipeline.sinks.delta_session import delta_session_problem
+            from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
+
+            if spark is None:
+                raise UsageError(
+                    "format delta: this command works without Spark, and only Spark reads the log of a Delta table; "
+                    "read the table's history with Spark (DESCRIBE HISTORY): userMetadata has the offsets of each batch"
+                )
+            if (problem := delta_session_problem(spark)) is not None:
+                raise UsageError(problem)
+            return DeltaSink(spark, target)
         case TopicTarget():
             from bridge.spark.pipeline.sinks.lineage_folder import LineageFolder
             from bridge.spark.pipeline.sinks.topic_sink import TopicSink
@@ -43,7 +68,7 @@ def open_sink(target: SinkTarget, spark: SparkSession) -> Sink[Any]:
             return TopicSink(LineageFolder(_lineage_store(target.lineage_path, spark)), target)
 
 
-def _lineage_store(path: str, spark: SparkSession) -> FolderStore:
+def _lineage_store(path: str, spark: SparkSession | None) -> FolderStore:
     from bridge.spark.pipeline.sinks.folder_choice import open_folder
 
     try:

@@ -15,9 +15,11 @@ from bridge.spark.pipeline.lineage import (
     BatchLineage,
     InvalidLineageError,
     LineageConflictError,
+    abandoned,
     check_reservation,
     from_json,
     partition_ranges,
+    require_same_corrupt_offsets,
     require_same_ranges,
     to_json,
     uncovered,
@@ -54,10 +56,25 @@ def test_the_stored_form_is_stable() -> None:
     )
 
 
+def test_corrupt_offsets_are_stored_where_there_are_some() -> None:
+    whole = replace(lineage(), corrupt={A0: ((12, 15),)})
+    assert from_json(to_json(whole), "x") == whole
+    assert to_json(whole).endswith(',"corrupt":{"a":{"0":[[12,15]]}}}')
+    assert "corrupt" not in to_json(lineage())
+
+
+def test_two_attempts_with_other_corrupt_offsets_are_an_error() -> None:
+    stored = replace(lineage(), corrupt={A0: ((12, 15),)})
+    require_same_corrupt_offsets(stored, replace(stored, attempt="t2"))
+    with pytest.raises(LineageConflictError, match=r"attempt t1 .*a/0 \[12, 15\).* this attempt found no offset"):
+        require_same_corrupt_offsets(stored, replace(lineage(), attempt="t2"))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "not JSON"),
+        (changed(corrupt={"a": {"0": [[2, 2]]}}), r"the corrupt offsets of a/0: \[2, 2\) is empty"),
         (changed(version=2), "version 2; this release reads version 1"),
         (changed(kind="other"), "must be one of batch, backfill, replay"),
         (changed(mode="other"), "must be one of claim, snapshot"),
@@ -146,6 +163,51 @@ def test_a_replay_reserves_offsets_that_were_read_and_not_replayed() -> None:
         check_reservation(lineage("replay", 0, "r2", a0=((11, 14),)), [lineage(), replayed], [], {})
     with pytest.raises(LineageConflictError, match=r"no batch has read a/0 \[20, 22\)"):
         check_reservation(lineage("replay", 0, "r2", a0=((19, 22),)), [lineage()], [], {})
+
+
+def test_a_replacement_reserves_what_others_have_and_not_what_the_live_query_has_yet_to_read() -> None:
+    replayed = lineage("replay", 0, "r1", a0=((12, 13),))
+    check_reservation(lineage("replace", 0, "n", a0=((5, 20),)), [lineage(), replayed], [], {A0: 20})
+    with pytest.raises(LineageConflictError, match=r"the live query has yet to read a/0 \[19, 20\)"):
+        check_reservation(lineage("replace", 0, "n", a0=((5, 20),)), [lineage()], [], {A0: 19})
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "is_refused"),
+    [
+        ("replace", "backfill", True), ("replace", "replay", True), ("replace", "replace", True),
+        ("replay", "replace", True), ("replay", "replay", True), ("replay", "backfill", False),
+        ("backfill", "replay", False),
+    ],
+)  # fmt: skip
+def test_two_reservations_exclude_each_other_if_both_could_write_the_same_record(
+    kind: str, other: str, is_refused: bool
+) -> None:
+    wanted, reserved = lineage(kind, 0, "n", a0=((0, 5),)), lineage(other, 1, "f", a0=((4, 9),))
+    committed = [lineage(a0=((0, 9),))] if kind == "replay" else []
+    if not is_refused:
+        check_reservation(wanted, committed, [reserved], {})
+        return
+    with pytest.raises(LineageConflictError, match=rf"a/0 \[4, 5\) is reserved for {other} 1 of query f.*--abandon f"):
+        check_reservation(wanted, committed, [reserved], {})
+
+
+def test_a_replay_may_follow_the_replacement_of_a_record_that_was_replayed_before() -> None:
+    replayed = replace(lineage("replay", 0, "r1", a0=((12, 14),)), created_ms=10)
+    replacement = replace(lineage("replace", 0, "n", a0=((13, 20),)), created_ms=20)
+    check_reservation(lineage("replay", 1, "r1", a0=((13, 14),)), [lineage(), replayed, replacement], [], {})
+    with pytest.raises(LineageConflictError, match=r"a/0 \[12, 13\) was written by replay 0"):
+        check_reservation(lineage("replay", 1, "r1", a0=((12, 14),)), [lineage(), replayed, replacement], [], {})
+    late = replace(replayed, created_ms=30)
+    with pytest.raises(LineageConflictError, match=r"a/0 \[12, 14\) was written by replay 0"):
+        check_reservation(lineage("replay", 1, "r1", a0=((12, 14),)), [lineage(), late, replacement], [], {})
+
+
+def test_a_released_reservation_covers_nothing_under_its_key() -> None:
+    found = abandoned(lineage("backfill", 1, "f"))
+    assert (found.key, found.ranges, found.counts) == (("f", 1), {}, BatchCounts())
+    assert from_json(to_json(found), "x") == found
+    assert uncovered({A0: ((10, 20),)}, [found]) == {A0: ((10, 20),)}
 
 
 def test_an_error_shows_few_ranges_of_many() -> None:

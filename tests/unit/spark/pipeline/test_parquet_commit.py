@@ -5,25 +5,20 @@ The files are written by pyarrow, not by Spark (``tests/spark/pipeline/test_parq
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from bridge.spark.pipeline.lineage import BatchAttempt, BatchCounts, BatchLineage, LineageConflictError
+from bridge.spark.pipeline.lineage import BatchAttempt, BatchCounts, BatchLineage, LineageConflictError, to_json
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget
-from bridge.spark.pipeline.sinks.folder_store import FolderStore, LocalFolderStore
+from bridge.spark.pipeline.sinks.folder_store import LocalFolderStore
 from bridge.spark.pipeline.sinks.parquet_sink import ParquetSink
-from bridge.spark.pipeline.sinks.parquet_table import committed_files
 from bridge.spark.pipeline.sinks.sink import AttemptRemovedError, CommitOutcome, SinkUnavailableError, StagedBatch
+from tests.parquet_sink_fixtures import NOW_MS, Crash, InterruptedStore, open_sink, values, write_files
 from zkconsumer.types import TopicPartition
 
-NOW_MS = 1_790_000_000_000
 QUERY = "q"
 TP = TopicPartition("clicks", 0)
 
@@ -42,24 +37,9 @@ def lineage(staged: Staged, first: int = 0) -> BatchLineage:
     return BatchLineage(it.query, it.batch, "batch", "clicks", "claim", it.attempt, NOW_MS, ranges, counts)
 
 
-def write_files(frame: Any, uri: str, target: ParquetTarget, attempt: BatchAttempt) -> int:
-    """As Spark does: two files in folders of time, and files that readers ignore."""
-    folder = Path(urlsplit(uri).path, "message_day=2026-11-27")
-    folder.mkdir(parents=True)
-    (folder / ".part-0.crc").write_text("x")
-    for number in range(2):
-        pq.write_table(pa.table({"a": frame[number::2]}), folder / f"part-{number}.parquet")
-    return len(frame)
-
-
 def rows(first: int = 0) -> Any:
     """The frame of ``write_files``."""
     return list(range(first, first + 3))
-
-
-def open_sink(path: Path, store: Any = None) -> ParquetSink:
-    """As a driver does at its start."""
-    return ParquetSink(store or LocalFolderStore(str(path)), ParquetTarget(str(path), "day", "snappy"), write_files)
 
 
 def run(sink: ParquetSink, name: str) -> CommitOutcome:
@@ -68,47 +48,12 @@ def run(sink: ParquetSink, name: str) -> CommitOutcome:
     return sink.commit(staged, lineage(staged))
 
 
-def values(path: Path) -> list[int]:
-    files = committed_files(LocalFolderStore(str(path)))
-    return sorted(value for file in files for value in pq.ParquetFile(urlsplit(file).path).read()["a"].to_pylist())
-
-
 def attempts_with_files(path: Path) -> set[str]:
     return {each.name.split("-")[-2] for each in path.rglob("*.parquet")}
 
 
 def leftovers(path: Path) -> list[Path]:
     return list(path.rglob("attempts/*"))
-
-
-class Crash(Exception):
-    """The end of a driver."""
-
-
-class InterruptedStore:
-    """A store that calls ``action`` before call number ``number`` of one of its methods that change the folder."""
-
-    CHANGES = ("create_empty", "fill", "move", "sync", "publish", "remove", "remove_tree")
-
-    def __init__(self, path: Path, number: int, action: Callable[[], object]) -> None:
-        self._store: FolderStore = LocalFolderStore(str(path))
-        self._left = number
-        self._action = action
-        self.has_acted = False
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name not in self.CHANGES:
-            return method
-
-        def call(*arguments: Any) -> Any:
-            self._left -= 1
-            if self._left == 0:
-                self.has_acted = True
-                self._action()
-            return method(*arguments)
-
-        return call
 
 
 def end() -> None:
@@ -283,9 +228,38 @@ def test_a_backfill_reserves_its_ranges_and_its_commit_ends_the_reservation(tmp_
     assert list(sink.reservations()) == [], "what is committed is not reserved again"
     assert [each.kind for each in sink.lineages()] == ["backfill", "batch"]
     assert values(tmp_path) == [0, 1, 2, 3, 4, 5]
-    sink.reserve(replace(wanted, query="backfill-3", ranges={TP: ((5, 6),)}), {})
+    sink.release("backfill-1", 0)
+    assert sink.committed("backfill-1", 0) == wanted, "what is committed is not released"
+
+
+def test_what_was_released_cannot_be_committed_later_and_can_be_reserved_by_another_one(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path)
+    late = sink.write(rows(), BatchAttempt("backfill-3", 0, "t1", NOW_MS))
+    wanted = replace(lineage(late), kind="backfill")
+    sink.reserve(wanted, {})
+    sink.release("backfill-3", 0)
     sink.release("backfill-3", 0)
     assert list(sink.reservations()) == []
+    sink.reserve(replace(wanted, query="backfill-4"), {})
+    with pytest.raises(LineageConflictError, match="stored no offset, committed by attempt abandoned"):
+        sink.commit(late, wanted)
+    assert values(tmp_path) == []
+    assert [(each.name, each.offsets) for each in sink.lineages()] == [("backfill 0 of query backfill-3", 0)]
+
+
+def test_a_reservation_of_a_process_that_ended_before_its_check_is_checked_again(tmp_path: Path) -> None:
+    """The first process ends after its file was created, when another one has passed its check."""
+    wanted = BatchLineage("f1", 0, "backfill", "p", "snapshot", "t", 1, {TP: ((0, 9),)}, BatchCounts())
+    other = replace(wanted, query="f2", ranges={TP: ((5, 12),)})
+    second = open_sink(tmp_path)
+    second.reserve(other, {})
+    file = next(tmp_path.rglob("reservations/f2/*.json"))
+    left = file.parents[1] / "f1" / file.name
+    left.parent.mkdir()
+    left.write_text(to_json(wanted))
+    with pytest.raises(LineageConflictError, match=r"clicks/0 \[5, 9\) is reserved for backfill 0 of query f2"):
+        open_sink(tmp_path).reserve(wanted, {})
+    assert list(second.reservations()) == [wanted, other], "a process may write it; the operator releases it"
 
 
 def test_of_two_reservations_at_once_that_overlap_one_is_withdrawn(tmp_path: Path) -> None:

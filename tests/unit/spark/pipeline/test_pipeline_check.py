@@ -37,7 +37,7 @@ def printed(sink: str, folder: Path, patch: pytest.MonkeyPatch) -> str:
     sample = PipelineSample(2, (("row of check",),), 0, (("clicks/0 offset 1", "decode: no JSON"),))
 
     @contextmanager
-    def no_session(*_: Any) -> Iterator[None]:
+    def no_session(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
     patch.setattr(pipeline_check, "spark_session", no_session)

@@ -331,8 +331,8 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_sections() -> Non
         ({"sink": {"pth": '"x"'}}, "[sink] pth: is not known (did you mean path?); correct it, or remove it"),
         ({"sink": {"url": '"postgresql://h/d"'}}, "[sink] url: is valid with format postgres, and the format is "
          "parquet; remove it, or change the format"),
-        ({"dead_letters": {"path": '"x"'}}, "[dead-letters] path: is valid with format parquet, and the format is "
-         "none; remove it, or change the format"),
+        ({"dead_letters": {"path": '"x"'}}, "[dead-letters] path: is valid with format parquet or delta, and the "
+         "format is none; remove it, or change the format"),
         ({"sink": {"format": '"iceberg"'}},
          '[sink] format: "iceberg" is not possible (Iceberg has no release for Spark '
          "4.2 or later); set it to parquet or delta or postgres or topic"),

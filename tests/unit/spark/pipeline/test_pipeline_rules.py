@@ -9,7 +9,7 @@ import pytest
 from bridge.spark.pipeline.pipeline_file import PipelineFileError, parse_pipeline
 from bridge.spark.pipeline.pipeline_keys import SECTIONS
 from bridge.spark.pipeline.pipeline_rules import rule_problems
-from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, PostgresTarget, TopicTarget
+from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PipelineSpec, PostgresTarget, TopicTarget
 from bridge.spark.pipeline.secret_reference import SecretReference
 from bridge.spark.pipeline.section_values import SectionValues
 
@@ -147,6 +147,18 @@ def test_tables_of_one_database_have_different_names(dead: dict[str, str], key: 
     assert problem(POSTGRES, {**POSTGRES, "url": '"postgresql://db:5432/shop"', **dead}) == line
     assert parsed(POSTGRES, {**POSTGRES, "schema": '"other"', **dead}).dead_letters is not None
     assert parsed(POSTGRES, {**POSTGRES, "url": '"postgresql://db/other"', **dead}).dead_letters is not None
+
+
+def test_rows_and_dead_letters_are_in_two_delta_tables() -> None:
+    sink, dead = {"format": '"delta"', "table": '"shop.clicks"'}, {"format": '"delta"', "table": '"Shop.Clicks"'}
+    line = "[dead-letters] table: Shop.Clicks is the table of [sink]; choose another name"
+    assert problem(sink, dead) == line
+    spec = parsed(sink, {**dead, "table": '"shop.dead"'})
+    assert spec.dead_letters == DeltaTarget(None, "shop.dead")
+    assert spec.writes_delta
+    assert problem({"format": '"delta"', "path": '"/t"'}, {"format": '"delta"', "path": '"/t/d"'}) == (
+        "[dead-letters] path: is the folder of [sink], or one is in the other; choose another folder"
+    )
 
 
 def test_the_two_tables_of_a_sink_have_different_names() -> None:

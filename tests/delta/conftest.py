@@ -1,0 +1,50 @@
+"""The Spark session of the Delta tests: pyspark 4.2 with Delta's package (``tests/run_delta.py`` has both)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridge.spark.pipeline.sinks.delta_session import SPARK_RELEASE, delta_settings
+from tests.spark_session_fixtures import started_session
+from zkconsumer.testing.sandbox import ensure_delta_jars, missing_delta_requirement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEST_TIMEOUT_S = 400
+"""The first test starts Spark."""
+
+FEW_TASKS = {
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+"""The log is read by 50 tasks and VACUUM lists folders by 10,000 by default, for tables with millions of files."""
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of a session waits for Spark; the limit must hold for it, too."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """As ``tests.spark_session_fixtures.spark``, of pyspark 4.2 and with Delta."""
+    reason = missing_delta_requirement()
+    if not version("pyspark").startswith(f"{SPARK_RELEASE}."):
+        reason = f"this is pyspark {version('pyspark')}: python tests/run_delta.py"
+    if reason is not None and os.environ.get("CI") == "true":
+        pytest.fail(f"in CI nothing real is skipped: {reason}")
+    if reason is not None:
+        pytest.skip(reason)
+    settings = {**delta_settings({}), **FEW_TASKS}
+    yield from started_session(tmp_path_factory.mktemp("delta"), ensure_delta_jars(), settings)

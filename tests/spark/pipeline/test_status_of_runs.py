@@ -1,0 +1,149 @@
+"""Status, health and metrics of ``zkconsumer pipeline run`` in another process: while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from click.testing import CliRunner
+
+from tests.spark_session_fixtures import require_spark, spark_environment
+from zkconsumer.cli.main import main
+from zkconsumer.testing.sandbox import Sandbox, wait_until
+from zkconsumer.testing.sandbox.waiting import free_port
+
+pytestmark = pytest.mark.real
+
+WAIT_MS = 90_000
+END_S = 60
+
+
+class Runs:
+    """A pipeline file, and the processes that run it."""
+
+    def __init__(self, cluster: Sandbox, topic: str, folder: Path) -> None:
+        self.file = folder / "clicks.toml"
+        self.folder = folder
+        self.port = free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.file.write_text(
+            f"""
+            [pipeline]
+            name = "clicks"
+            [source]
+            zookeeper.connect = "{cluster.zookeeper.connect_string("/kafka")}"
+            group.id = "{topic}"
+            subscribe = "{topic}"
+            auto.offset.reset = "smallest"
+            [sink]
+            format = "parquet"
+            path = "rows"
+            [trigger]
+            interval = "1s"
+            [checkpoint]
+            path = "checkpoint"
+            [metrics]
+            listen = "127.0.0.1:{self.port}"
+            """
+        )
+
+    def start(self) -> subprocess.Popen[bytes]:
+        settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+        words = ["pipeline", "run", str(self.file), *settings, "--conf", f"spark.local.dir={self.folder}/local"]
+        with open(self.folder / "log", "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", "from zkconsumer.cli import main; main()", *words],
+                stdout=log,
+                stderr=log,
+                env=os.environ | spark_environment(),
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def status(self) -> dict[str, Any]:
+        done = CliRunner().invoke(main, ["pipeline", "status", str(self.file), "--json"])
+        assert done.exit_code == 0, done.output
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    def health(self) -> int:
+        return CliRunner().invoke(main, ["health", "--pipeline", str(self.file), "-q"]).exit_code
+
+    def wait_for(self, phase: str, batch: int | None = None) -> dict[str, Any]:
+        def is_there() -> bool:
+            found = self.status()
+            last = found["last_batch"]
+            return found["phase"] == phase and (batch is None or (last is not None and last["batch"] >= batch))
+
+        log = self.folder / "log"
+        wait_until(is_there, f"the phase is {phase}: {log.read_text() if log.exists() else ''}", WAIT_MS)
+        return self.status()
+
+
+@pytest.fixture
+def runs(shared_cluster: Sandbox, fresh_name: str, tmp_path: Path) -> Iterator[Runs]:
+    require_spark()
+    shared_cluster.create_topic(fresh_name, 1)
+    shared_cluster.produce(fresh_name, 0, [b"v"] * 20)
+    made = Runs(shared_cluster, fresh_name, tmp_path)
+    yield made
+    for process in made.processes:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        process.wait(END_S)
+
+
+def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
+    assert runs.status()["phase"] == "never-started"
+    assert runs.health() == 4
+    first = runs.start()
+    found = runs.wait_for("running", batch=0)
+    assert (found["rows"], found["pid"], found["lag"]) == (20, first.pid, 0)
+    assert runs.health() == 0
+    with urlopen(f"http://127.0.0.1:{runs.port}/metrics", timeout=END_S) as answer:
+        text = answer.read().decode()
+    assert 'zkconsumer_pipeline_rows_total{pipeline="clicks"} 20\n' in text
+    assert 'zkconsumer_pipeline_batches_total{pipeline="clicks"} 1\n' in text
+    assert "zkconsumer_pipeline_seconds_since_last_batch" in text
+
+    # A second run of the same file does not take over the status of the first one, and fails at the port.
+    assert runs.start().wait(END_S) == 2
+    assert runs.status()["pid"] == first.pid
+    assert runs.status()["phase"] == "running"
+
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(END_S) == 0
+    assert runs.status()["phase"] == "stopped"
+    assert runs.health() == 4
+
+    # A killed run leaves "running" in its file.
+    second = runs.start()
+    runs.wait_for("running")
+    second.kill()
+    second.wait(END_S)
+    found = runs.status()
+    assert found["phase"] == "failed"
+    assert "ended without a word" in found["phase_text"]
+    assert found["last_batch"]["rows"] == 20
+
+    # The error of a run is kept.
+    with socket.create_server(("127.0.0.1", runs.port)):
+        assert runs.start().wait(END_S) == 2
+    found = runs.status()
+    assert found["phase"] == "failed"
+    assert "Address already in use" in found["last_error"]["text"]
