@@ -85,22 +85,25 @@ def spark_session(
     """A session that is stopped at the end.
 
     ``master``: None: ``local[*]``, or the master of ``spark-submit`` if that has started this program; ``sc://…``: a
-    server of Spark Connect.  A Spark in this process runs its workers with this Python.  ``writes_delta``: adds Delta's
-    extension and catalog; the package is a setting of the operator (``spark.jars.packages``).
+    server of Spark Connect.  A Spark in this process runs its workers with this Python.
+
+    ``writes_delta``: adds Delta's extension and catalog; the package is a setting of the operator
+    (``spark.jars.packages``).  A Connect server has all three at its start; this program cannot change them.
     """
     from pyspark.sql import SparkSession
 
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName(f"zkconsumer pipeline {name}")
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(OPEN_FOLDERS_MAX)}
-    if master is not None and master.startswith(CONNECT_SCHEME):
+    is_remote = master is not None and master.startswith(CONNECT_SCHEME)
+    if master is not None and is_remote:
         require_connect_client()
         require_connect_server(master)
         builder = builder.remote(master)
     else:
         builder = _classic_builder(builder, master, chosen)
     chosen |= settings
-    if writes_delta:
+    if writes_delta and not is_remote:
         chosen |= delta_settings(settings)
     for key, value in chosen.items():
         builder = builder.config(key, value)
