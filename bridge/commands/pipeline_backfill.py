@@ -150,5 +150,5 @@ def _print_report(report: BackfillReport, spec: PipelineSpec, output: OutputForm
     if not report.has_live_query:
         print_message(
             "there is no query with this checkpoint yet: one that begins later does not leave out what the backfill "
-            "has written; let it begin at the group's offset (startingOffsets), which is behind these offsets"
+            "has written; let it begin at the group's offset (startingOffsets), which is after these offsets"
         )

@@ -27,7 +27,7 @@ class OldMember(MemberProcess):
     """A member of the group; nothing runs before ``start``.
 
     ``finishes_uploads``: on SIGTERM it first finishes the uploads that run, and then leaves the group.  Otherwise it
-    leaves the group at once, and finishes the uploads behind that.
+    leaves the group at once, and finishes the uploads after that.
     """
 
     def __init__(

@@ -180,7 +180,7 @@ def damage_of(
     high_watermark: int,
     excluded_batches: Collection[int] = (),
 ) -> Damage:
-    """The damage behind an error of the decoder, whose records before it were returned.
+    """The damage that an error of the decoder shows, whose records before it were returned.
 
     ``records``: the whole answer, fetched from ``fetched``.  The end is known only where the header of the entry is
     plausible: it ends where the next entry begins, at the latest, and before ``high_watermark`` (-1: unknown).
@@ -209,7 +209,7 @@ def damage_of_headers(
     settings: ReadSettings,
     position: int,
 ) -> Damage:
-    """The damage behind an error of the scan of headers, from this byte of an answer on; no record before is wanted."""
+    """The damage that an error of the scan of headers shows, from this byte of an answer on; no record before is wanted."""
     failure = with_skip_advice(error, records, fetched, wanted, settings)
     return Damage(fetched, None, str(error), failure, records[position:], position)
 

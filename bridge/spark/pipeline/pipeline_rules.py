@@ -190,8 +190,8 @@ def _is_read(source: SectionValues, topic: str) -> bool:
 
 
 def _corrupt_records(sections: Mapping[str, SectionValues]) -> Iterator[str]:
-    wants = str(sections["source"].get("onCorruptRecord")).lower() == "deadletter"
-    if wants and sections["dead-letters"].format == "none":
+    is_dead_letter = str(sections["source"].get("onCorruptRecord")).lower() == "deadletter"
+    if is_dead_letter and sections["dead-letters"].format == "none":
         yield problem(
             "source",
             "onCorruptRecord",

@@ -213,7 +213,7 @@ def _where_problems(decoded: DataFrame, where: str) -> Iterator[str]:
 
 
 def _expanded(decoded: DataFrame, plan: DecodePlan, given: str) -> list[str]:
-    """The expression, or those that it stands for: ``*`` is each decoded column, ``a.*`` each field of a struct.
+    """The expression, or those that it means: ``*`` is each decoded column, ``a.*`` each field of a struct.
 
     ``struct(*)`` has the decoded columns, too: the frame also has the reserved ones.
     """

@@ -25,7 +25,7 @@ Invariants:
 - ``_unanswered`` is the number of requests before a renewal whose responses ``next_frame`` has not returned.
 - ``_login`` is None without SASL.  ``_is_renewing`` is True exactly while a renewal waits for a response.
 - ``_is_login_frame`` has a meaning only during a renewal while a frame is partly received.
-- ``_wire[_wire_written:]`` are the bytes that come next on the wire; ``_output`` are the plain frames behind them, of
+- ``_wire[_wire_written:]`` are the bytes that come next on the wire; ``_output`` are the plain frames after them, of
   which ``_output_encrypted`` bytes of the first were already encrypted.
 
 Differences from Java (``KafkaChannel``, ``SslTransportLayer``, 3.0): the plain bytes of a response are decrypted into

@@ -38,10 +38,10 @@ If the answer of step 4 is lost, step 5 finds this driver's own attempt.
 
 Leftovers: a folder of an attempt is removed if the batch is committed, or if it is old.  Step 4 reads the files by
 name, so it fails if one was removed (``AttemptRemovedError``), and never commits a part of them.  What it has copied
-into the table's folder when a driver dies is a file that no commit has: VACUUM of the operator removes it.  VACUUM and
+into the table's folder when a driver ends is a file that no commit has: VACUUM of the operator removes it.  VACUUM and
 OPTIMIZE do not touch ``_zkconsumer``, and change no lineage.
 
-When the table's snapshot has the batch and no commit with its lineage is left (see ``lineage_archive``; or somebody
+When the snapshot of the table has the batch and no commit with its lineage is left (see ``lineage_archive``; or a user
 has removed ``_zkconsumer``), its ranges are not known.  Then Delta skips the append, nothing is found, and the batch is
 an error that the operator must resolve: to go on as if the ranges were equal could lose records.
 

@@ -86,7 +86,7 @@ class LineageArchive:
             yield lineage
 
     def _first_version(self) -> int:
-        """The first commit behind the newest marker that the log has, or will have."""
+        """The first commit after the newest marker that the log has, or will have."""
         after_marker = max((int(name) for name in self._store.names(ARCHIVED) if name.isdecimal()), default=-1) + 1
         versions = commit_versions(self._store.names(LOG_FOLDER))
         return next((version for version in versions if version >= after_marker), after_marker)

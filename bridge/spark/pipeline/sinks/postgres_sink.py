@@ -269,7 +269,7 @@ class PostgresSink:
         return sum(self._drop_if_dead(table, comment, now_ms - age_ms) for table, comment in found)
 
     def count_rows(self, time_limit_ms: int) -> int | None:
-        """The rows of the table, whoever wrote them; None: there is no table, or the server needs longer."""
+        """The rows of the table, also those of other programs; None: there is no table, or the server needs longer."""
         from psycopg import errors
 
         with self._transaction() as connection:
