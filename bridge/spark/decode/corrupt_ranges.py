@@ -209,7 +209,7 @@ def damage_of_headers(
     settings: ReadSettings,
     position: int,
 ) -> Damage:
-    """The damage that an error of the scan of headers shows, from this byte of an answer on; no record before is wanted."""
+    """The damage that an error of the scan of headers shows, from this byte on; no record before it is needed."""
     failure = with_skip_advice(error, records, fetched, wanted, settings)
     return Damage(fetched, None, str(error), failure, records[position:], position)
 
