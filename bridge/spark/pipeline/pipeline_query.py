@@ -44,7 +44,12 @@ from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
-from bridge.spark.source.batch_ranges_file import add_skipped_offsets, read_batch_ranges, request_stop
+from bridge.spark.source.batch_ranges_file import (
+    add_skipped_offsets,
+    is_stop_seen,
+    read_batch_ranges,
+    request_stop,
+)
 from bridge.spark.source.datasource_registration import NAME, register
 from bridge.spark.source.environment_check import is_connect
 from zkconsumer.base.threads import StopSignal
@@ -166,16 +171,20 @@ class RunningPipeline:
     def stop(self, grace_ms: int, monotonic_ms: Callable[[], int]) -> bool:
         """``request_stop``, and end the query when no batch runs.  False: it still ran after ``grace_ms``.
 
-        Then it is ended as if the process had crashed; its next start repeats the batch.
+        Then it is ended as if the process had crashed; its next start repeats the batch.  Raises as ``wait`` if the
+        query has ended with an error.
         """
         self.request_stop()
         pause = StopSignal()
         deadline_ms = monotonic_ms() + grace_ms
-        while self.query.isActive and self._has_work() and monotonic_ms() < deadline_ms:
+        while self._has_work() and monotonic_ms() < deadline_ms:
             pause.wait(POLL_MS)
-        is_clean = not (self.query.isActive and self._has_work())
+        is_clean = not self._has_work()
         self.query.stop()
-        self._deliver()
+        if is_clean:
+            self.wait(POLL_MS)
+        else:
+            self._deliver()
         return is_clean
 
     def lag(self) -> Mapping[TopicPartition, int]:
@@ -186,6 +195,10 @@ class RunningPipeline:
         return {tp: behind for _, tp, behind in query_lag(progress).offsets_behind_latest}
 
     def _has_work(self) -> bool:
+        """Whether a batch may run.  On a busy machine one trigger follows the other without a pause, so the source is
+        asked, too."""
+        if not self.query.isActive or is_stop_seen(self.prepared.folder / RANGES_FOLDER):
+            return False
         return bool(self.query.status["isTriggerActive"])
 
     def _deliver(self) -> None:

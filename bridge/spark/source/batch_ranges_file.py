@@ -9,8 +9,9 @@ before a task reads, and again, with the same content, when Spark repeats the ba
 
 ``N`` is the source's own count of batches, not Spark's batch id.  The files of the last two batches are kept.
 
-A program ends its query between two batches with ``request_stop``: the source then plans no batch any more, and the
-program stops the query when no trigger is active.  ``query.stop()`` alone ends a batch in the middle.
+A program ends its query between two batches with ``request_stop``: the source then plans no batch any more.  The
+program stops the query when no trigger is active, or ``is_stop_seen``: the source was asked for another batch, so the
+one before has ended.  ``query.stop()`` alone ends a batch in the middle.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from zkconsumer.types import TopicPartition
 
 VERSION = 1
 FILES_KEPT = 2
-STOP_FILE = "stop"
+STOP_FILE, STOP_SEEN_FILE = "stop", "stop-seen"
 
 _NAME = re.compile(r"([0-9a-f]{32})-(0|[1-9][0-9]{0,18})\.json")
 
@@ -108,9 +109,17 @@ def request_stop(folder: str | Path) -> None:
     (Path(folder) / STOP_FILE).touch()
 
 
-def is_stop_requested(folder: str | Path) -> bool:
-    """Whether ``request_stop`` was called for this folder."""
-    return (Path(folder) / STOP_FILE).exists()
+def sees_stop(folder: str | Path) -> bool:
+    """For the source, before it plans a batch: whether ``request_stop`` was called; ``is_stop_seen`` is True then."""
+    if not (Path(folder) / STOP_FILE).exists():
+        return False
+    (Path(folder) / STOP_SEEN_FILE).touch()
+    return True
+
+
+def is_stop_seen(folder: str | Path) -> bool:
+    """Whether the source has planned no batch because of ``request_stop``: the last batch has ended."""
+    return (Path(folder) / STOP_SEEN_FILE).exists()
 
 
 def _files(root: Path) -> list[tuple[str, int, Path]]:

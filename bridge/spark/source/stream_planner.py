@@ -39,8 +39,8 @@ from bridge.spark.source import micro_batch_plan
 from bridge.spark.source.batch_limits import BatchLimits
 from bridge.spark.source.batch_ranges_file import (
     StreamBatchRanges,
-    is_stop_requested,
     read_skipped_offsets,
+    sees_stop,
     write_batch_ranges,
 )
 from bridge.spark.source.dependencies import SourceDependencies, bootstrap_brokers_of
@@ -109,7 +109,7 @@ class StreamPlanner:
     def plan_next_batch(self, last_batch: BatchOffsets | None, *, is_unlimited: bool) -> BatchOffsets | None:
         """The batch after ``last_batch``, which has ended; None without new records, or if the program ends."""
         folder = self._options.batch_ranges_path
-        if folder is not None and is_stop_requested(folder):
+        if folder is not None and sees_stop(folder):
             return None
         until_ms = self._dependencies.clock.now_ms() + AVAILABLE_NOW_ASSIGNMENT_WAIT_MS
         while True:

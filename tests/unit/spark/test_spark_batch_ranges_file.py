@@ -15,6 +15,7 @@ from bridge.spark.options import read_options
 from bridge.spark.source.batch_ranges_file import (
     StreamBatchRanges,
     add_skipped_offsets,
+    is_stop_seen,
     read_batch_ranges,
     read_skipped_offsets,
     request_stop,
@@ -163,5 +164,7 @@ def test_after_a_request_to_stop_no_batch_is_planned(tmp_path: Path) -> None:
     read = len(query.rows)
     request_stop(tmp_path / "ranges")
     query.logs.append(A, 50)
+    assert not is_stop_seen(tmp_path / "ranges"), "a batch may run"
     engine.run()
     assert len(query.rows) == read == 20
+    assert is_stop_seen(tmp_path / "ranges")
