@@ -111,6 +111,7 @@ def topic(fresh_name: str) -> str:
     return fresh_name.replace("[", "").replace("]", "")
 
 
+@pytest.mark.nightly
 def test_spark_submit_runs_a_pipeline_with_the_package_that_it_sends(
     shared_cluster: Sandbox, topic: str, bare_python: str, package: str, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ def test_spark_submit_runs_a_pipeline_with_the_package_that_it_sends(
     assert place.ids() == Counter(range(1, 9))
 
 
+@pytest.mark.nightly
 def test_a_pipeline_runs_over_spark_connect_into_parquet_and_postgresql(
     shared_cluster: Sandbox, topic: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
