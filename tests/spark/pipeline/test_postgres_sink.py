@@ -290,6 +290,21 @@ def test_a_staging_table_that_a_task_writes_and_one_of_another_pipeline_are_not_
     assert sink.remove_leftovers(NOW_MS + 10, 5) == 1
 
 
+def test_tables_that_share_a_table_of_batches_have_their_own_lineages(target: PostgresTarget) -> None:
+    sink, other = open_sink(target), open_sink(replace(target, table="others"))
+    sink.prepare(SCHEMA)
+    other.prepare(SCHEMA)
+    run(sink, "t1")
+    staged = other.write(rows(), replace(attempt("t2"), query="backfill-1"))
+    wanted = replace(lineage(staged), query="backfill-1", kind="backfill")
+    other.reserve(wanted, {})  # the same offsets, which only the other table has
+    assert [each.query for each in sink.lineages()] == ["q"]
+    assert (list(sink.reservations()), list(other.lineages())) == ([], [])
+    assert list(other.reservations()) == [wanted]
+    assert other.commit(staged, wanted) is CommitOutcome.COMMITTED
+    assert [each.query for each in other.lineages()] == ["backfill-1"]
+
+
 def test_a_staging_table_that_a_server_crash_emptied_is_not_committed(target: PostgresTarget) -> None:
     sink = open_sink(target)
     sink.prepare(SCHEMA)

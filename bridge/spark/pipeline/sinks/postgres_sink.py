@@ -1,7 +1,8 @@
 """``PostgresSink``: a table of PostgreSQL; rows, ranges and counts of a batch are one transaction.
 
     <table>                      the rows
-    <batch table>                one row for each batch: (query, batch) is the primary key; state reserved or committed
+    <batch table>                one row for each batch: (query, batch) is the primary key; state reserved or committed;
+                                 target is the table of its rows, since pipelines of a schema may share this one
     zkconsumer_staging_<digest>  the rows of one attempt, an unlogged table; its comment has the attempt
 
 One attempt of a batch:
@@ -161,8 +162,8 @@ class PostgresSink:
             self._statement("CREATE TABLE IF NOT EXISTS {table} ({columns})", columns),
             self._statement(
                 "CREATE TABLE IF NOT EXISTS {batches} (query text NOT NULL, batch bigint NOT NULL, "
-                "state text NOT NULL CHECK (state IN ('reserved', 'committed')), lineage jsonb NOT NULL, "
-                "changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (query, batch))"
+                "target text NOT NULL, state text NOT NULL CHECK (state IN ('reserved', 'committed')), "
+                "lineage jsonb NOT NULL, changed timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (query, batch))"
             ),
         )
         for left in reversed(range(CREATE_TRIES_MAX)):
@@ -207,13 +208,14 @@ class PostgresSink:
             )
             inserted = connection.execute(
                 self._statement(
-                    "INSERT INTO {batches} AS stored (query, batch, state, lineage) VALUES (%s, %s, 'committed', %s) "
+                    "INSERT INTO {batches} AS stored (query, batch, target, state, lineage) "
+                    "VALUES (%s, %s, %s, 'committed', %s) "
                     "ON CONFLICT (query, batch) DO UPDATE SET state = 'committed', lineage = excluded.lineage, "
                     "changed = now() WHERE stored.state = 'reserved' "
                     "AND stored.lineage->'ranges' = excluded.lineage->'ranges' "
                     "AND stored.lineage->'kind' = excluded.lineage->'kind'"
                 ),
-                [*lineage.key, to_json(lineage)],
+                [*lineage.key, self._target.table, to_json(lineage)],
             )
             if not inserted.rowcount:
                 stored = self._stored(connection, *lineage.key)
@@ -245,8 +247,10 @@ class PostgresSink:
                 return
             committed, reserved = (list(self._read_all(connection, each)) for each in ("committed", "reserved"))
             check_reservation(wanted, committed, reserved, positions)
-            statement = "INSERT INTO {batches} (query, batch, state, lineage) VALUES (%s, %s, 'reserved', %s)"
-            connection.execute(self._statement(statement), [*wanted.key, to_json(wanted)])
+            statement = (
+                "INSERT INTO {batches} (query, batch, target, state, lineage) VALUES (%s, %s, %s, 'reserved', %s)"
+            )
+            connection.execute(self._statement(statement), [*wanted.key, self._target.table, to_json(wanted)])
 
     def release(self, query: str, batch: int) -> None:
         statement = (
@@ -404,12 +408,13 @@ class PostgresSink:
     def _read_all(
         self, connection: Connection[Any], state: str, after: tuple[str, int] = ("", -1), rows_max: int | None = None
     ) -> Iterator[BatchLineage]:
-        """The lineages after this key, at most so many."""
+        """The lineages of the target after this key, at most so many."""
         statement = (
-            "SELECT query, batch, lineage::text FROM {batches} WHERE state = %s AND (query, batch) > (%s, %s) "
-            "ORDER BY query, batch LIMIT %s"
+            "SELECT query, batch, lineage::text FROM {batches} WHERE target = %s AND state = %s "
+            "AND (query, batch) > (%s, %s) ORDER BY query, batch LIMIT %s"
         )
-        for query, batch, text in connection.execute(self._statement(statement), [state, *after, rows_max]):
+        values = [self._target.table, state, *after, rows_max]
+        for query, batch, text in connection.execute(self._statement(statement), values):
             yield from_json(text, f"{self._target.batch_table}, batch {batch} of query {query}")
 
     def _table_problems(self, connection: Connection[Any], columns: Sequence[PostgresColumn]) -> Iterator[str]:
