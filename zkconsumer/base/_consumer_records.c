@@ -2,8 +2,8 @@
  *
  * `zkconsumer/kafka/fetch/fetched_records.py` has the same class in Python, for where this module is missing.
  *
- * The fields of a record are created at the first access.  A record that the program keeps does not keep the bytes of
- * the whole fetch: two records later, or at the end of the iteration, its fields are copied (`detach`).  A record without
+ * The headers of a record are created at the first access.  A record that the program keeps does not keep the bytes of
+ * the whole fetch: two records later, or at the end of the iteration, its headers are copied (`detach`).  A record without
  * another reference is used again.
  *
  * Everything is guarded by the global interpreter lock, which the package requires (`zkconsumer/platforms.py`). */

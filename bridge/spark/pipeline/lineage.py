@@ -85,6 +85,14 @@ class BatchCounts:
     def __post_init__(self) -> None:
         assert min(self.rows, self.dead_letters, self.filtered, self.skipped_offsets) >= 0, "counts are never negative"
 
+    def __add__(self, other: BatchCounts) -> BatchCounts:
+        return BatchCounts(
+            self.rows + other.rows,
+            self.dead_letters + other.dead_letters,
+            self.filtered + other.filtered,
+            self.skipped_offsets + other.skipped_offsets,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BatchAttempt:

@@ -121,14 +121,14 @@ class LineageTotals:
             self.dead_letters[lineage.key] = lineage.counts.dead_letters
         if lineage.kind == "replay":
             self.replayed += 1
-            self.replays = _sum(self.replays, lineage.counts)
+            self.replays += lineage.counts
             return
         if lineage.kind == "replace":
             self.replacements += 1
             self.replaced_offsets += lineage.offsets
             self._compare(lineage)
             return
-        self.counts = _sum(self.counts, lineage.counts)
+        self.counts += lineage.counts
         self.offsets += lineage.offsets
         if lineage.kind == "batch":
             self.batches += 1
@@ -184,15 +184,6 @@ class LineageTotals:
 
 def _counted(counts: BatchCounts) -> int:
     return counts.rows + counts.dead_letters + counts.filtered + counts.skipped_offsets
-
-
-def _sum(one: BatchCounts, other: BatchCounts) -> BatchCounts:
-    return BatchCounts(
-        one.rows + other.rows,
-        one.dead_letters + other.dead_letters,
-        one.filtered + other.filtered,
-        one.skipped_offsets + other.skipped_offsets,
-    )
 
 
 def _halved(groups: list[BatchGroup]) -> Iterable[BatchGroup]:

@@ -121,15 +121,9 @@ class BackfillReport:
         if written.is_repeated:
             self.repeated += 1
             return
-        lineage, counts = written.lineage, self.counts
         self.batches += 1
-        self.offsets += lineage.offsets
-        self.counts = BatchCounts(
-            counts.rows + lineage.counts.rows,
-            counts.dead_letters + lineage.counts.dead_letters,
-            counts.filtered + lineage.counts.filtered,
-            counts.skipped_offsets + lineage.counts.skipped_offsets,
-        )
+        self.offsets += written.lineage.offsets
+        self.counts += written.lineage.counts
 
     def add_deleted(self, rows: int) -> None:
         """Count rows that a replacement has deleted."""

@@ -17,11 +17,10 @@ from bridge.spark.pipeline.lineage import (
     LineageConflictError,
     abandoned,
     check_reservation,
-    from_json,
     require_same_ranges,
     to_json,
 )
-from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file, read_lineage_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, RESERVATIONS, batch_path
 from zkconsumer.types import TopicPartition
@@ -94,8 +93,3 @@ class FolderReservations:
             if key not in self._known and (lineage := self._committed(*key)) is not None:
                 self._known[key] = lineage
         return list(self._known.values())
-
-
-def read_lineage_file(store: FolderStore, path: str) -> BatchLineage:
-    """The lineage in a file.  Raises ``FileNotFoundError`` and ``InvalidLineageError``."""
-    return from_json(store.read(path).decode("utf-8", "replace"), store.uri(path))

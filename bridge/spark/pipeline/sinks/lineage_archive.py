@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 
-from bridge.spark.pipeline.lineage import BatchLineage, from_json, to_json
+from bridge.spark.pipeline.lineage import BatchLineage, to_json
 from bridge.spark.pipeline.sinks.delta_commits import (
     LOG_FOLDER,
     DeltaBatch,
@@ -36,7 +36,7 @@ from bridge.spark.pipeline.sinks.delta_commits import (
     commit_versions,
     parse_commit,
 )
-from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
+from bridge.spark.pipeline.sinks.folder_files import batch_lineage, batch_lineages, create_file
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, FOLDER, batch_path
 
@@ -69,21 +69,11 @@ class LineageArchive:
 
     def lineage(self, query: str, batch: int) -> BatchLineage | None:
         """The lineage of a batch whose commit was there at the last ``update``."""
-        path = batch_path(BATCHES, query, batch)
-        try:
-            data = self._store.read(path)
-        except FileNotFoundError:
-            return None
-        lineage = from_json(data.decode("utf-8", "replace"), self._store.uri(path))
-        assert lineage.key == (query, batch), f"{path} has the lineage of {lineage.name}"
-        return lineage
+        return batch_lineage(self._store, query, batch)
 
     def lineages(self) -> Iterator[BatchLineage]:
         """All of them, sorted by key."""
-        for query, batch in batch_keys(self._store, BATCHES):
-            lineage = self.lineage(query, batch)
-            assert lineage is not None, "the lineage of a batch is never removed"
-            yield lineage
+        return batch_lineages(self._store)
 
     def _first_version(self) -> int:
         """The first commit after the newest marker that the log has, or will have."""

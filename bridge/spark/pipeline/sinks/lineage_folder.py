@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridge.spark.pipeline.lineage import BatchLineage, to_json
-from bridge.spark.pipeline.sinks.folder_files import batch_keys, create_file
-from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations, read_lineage_file
+from bridge.spark.pipeline.sinks.folder_files import batch_lineage, batch_lineages, create_file
+from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.parquet_manifest import BATCHES, batch_path
 from zkconsumer.types import TopicPartition
@@ -32,13 +32,7 @@ class LineageFolder:
 
     def committed(self, query: str, batch: int) -> BatchLineage | None:
         """The lineage of a batch that was added.  Raises ``InvalidLineageError``."""
-        path = batch_path(BATCHES, query, batch)
-        try:
-            stored = read_lineage_file(self._store, path)
-        except FileNotFoundError:
-            return None
-        assert stored.key == (query, batch), f"{path} has the lineage of {stored.name}"
-        return stored
+        return batch_lineage(self._store, query, batch)
 
     def add(self, lineage: BatchLineage) -> BatchLineage:
         """Stores the lineage, unless the batch has one; returns the one that is stored.  Ends a reservation."""
@@ -53,10 +47,7 @@ class LineageFolder:
 
     def lineages(self) -> Iterator[BatchLineage]:
         """All lineages, sorted by key."""
-        for query, batch in batch_keys(self._store, BATCHES):
-            stored = self.committed(query, batch)
-            assert stored is not None, "a lineage is never removed"
-            yield stored
+        return batch_lineages(self._store)
 
     def reservations(self) -> Iterator[BatchLineage]:
         """As ``Sink.reservations``."""

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.spark.pipeline.lineage import BatchCounts
 from bridge.spark.pipeline.status.run_phase import BEAT_MS
 from bridge.spark.pipeline.status.run_state import (
     InvalidRunStateError,
@@ -76,16 +75,10 @@ class RunRecorder:
         with self._lock:
             state = replace(self._state, query=lineage.query, beat_ms=self._clock.wall_ms())
             if not written.is_repeated:
-                total = state.counts
                 state = replace(
                     state,
                     batches=state.batches + 1,
-                    counts=BatchCounts(
-                        total.rows + counts.rows,
-                        total.dead_letters + counts.dead_letters,
-                        total.filtered + counts.filtered,
-                        total.skipped_offsets + counts.skipped_offsets,
-                    ),
+                    counts=state.counts + counts,
                     last_batch=RunBatch(lineage.batch, self._clock.wall_ms(), counts),
                 )
             self._state = state
