@@ -117,7 +117,7 @@ class Place:
         return Counter((bytes(row.value), row.stage) for row in found)
 
     def totals(self) -> dict[str, int]:
-        # The table of batches of PostgreSQL has those of other tests, too.
+        # Other tests may write to the same table of PostgreSQL.
         lineages = [each for each in self.prepare().sink.lineages() if each.pipeline == self.topic]
         names = ("rows", "dead_letters", "filtered")
         return {name: sum(getattr(each.counts, name) for each in lineages) for name in names} | {

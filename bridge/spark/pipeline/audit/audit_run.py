@@ -43,7 +43,7 @@ from bridge.spark.pipeline.audit.entry_counts import OffsetCounts
 from bridge.spark.pipeline.audit.lineage_totals import LineageTotals
 from bridge.spark.pipeline.audit.log_entry_reader import LogEntryReader, ReadLimits
 from bridge.spark.pipeline.audit.stored_rows import count_stored_rows
-from bridge.spark.pipeline.pipeline_spec import PipelineSpec, PostgresTarget
+from bridge.spark.pipeline.pipeline_spec import PipelineSpec
 from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
@@ -60,7 +60,6 @@ from zkconsumer.zk.group_procedures import owner_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.spark.pipeline.lineage import BatchLineage
     from bridge.spark.pipeline.sinks.sink import Sink
     from zkconsumer.admin.offset_lines import OffsetStoreName
 
@@ -114,19 +113,16 @@ def audit_pipeline(
     letters = None if spec.dead_letters is None else open_sink(spec.dead_letters, None)
     checkpoint = read_pipeline_checkpoint(spec.checkpoint.path)
     group = read_group(session, options, checkpoint.source_query)
-    reserved = list(_of_pipeline(spec, sink.reservations()))
-    totals, others = LineageTotals(), 0
+    reserved = list(sink.reservations())
+    totals = LineageTotals()
     for lineage in sink.lineages():
-        if is_of_pipeline(spec, lineage):
-            totals.add(lineage)
-        else:
-            others += 1
+        totals.add(lineage)
     deadline_ms = clock.now_ms() + limits.time_limit_ms
     expected = None if totals.replacements else totals.counts.rows + totals.replays.rows
     rows = count_stored_rows(sink, expected, deadline_ms, clock)
     dead_rows, stored_dead = None, StoredRows()
     if letters is not None:
-        dead_rows, stored_dead = _dead_letters(spec, letters, deadline_ms, clock)
+        dead_rows, stored_dead = _dead_letters(letters, deadline_ms, clock)
     logs = read_logs(session, options, set(totals.partitions))
     deadline_ms = clock.now_ms() + limits.time_limit_ms
     reader = LogEntryReader(
@@ -153,23 +149,8 @@ def audit_pipeline(
     return AuditReport(spec.name, facts, findings, buckets)
 
 
-def is_of_pipeline(spec: PipelineSpec, lineage: BatchLineage) -> bool:
-    """A folder belongs to one pipeline, whatever its name was; a batch table of PostgreSQL may be that of several."""
-    return not isinstance(spec.sink, PostgresTarget) or lineage.pipeline == spec.name
-
-
-def _of_pipeline(spec: PipelineSpec, lineages: Iterator[BatchLineage]) -> Iterator[BatchLineage]:
-    return (each for each in lineages if is_of_pipeline(spec, each))
-
-
-def _dead_letters(
-    spec: PipelineSpec, letters: Sink[Any], deadline_ms: int, clock: Clock
-) -> tuple[dict[tuple[str, int], int], StoredRows]:
-    found = {
-        each.key: each.counts.rows
-        for each in letters.lineages()
-        if each.counts.rows and (each.pipeline == spec.name or not isinstance(spec.dead_letters, PostgresTarget))
-    }
+def _dead_letters(letters: Sink[Any], deadline_ms: int, clock: Clock) -> tuple[dict[tuple[str, int], int], StoredRows]:
+    found = {each.key: each.counts.rows for each in letters.lineages() if each.counts.rows}
     return found, count_stored_rows(letters, sum(found.values()), deadline_ms, clock)
 
 

@@ -73,5 +73,5 @@ def _rows_of_table(sink: PostgresSink, rows: int | None, time_limit_ms: int) -> 
         text = f"the table has {found} rows, and its batches have {rows}: rows were deleted, or moved elsewhere"
         return StoredRows(found, (text,), rows - found, remark)
     if found > rows:
-        remark += f"; {found - rows} rows are of other programs, or of pipelines with another name"
+        remark += f"; {found - rows} rows are of other programs"
     return StoredRows(found, remark=remark)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.spark.pipeline.audit.audit_facts import AuditedCheckpoint, AuditedGroup, LogSpan, PartitionLog
-from bridge.spark.pipeline.audit.audit_run import is_of_pipeline, pipeline_session, read_group, read_logs
+from bridge.spark.pipeline.audit.audit_run import pipeline_session, read_group, read_logs
 from bridge.spark.pipeline.audit.checkpoint_positions import PipelineCheckpoint, read_pipeline_checkpoint
 from bridge.spark.pipeline.audit.lineage_totals import LastBatch, LineageTotals
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
@@ -123,8 +123,7 @@ def _read_totals(spec: PipelineSpec, unknown: list[str]) -> LineageTotals | None
     totals = LineageTotals()
     try:
         for lineage in open_sink(spec.sink, None).lineages():
-            if is_of_pipeline(spec, lineage):
-                totals.add(lineage)
+            totals.add(lineage)
     except (UnavailableError, PreconditionFailed, UsageError) as error:
         unknown.append(f"the sink: {error}")
         return None
