@@ -4,7 +4,7 @@
  *
  * The headers of a record are created at the first access.  A record that the program keeps does not keep the bytes of
  * the whole fetch: two records later, or at the end of the iteration, its headers are copied (`detach`).  A record without
- * another reference is used again.
+ * another reference is used again, and so are its key and its value (`filled_again`).
  *
  * Everything is guarded by the global interpreter lock, which the package requires (`zkconsumer/platforms.py`). */
 
@@ -16,6 +16,7 @@
 
 typedef struct {
     PyTypeObject *bytes_type, *source_type, *record_type, *iterator_type;
+    Py_ssize_t start_of_bytes;
 } module_state;
 
 /* --- Source: what the records of one batch have in common -------------------------------------------------------------- */
@@ -251,6 +252,7 @@ typedef struct {
     int64_t first; /* the row whose objects are the first ones of `keys` and `values` */
     int64_t index;
     int64_t end;
+    Py_ssize_t start_of_bytes; /* of the module's state */
     PyObject *keys;   /* a list with the object of each row; NULL: bytes */
     PyObject *values;
 
@@ -330,10 +332,11 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     self->held = self->from ? (held_bytes *)ALLOC(state->bytes_type) : NULL;
     if (!self->held || PyObject_GetBuffer(data, &self->held->view, PyBUF_SIMPLE) < 0 ||
         PyObject_GetBuffer(rows, &self->rows, PyBUF_SIMPLE) < 0 ||
-        !rows_fit(&self->rows, first + low, first + high, self->held->view.len)) {
+        !has_rows(&self->rows, first + low, first + high)) {
         Py_DECREF((PyObject *)self);
         return NULL;
     }
+    self->start_of_bytes = state->start_of_bytes;
     self->first = first;
     self->index = first + low;
     self->end = first + high;
@@ -342,11 +345,59 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *Py_U
     return (PyObject *)self;
 }
 
-/* A record to fill; the ring has a reference, too. */
+/* Where the bytes of a bytes object begin in it, or 0 if `filled_again` must not be used with this interpreter.
+ *
+ * CPython keeps the hash of a bytes object, -1 if it has none yet, in front of its bytes.  This is no part of the C API,
+ * so it is examined with an object of our own when the module starts. */
+static Py_ssize_t start_of_bytes(void) {
+    PyObject *probe = PyBytes_FromStringAndSize("probe a", 7), *other = PyBytes_FromStringAndSize("probe b", 7);
+    Py_ssize_t start = probe && other ? PyBytes_AsString(probe) - (char *)probe : 0;
+    if (start < (Py_ssize_t)(sizeof(PyVarObject) + sizeof(Py_hash_t))) {
+        start = 0;
+    } else {
+        Py_hash_t *kept = (Py_hash_t *)((char *)probe + start) - 1;
+        bool is_hash = *kept == -1 && PyObject_Hash(probe) == *kept && *kept != -1;
+        if (is_hash) {
+            *kept = -1;
+            memcpy((char *)probe + start, "probe b", 7);
+        }
+        if (!is_hash || PyObject_Hash(probe) != PyObject_Hash(other)) start = 0;
+    }
+    Py_XDECREF(probe);
+    Py_XDECREF(other);
+    return start;
+}
+
+/* Puts a field of another row into the bytes object of a former one, if nothing else refers to that.  An allocation and
+ * a release cost as much as all else that is done for a field of 100 bytes.  `start`: of `start_of_bytes`.
+ *
+ * Bytes of a length below 2 are shared by the whole interpreter. */
+static inline bool filled_again(PyObject *former, Py_ssize_t start, const held_bytes *held, int32_t at, int32_t length) {
+    if (!former || Py_REFCNT(former) != 1 || Py_TYPE(former) != &PyBytes_Type || Py_SIZE(former) != length || length < 2 || !start)
+        return false;
+    char *bytes = (char *)former + start;
+    ((Py_hash_t *)bytes)[-1] = -1;
+    memcpy(bytes, (const char *)held->view.buf + at, length);
+    return true;
+}
+
+/* Sets a key or a value: the object of a list, or bytes; false, with an exception, without memory. */
+static inline bool set_field(PyObject **field, iterator *self, PyObject *objects, int32_t at, int32_t length) {
+    if (!objects && filled_again(*field, self->start_of_bytes, self->held, at, length)) return true;
+    PyObject *made = objects ? Py_XNewRef(PyList_GetItem(objects, self->index - self->first)) : bytes_or_none(self->held, at, length);
+    PyObject *former = *field;
+    *field = made;
+    Py_XDECREF(former);
+    return made;
+}
+
+/* A record to fill; the ring has a reference, too.  It may have bytes of a former row, whose release runs no code. */
 static record *fresh_record(iterator *self) {
     record *last = self->ring[self->turn];
     if (last && Py_REFCNT((PyObject *)last) == 1) {
-        clear_objects(&last->fields);
+        if (self->keys) Py_CLEAR(last->fields.key);
+        if (self->values) Py_CLEAR(last->fields.value);
+        if (last->fields.headers) Py_CLEAR(last->fields.headers);
         Py_CLEAR(last->offset);
     } else {
         if (last && !detach(&last->fields)) return NULL;
@@ -377,13 +428,12 @@ static PyObject *iterator_next(iterator *self) {
         return NULL;
     }
     const row_t *row = (const row_t *)self->rows.buf + index;
+    if (!row_fits(row, self->held->view.len)) return NULL;
     made->fields.row = *row;
     made->offset = PyLong_FromLongLong(row->offset);
-    made->fields.key = self->keys ? Py_XNewRef(PyList_GetItem(self->keys, index - self->first))
-                                  : bytes_or_none(self->held, row->key_start, row->key_length);
-    made->fields.value = self->values ? Py_XNewRef(PyList_GetItem(self->values, index - self->first))
-                                      : bytes_or_none(self->held, row->value_start, row->value_length);
-    if (!made->offset || !made->fields.key || !made->fields.value) return NULL;
+    bool is_made = made->offset && set_field(&made->fields.key, self, self->keys, row->key_start, row->key_length) &&
+                   set_field(&made->fields.value, self, self->values, row->value_start, row->value_length);
+    if (!is_made) return NULL;
     self->turn = (self->turn + 1) % RING;
     self->index++;
     return Py_NewRef((PyObject *)made);
@@ -434,7 +484,8 @@ static PyType_Spec bytes_spec = HELD_BYTES_SPEC("zkconsumer.base._consumer_recor
 
 static int module_exec(PyObject *module) {
     module_state *state = PyModule_GetState(module);
-    bool done = add_type(module, &bytes_spec, &state->bytes_type);
+    state->start_of_bytes = start_of_bytes();
+    bool done = !PyErr_Occurred() && add_type(module, &bytes_spec, &state->bytes_type);
     done = done && add_type(module, &source_spec, &state->source_type);
     done = done && add_type(module, &record_spec, &state->record_type);
     done = done && add_type(module, &iterator_spec, &state->iterator_type);

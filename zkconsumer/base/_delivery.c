@@ -823,7 +823,10 @@ static PyObject *delivery_load(delivery *self, PyObject *args) {
     Py_buffer table = {0};
     if (!held || PyObject_GetBuffer(data, &held->view, PyBUF_SIMPLE) < 0) goto failed;
     if (PyObject_GetBuffer(rows, &table, PyBUF_SIMPLE) < 0) goto failed;
-    if (!rows_fit(&table, 0, count, held->view.len)) goto failed;
+    if (!has_rows(&table, 0, count)) goto failed;
+    for (int64_t each = 0; each < count; each++) {
+        if (!row_fits((const row_t *)table.buf + each, held->view.len)) goto failed;
+    }
     self->owner = (ownership *)Py_NewRef(owner);
     self->resets = resets;
     self->from = from;

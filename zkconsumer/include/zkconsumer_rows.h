@@ -63,23 +63,21 @@ static PyType_Slot bytes_slots[] = {
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = bytes_slots,                         \
     }
 
-/* Whether the table has these rows, and their fields are inside of `total` bytes; if not, with an exception. */
-static bool rows_fit(const Py_buffer *table, int64_t first, int64_t end, int64_t total) {
-    if (first < 0 || end < first || end > table->len / (Py_ssize_t)sizeof(row_t)) {
-        PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
-        return false;
-    }
-    const row_t *row = (const row_t *)table->buf + first;
-    for (int64_t each = first; each < end; each++, row++) {
-        bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
-        fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
-        fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
-        if (!fits || row->headers_end < row->headers_start || row->headers_end > total) {
-            PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
-            return false;
-        }
-    }
-    return true;
+/* Whether the table has these rows; if not, with an exception. */
+static inline bool has_rows(const Py_buffer *table, int64_t first, int64_t end) {
+    if (first >= 0 && end >= first && end <= table->len / (Py_ssize_t)sizeof(row_t)) return true;
+    PyErr_SetString(PyExc_ValueError, "the table has fewer rows");
+    return false;
+}
+
+/* Whether the fields of a row are inside of `total` bytes; if not, with an exception. */
+static inline bool row_fits(const row_t *row, int64_t total) {
+    bool fits = row->key_start >= 0 && row->value_start >= 0 && row->headers_start >= 0 && row->header_count >= 0;
+    fits = fits && (row->key_length < 0 || row->key_length <= total - row->key_start);
+    fits = fits && (row->value_length < 0 || row->value_length <= total - row->value_start);
+    if (fits && row->headers_end >= row->headers_start && row->headers_end <= total) return true;
+    PyErr_SetString(PyExc_ValueError, "a row whose fields are outside of the data");
+    return false;
 }
 
 /* A field of a row: bytes, or None for null. */

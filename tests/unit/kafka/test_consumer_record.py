@@ -204,7 +204,7 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
         ((table.data, table.rows, 0, 0, 4, None, (1, 2, 3, 4)), "a list with an object for each row"),
     ):
         with pytest.raises(ValueError, match=error):
-            make("t", 0, None, *arguments)
+            list(make("t", 0, None, *arguments))
 
 
 @needs_compiled
@@ -234,6 +234,46 @@ def test_an_iterator_that_is_used_while_it_makes_a_record_raises() -> None:
     keys[0] = keys[1] = None
     with pytest.raises(RuntimeError, match="used while it was making a record"):
         list(iterator)
+
+
+ALIKE = [Record(n, 0, 0, b"key-%03d" % n, b"value-%03d" % n, ()) for n in range(100)]
+"""Records whose fields have the same sizes: the iteration uses the memory of a field again if nothing refers to it."""
+
+
+@pytest.mark.parametrize("source", sources())
+def test_a_field_that_the_program_keeps_stays_as_it_was(source: Any) -> None:
+    kept = [(each.key, memoryview(each.value)) for each in fetched(source(ALIKE))]
+    assert [(key, bytes(value)) for key, value in kept] == [(each.key, each.value) for each in ALIKE]
+    some = [each.value for each in fetched(source(ALIKE)) if each.offset % 3 == 0]
+    assert some == [each.value for each in ALIKE[::3]]
+
+
+@pytest.mark.parametrize("source", sources())
+def test_the_hash_of_a_field_is_that_of_its_bytes(source: Any) -> None:
+    hashes = [(hash(each.key), hash(each.value)) for each in fetched(source(ALIKE))]
+    assert hashes == [(hash(each.key), hash(each.value)) for each in ALIKE]
+    counts: dict[bytes, int] = {}
+    for each in fetched(source(ALIKE)):
+        counts[each.key] = counts.get(each.key, 0) + 1
+        if len(counts) > 10:
+            counts.clear()
+    assert set(counts.values()) == {1}
+
+
+@pytest.mark.parametrize("source", sources())
+def test_bytes_that_the_interpreter_shares_are_not_written(source: Any) -> None:
+    records = [Record(n, 0, 0, b"%d" % (n % 10), b"", ()) for n in range(100)]
+    assert [(each.key, each.value) for each in fetched(source(records))] == [(each.key, each.value) for each in records]
+    assert [bytes([code]) for code in b"0123456789"] == [b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"9"]
+    assert not b""
+
+
+@needs_compiled
+def test_the_memory_of_a_field_is_used_again() -> None:
+    found = set()
+    for each in fetched(table_of(ALIKE)):
+        found.add(id(each.value))
+    assert len(found) == 2, "the records of two turns"
 
 
 def test_a_cycle_through_a_value_is_collected() -> None:
