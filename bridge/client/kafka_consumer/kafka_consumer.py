@@ -255,20 +255,20 @@ class KafkaConsumer(Generic[K, V]):
         """
         _check_timeout(timeout_ms)
         with self._access:
-            timer = Timer(self._clock, timeout_ms)
-            self._metrics.poll.record_start(timer.now_ms)
+            now_ms = self._clock.now_ms()
+            self._metrics.poll.record_start(now_ms)
             try:
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
                 if self._coordinator is not None and self._coordinator.is_in_callback:
                     raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
-                return self._poll(timer)
+                if self._may_return_records_at_once(now_ms) and (records := self._fetcher.fetched_records()):
+                    return self._returned(records, now_ms)
+                return self._poll(Timer(self._clock, timeout_ms))
             finally:
                 self._metrics.poll.record_end(self._clock.now_ms())
 
     def _poll(self, timer: Timer) -> ConsumerRecords[K, V]:
-        if self._may_return_records_at_once(timer.now_ms) and (records := self._fetcher.fetched_records()):
-            return self._returned(records)
         while True:
             self._round_ms = timer.now_ms
             self._client.maybe_trigger_wakeup()
@@ -276,9 +276,9 @@ class KafkaConsumer(Generic[K, V]):
                 self._coordinator.poll()
             self._update_fetch_positions(Timer(self._clock, 0))  # the wait below is for all partitions
             records = self._poll_for_fetches(timer)
-            if records:
-                return self._returned(records)
             timer.update()
+            if records:
+                return self._returned(records, timer.now_ms)
             if timer.is_expired:
                 return EMPTY
 
@@ -291,14 +291,14 @@ class KafkaConsumer(Generic[K, V]):
             return False
         return self._coordinator is None or self._coordinator.note_call(now_ms)
 
-    def _returned(self, records: dict[TopicPartition, FetchedRecords[Any, Any]]) -> ConsumerRecords[K, V]:
+    def _returned(self, records: dict[TopicPartition, FetchedRecords[Any, Any]], now_ms: int) -> ConsumerRecords[K, V]:
         """Send the next requests before these records are returned.
 
         Their positions have moved: no error and no wake-up may be raised.
         """
         with contextlib.suppress(ZkConsumerError):  # the next call meets the same error
             self._fetcher.send_fetches()
-        self._client.transmit_sends()
+        self._client.transmit_sends(now_ms)
         found: ConsumerRecords[K, V] = ConsumerRecords(records)
         return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found
 

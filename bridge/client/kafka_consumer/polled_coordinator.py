@@ -438,7 +438,7 @@ class PolledCoordinator:
             self._report_metadata()
             if self._send_count != count:
                 # What the answers have caused: the next poll is retry.backoff.ms later.
-                self._client.transmit_sends()
+                self._client.transmit_sends(self._clock.now_ms())
         except ZkConsumerError as error:
             # The program's thread raises it, as if its own poll had found it.  One is enough: a program that works for
             # a minute would get the same error hundreds of times.

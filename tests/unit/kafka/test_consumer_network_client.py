@@ -346,7 +346,7 @@ def test_requests_are_transmitted_without_firing_anything(consumer: Consumer) ->
     consumer.metadata.error = KafkaException("metadata")
     future = consumer.send()
     consumer.client.wakeup()
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert not future.is_done
     with pytest.raises(WakeupException):
         consumer.client.poll(consumer.timer())
@@ -354,23 +354,23 @@ def test_requests_are_transmitted_without_firing_anything(consumer: Consumer) ->
 
 
 def test_nothing_is_transmitted_without_a_pending_request(consumer: Consumer) -> None:
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert (consumer.kafka.polls, consumer.kafka.receive_calls) == ([], 0)
 
 
 def test_only_bytes_are_received_while_a_response_arrives(consumer: Consumer) -> None:
     consumer.send()
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert (len(consumer.kafka.in_flight), consumer.kafka.polls) == (1, [0])
     consumer.kafka.receives_more = True
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert consumer.kafka.polls == [0]
     consumer.kafka.receives_more = False
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert consumer.kafka.polls == [0, 0]
     consumer.kafka.receives_more = True
     consumer.send()
-    consumer.client.transmit_sends()
+    consumer.client.transmit_sends(consumer.clock.now_ms())
     assert len(consumer.kafka.in_flight) == 2, "a new request is sent at once"
 
 

@@ -367,6 +367,23 @@ def test_a_broker_that_closes_in_the_middle_of_a_response_fails_the_request(make
         assert done[0].was_disconnected
 
 
+def test_before_a_response_begins_a_poll_follows_in_the_next_millisecond(make: Callable[..., Client]) -> None:
+    client = make()
+    with listening() as (server, port):
+        node = node_of(("127.0.0.1", port))
+        client.deny_list.add("127.0.0.1", port)  # so that no request about versions precedes
+        client.await_ready(node)
+        broker, _ = server.accept()
+        done = client.send(node)
+        client.poll_until(lambda: len(broker.recv(4096, socket.MSG_DONTWAIT | socket.MSG_PEEK)) > 0)
+        polled_ms = SYSTEM_CLOCK.now_ms()
+        client.network.poll(0, polled_ms)
+        assert client.network.receive_more(polled_ms)
+        assert not client.network.receive_more(polled_ms + 1)
+        broker.close()
+        client.poll_until(lambda: bool(done))
+
+
 def test_while_a_response_is_incomplete_a_poll_follows_after_some_milliseconds(make: Callable[..., Client]) -> None:
     client = make()
     with listening() as (server, port):

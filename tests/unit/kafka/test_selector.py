@@ -21,7 +21,7 @@ from zkconsumer.kafka.net.network_messages import (
     NodeDisconnected,
     RequestWritten,
 )
-from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.kafka.net.selector import ReceivedParts, Selector
 from zkconsumer.testing.manual_clock import ManualClock
 
 DEADLINE_S = 20
@@ -185,25 +185,25 @@ def begun_response(place: Place) -> tuple[socket.socket, PlayedChannel]:
 
 def test_more_of_a_response_is_received_without_an_event(place: Place) -> None:
     peer, channel = begun_response(place)
-    assert place.selector.receive_more(), "nothing has arrived"
+    assert place.selector.receive_more() is ReceivedParts.SOME, "nothing more has arrived"
     peer.sendall(FRAME[5:6])
     while channel.missing_bytes == 2:
-        assert place.selector.receive_more()
+        assert place.selector.receive_more() is ReceivedParts.SOME
     peer.sendall(FRAME[6:])
     while channel.is_in_response:
-        has_nothing_to_do = place.selector.receive_more()
-    assert not has_nothing_to_do, "there is an event"
+        found = place.selector.receive_more()
+    assert found is ReceivedParts.EVENT
     (event,) = place.selector.poll(0)
     assert isinstance(event, FrameReceived)
     assert bytes(event.frame) == b"abc"
-    assert not place.selector.receive_more(), "no response has begun"
+    assert place.selector.receive_more() is ReceivedParts.NONE, "no response has begun"
 
 
 def test_a_connection_that_ends_in_a_response_needs_a_poll(place: Place) -> None:
     peer, _ = begun_response(place)
     peer.close()
     deadline = time.monotonic() + DEADLINE_S
-    while place.selector.receive_more():
+    while place.selector.receive_more() is not ReceivedParts.EVENT:
         assert time.monotonic() < deadline
     assert place.end().reason is DisconnectReason.CLOSED
 
@@ -213,7 +213,7 @@ def test_a_reset_in_a_response_needs_a_poll(place: Place) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
     deadline = time.monotonic() + DEADLINE_S
-    while place.selector.receive_more():
+    while place.selector.receive_more() is not ReceivedParts.EVENT:
         assert time.monotonic() < deadline
     assert place.end().reason is DisconnectReason.CLOSED
 
@@ -221,7 +221,7 @@ def test_a_reset_in_a_response_needs_a_poll(place: Place) -> None:
 def test_bytes_to_write_need_a_poll(place: Place) -> None:
     begun_response(place)
     place.selector.send(7, bytes(64 * 1024 * 1024))
-    assert not place.selector.receive_more()
+    assert place.selector.receive_more() is ReceivedParts.EVENT
 
 
 def test_frames_are_sent_and_received(place: Place) -> None:

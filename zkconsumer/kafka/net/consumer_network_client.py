@@ -368,14 +368,13 @@ class ConsumerNetworkClient:
         """Poll without waiting, and without ``WakeupException``."""
         self.poll(Timer(self._clock, 0), is_wakeup_disabled=True)
 
-    def transmit_sends(self) -> None:
+    def transmit_sends(self, now_ms: int) -> None:
         """If requests are pending, send and receive what is possible now, without waiting.
 
         Raises nothing: no completion is fired, and no wake-up and no error seen.
         """
         if self._unsent.is_empty and not self._client.has_in_flight_requests():
             return
-        now_ms = self._clock.now_ms()
         with self._lock:
             if not self._unsent.is_empty:
                 self.try_send(now_ms)

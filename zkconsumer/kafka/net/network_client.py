@@ -63,14 +63,14 @@ from zkconsumer.kafka.net.network_messages import (
     ResolveHost,
     SendFrame,
 )
-from zkconsumer.kafka.net.selector import Selector
+from zkconsumer.kafka.net.selector import ReceivedParts, Selector
 from zkconsumer.kafka.supported_versions import SupportedVersions
 from zkconsumer.kafka.tls import NotTlsError
 
 log = logging.getLogger("zkconsumer.kafka")
 
 POLL_MS = 10
-"""How long ``receive_more`` may take the place of ``poll``."""
+"""How long ``receive_more`` may take the place of ``poll`` while a response arrives; before that, for a millisecond."""
 
 
 class ClientState(Enum):
@@ -226,12 +226,19 @@ class NetworkClient:
         """Receive more of the responses that have begun to arrive, without waiting; False: ``poll`` must be called.
 
         A program with small lists calls it some thousand times in a second, while a large response arrives; only bytes
-        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.
+        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``, and in
+        each millisecond while no response has begun to arrive.
         """
         self._ensure_active()
         if self._completed or now_ms - self._polled_ms >= POLL_MS:
             return False
-        return self._selector.receive_more()
+        match self._selector.receive_more():
+            case ReceivedParts.SOME:
+                return True
+            case ReceivedParts.NONE:
+                return now_ms == self._polled_ms
+            case ReceivedParts.EVENT:
+                return False
 
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one; from any thread."""

@@ -24,6 +24,7 @@ import errno
 import selectors
 import socket
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from zkconsumer.base.clock import Clock
@@ -69,6 +70,17 @@ class BrokerSocket:
     is_announced: bool = False
     has_unwritten_frame: bool = False
     is_in_io: bool = False
+
+
+class ReceivedParts(Enum):
+    """What ``receive_more`` has found."""
+
+    NONE = auto()
+    """No response has begun to arrive."""
+    SOME = auto()
+    """Responses have begun to arrive, and none is complete."""
+    EVENT = auto()
+    """A response is complete, or a socket has another event, or bytes to write: call ``poll``."""
 
 
 class Selector:
@@ -161,15 +173,12 @@ class Selector:
                 self._write(connection)
         return len(ready) > 0 and not is_woken and not self._events
 
-    def receive_more(self) -> bool:
-        """Receive more of the responses that have begun to arrive, without waiting; True: ``poll`` has nothing to do.
-
-        False: no response has begun to arrive, one is complete, or a socket has an event or bytes to write.
-        """
-        has_received = False
+    def receive_more(self) -> ReceivedParts:
+        """Receive more of the responses that have begun to arrive, without waiting."""
+        found = ReceivedParts.NONE
         for connection in self._sockets.values():
             if connection.interest & selectors.EVENT_WRITE:
-                return False
+                return ReceivedParts.EVENT
             if not connection.channel.is_in_response:
                 continue
             try:
@@ -177,12 +186,12 @@ class Selector:
             except _CHANNEL_ERRORS as error:
                 connection.is_in_io = False
                 self._fail(connection, error)
-                return False
+                return ReceivedParts.EVENT
             if connection.channel.has_ended:
                 self._report(connection)
-                return False
-            has_received = True
-        return has_received and not self._events
+                return ReceivedParts.EVENT
+            found = ReceivedParts.SOME
+        return ReceivedParts.EVENT if self._events else found
 
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one, without waiting; from any thread."""
@@ -279,7 +288,8 @@ class Selector:
 
     def _receive(self, connection: BrokerSocket) -> bool:
         """Receive once, and take the whole frames; returns whether more may be there."""
-        view, _ = connection.channel.receive_buffer()
+        channel = connection.channel
+        view, is_part = channel.receive_buffer()
         connection.is_in_io = True
         try:
             received = connection.socket.recv_into(view)
@@ -287,10 +297,12 @@ class Selector:
             connection.is_in_io = False
             return False
         if received:
-            connection.channel.received(received, self._clock.now_ms())
+            channel.received(received, self._clock.now_ms())
         else:
-            connection.channel.receive_eof(self._clock.now_ms())
+            channel.receive_eof(self._clock.now_ms())
         connection.is_in_io = False
+        if is_part and 0 < received < len(view) and channel.is_every_byte_a_response:
+            return False  # the same response is still incomplete
         self._announce_if_ready(connection)
         if connection.is_announced:
             self._take_frames(connection)
