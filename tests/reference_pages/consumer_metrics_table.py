@@ -103,7 +103,7 @@ def all_metrics() -> list[MetricName]:
     for amounts in (fetch.all_topics, fetch.topics.setdefault(at.topic, type(fetch.all_topics)())):
         amounts.fetch_size.record(1)
         amounts.records_per_request.record(1)
-    fetch.record_partition_distances(at, 1, 1)
+    fetch.distances_of(at).record(1, 1)
     for measured in (fetch.fetch_latency_ms, fetch.fetch_throttle_ms, group.rebalances, *group.latencies.values()):
         measured.record(1)
     for callback in Callback:

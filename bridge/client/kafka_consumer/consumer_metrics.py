@@ -171,8 +171,8 @@ class ConsumerMetrics:
         yield "fetch-rate", fetch.fetch_latency_ms.count / seconds
         yield "fetch-total", fetch.fetch_latency_ms.count
         yield from _average_and_maximum("fetch-throttle-time", fetch.fetch_throttle_ms)
-        yield "records-lag-max", fetch.records_lag.highest
-        yield "records-lead-min", fetch.records_lead.lowest
+        yield "records-lag-max", fetch.records_lag_max
+        yield "records-lead-min", fetch.records_lead_min
         # Copies: the program's thread may add topics and partitions meanwhile.
         for topic, amounts in list(fetch.topics.items()):
             for name, value in _of_amounts(amounts, seconds):

@@ -26,7 +26,9 @@ class ConsumerRecords(Generic[K, V]):
         self._by_partition = MappingProxyType(dict(by_partition))
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        parts = [part for records in self._by_partition.values() for part in records.iterators()]
+        parts: list[Iterable[ConsumerRecord[K, V]]] = []
+        for records in self._by_partition.values():
+            parts += records.iterators()
         return iter(parts[0]) if len(parts) == 1 else chain.from_iterable(parts)
 
     def __len__(self) -> int:

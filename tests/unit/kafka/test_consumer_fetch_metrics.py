@@ -49,12 +49,12 @@ def test_throttle_times_and_latencies_are_measured(made: PollFetcher) -> None:
 
 def test_the_lag_counts_from_the_position_to_the_high_watermark(made: PollFetcher) -> None:
     metrics = made.fetcher.metrics
-    assert metrics.records_lag.highest is None
+    assert metrics.records_lag_max is None
     made.fetch(full_fetch_response(TP0, high_watermark=100))
-    assert metrics.records_lag.highest == 100
+    assert metrics.records_lag_max == 100
     assert metrics.partitions[TP0].lag.last == 100
     made.fetch(full_fetch_response(TP0, record_set(0, 3), high_watermark=200))
-    assert metrics.records_lag.highest == 197
+    assert metrics.records_lag_max == 197
     assert metrics.partitions[TP0].lag.last == 197
     made.subscriptions.unsubscribe()
     made.fetcher.send_fetches()
@@ -63,11 +63,11 @@ def test_the_lag_counts_from_the_position_to_the_high_watermark(made: PollFetche
 
 def test_the_lead_counts_from_the_begin_of_the_log_to_the_position(made: PollFetcher) -> None:
     metrics = made.fetcher.metrics
-    assert metrics.records_lead.lowest is None
+    assert metrics.records_lead_min is None
     made.fetch(full_fetch_response(TP0, log_start_offset=0))
-    assert (metrics.records_lead.lowest, metrics.partitions[TP0].lead.last) == (0, 0)
+    assert (metrics.records_lead_min, metrics.partitions[TP0].lead.last) == (0, 0)
     made.fetch(full_fetch_response(TP0, record_set(0, 3), log_start_offset=0))
-    assert (metrics.records_lead.lowest, metrics.partitions[TP0].lead.last) == (0, 3)
+    assert (metrics.records_lead_min, metrics.partitions[TP0].lead.last) == (0, 3)
     made.subscriptions.unsubscribe()
     made.fetcher.send_fetches()
     assert metrics.partitions == {}
@@ -78,7 +78,7 @@ def test_the_lag_of_committed_records_counts_to_the_last_stable_offset() -> None
     made.assign(TP0)
     made.subscriptions.seek(TP0, 0)
     made.fetch(full_fetch_response(TP0, high_watermark=100, last_stable_offset=50))
-    assert made.fetcher.metrics.records_lag.highest == 50
+    assert made.fetcher.metrics.records_lag_max == 50
     made.fetch(full_fetch_response(TP0, record_set(0, 3), high_watermark=200, last_stable_offset=150))
     assert made.fetcher.metrics.partitions[TP0].lag.last == 147
 

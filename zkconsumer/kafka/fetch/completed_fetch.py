@@ -133,9 +133,11 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
-            left -= self._take(reader, len(part.columns))
+            count = len(part.columns)
+            self._take(reader, count)
+            left -= count
             slices.append(part)
-        return FetchedRecords(self.partition, slices)
+        return FetchedRecords(self.partition, slices, records_max - left)
 
     def _open_reader(self) -> RecordSetReader:
         assert self._reader is None, "it is opened once"
@@ -152,13 +154,12 @@ class CompletedFetch:
         )
         return self._reader
 
-    def _take(self, reader: RecordSetReader, count: int) -> int:
+    def _take(self, reader: RecordSetReader, count: int) -> None:
         offset, size_bytes = reader.skip(count)
         self._records_read += count
         self._bytes_read += size_bytes
         self.next_fetch_offset = offset + 1
         self.last_epoch = self._epochs.at(offset)
-        return count
 
     def _finish(self) -> None:
         """Go to the end of the last batch: its last record may have been removed by compaction."""

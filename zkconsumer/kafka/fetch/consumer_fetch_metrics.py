@@ -10,6 +10,7 @@ exports them computes rates from the totals.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from zkconsumer.types import TopicPartition
 
@@ -55,14 +56,20 @@ class PartitionDistances:
     lag: MeasuredValues = field(default_factory=MeasuredValues)
     lead: MeasuredValues = field(default_factory=MeasuredValues)
 
+    def record(self, lag: int | None, lead: int | None) -> None:
+        """The distances after the records that were just returned; None: not known."""
+        if lag is not None:
+            self.lag.record(lag)
+        if lead is not None:
+            self.lead.record(lead)
+
 
 @dataclass(slots=True)
 class ConsumerFetchMetrics:
     """Java's metrics of the group ``consumer-fetch-manager-metrics``.
 
     ``fetch_latency_ms``: from the creation of a request to its response.  ``fetch_throttle_ms``: the time by which
-    brokers have delayed responses.  ``records_lag``, ``records_lead``: of all partitions together.  ``assignment_id``:
-    the assignment that ``partitions`` was last compared with.
+    brokers have delayed responses.  ``assignment_id``: the assignment that ``partitions`` was last compared with.
     """
 
     all_topics: FetchedAmounts = field(default_factory=FetchedAmounts)
@@ -70,33 +77,51 @@ class ConsumerFetchMetrics:
     partitions: dict[TopicPartition, PartitionDistances] = field(default_factory=dict)
     fetch_latency_ms: MeasuredValues = field(default_factory=MeasuredValues)
     fetch_throttle_ms: MeasuredValues = field(default_factory=MeasuredValues)
-    records_lag: MeasuredValues = field(default_factory=MeasuredValues)
-    records_lead: MeasuredValues = field(default_factory=MeasuredValues)
     assignment_id: int = 0
+    _removed: tuple[PartitionDistances, ...] = ()
+    """Of the partitions that are not assigned any more: one with the highest lag, one with the lowest lead."""
 
     def maybe_update_assignment(self, assignment_id: int, assigned: set[TopicPartition]) -> None:
         """Remove the metrics of partitions that are not assigned any more."""
         if assignment_id != self.assignment_id:
             self.assignment_id = assignment_id
+            removed = [*self._removed, *(found for tp, found in self.partitions.items() if tp not in assigned)]
+            if removed:
+                self._removed = max(removed, key=_highest_lag), min(removed, key=_lowest_lead)
             self.partitions = {tp: found for tp, found in self.partitions.items() if tp in assigned}
 
-    def record_partition_distances(self, tp: TopicPartition, lag: int | None, lead: int | None) -> None:
-        """The lag and the lead after the records that were just returned; None: not known."""
+    def distances_of(self, tp: TopicPartition) -> PartitionDistances:
+        """The lag and the lead of a partition whose records are returned."""
         found = self.partitions.get(tp)
         if found is None:
             found = self.partitions[tp] = PartitionDistances()
-        if lag is not None:
-            self.records_lag.record(lag)
-            found.lag.record(lag)
-        if lead is not None:
-            self.records_lead.record(lead)
-            found.lead.record(lead)
+        return found
+
+    @property
+    def records_lag_max(self) -> int | None:
+        """The highest lag of all partitions so far; None: not known."""
+        highest = max((*self._removed, *list(self.partitions.values())), key=_highest_lag, default=None)
+        return None if highest is None else highest.lag.highest
+
+    @property
+    def records_lead_min(self) -> int | None:
+        """The lowest lead of all partitions so far; None: not known."""
+        lowest = min((*self._removed, *list(self.partitions.values())), key=_lowest_lead, default=None)
+        return None if lowest is None else lowest.lead.lowest
 
     def record_topic(self, topic: str, size_bytes: int, records: int) -> None:
         """The part of a fetch about one topic."""
         amounts = self.topics.setdefault(topic, FetchedAmounts())
         amounts.fetch_size.record(size_bytes)
         amounts.records_per_request.record(records)
+
+
+def _highest_lag(distances: PartitionDistances) -> float:
+    return -inf if distances.lag.highest is None else distances.lag.highest
+
+
+def _lowest_lead(distances: PartitionDistances) -> float:
+    return inf if distances.lead.lowest is None else distances.lead.lowest
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, pairwise, repeat, starmap
+from itertools import accumulate, chain, pairwise, repeat, starmap
 from operator import sub
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
@@ -222,19 +222,18 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
     ``keys``, ``values``: lists, made when they are first read.
     """
 
-    def __init__(self, partition: TopicPartition, slices: Sequence[RecordSlice] = ()) -> None:
+    def __init__(self, partition: TopicPartition, slices: Sequence[RecordSlice] = (), size: int | None = None) -> None:
+        """``size``: the number of the records, for a caller that has it already."""
         self.partition = partition
-        self.slices = tuple(slices)
-        self._starts = [0]
-        for part in self.slices:
-            self._starts.append(self._starts[-1] + len(part.columns))
+        self.slices = slices
+        self._size = sum(len(part.columns) for part in slices) if size is None else size
 
     def __repr__(self) -> str:
         offsets = f"offsets {self.offsets[0]} to {self.offsets[-1]}" if len(self) else "none"
         return f"FetchedRecords({self.partition} {offsets}, {len(self)} records)"
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return self._size
 
     @overload
     def __getitem__(self, index: int) -> ConsumerRecord[K, V]: ...
@@ -256,7 +255,7 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
 
     def joined_with(self, later: FetchedRecords[K, V]) -> FetchedRecords[K, V]:
         """These records and later ones of the same partition."""
-        return FetchedRecords(self.partition, (*self.slices, *later.slices))
+        return FetchedRecords(self.partition, [*self.slices, *later.slices], self._size + later._size)
 
     def iterators(self) -> list[Iterable[ConsumerRecord[K, V]]]:
         """The records in several parts; an iteration over these parts costs less than one over a generator."""
@@ -266,10 +265,10 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
             columns, epochs, keys, values = part
             if _COMPILED is not None and isinstance(columns, TableColumns):
                 data, rows, first = columns.data, columns.rows, columns.first
-                found += [
-                    _COMPILED.RecordIterator(topic, partition, epoch, data, rows, first, low, high, keys, values)
-                    for low, high, epoch in epochs.runs(columns)
-                ]
+                for low, high, epoch in epochs.runs(columns):
+                    found.append(
+                        _COMPILED.RecordIterator(topic, partition, epoch, data, rows, first, low, high, keys, values)
+                    )
             else:
                 found.append(starmap(ConsumerRecord, self._fields_of_each(part)))
         return found
@@ -307,6 +306,11 @@ class FetchedRecords(FixedColumnViews, Sequence[ConsumerRecord[K, V]]):
             _size(record.key),
             _size(record.value),
         )
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The index of the first record of each part, and the number of all."""
+        return list(accumulate((len(part.columns) for part in self.slices), initial=0))
 
     @cached_property
     def _numbers(self) -> tuple[bytes, bytes, bytes]:

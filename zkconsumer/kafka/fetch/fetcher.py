@@ -66,6 +66,7 @@ from zkconsumer.kafka.fetch.record_set_reader import new_row_buffer
 from zkconsumer.kafka.fetch.response_queue import ResponseQueue
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
 from zkconsumer.kafka.fetch.topic_metadata_fetcher import PolledNetworkClient, TopicMetadataFetcher
+from zkconsumer.kafka.fetch.topic_partition_state import TopicPartitionState
 from zkconsumer.kafka.metadata.cluster import PartitionInfo
 from zkconsumer.kafka.metadata.consumer_metadata import ConsumerMetadata
 from zkconsumer.kafka.metadata.metadata_request_builder import MetadataRequestBuilder
@@ -144,8 +145,9 @@ class Fetcher:
 
         ``AuthenticationException``: the last login at such a node failed.
         """
-        self._responses.run()
-        state = (self._metadata.update_version, self._subscriptions.assignment_id)
+        if self._responses.ended:
+            self._responses.run()
+        state = self._metadata.update_version, self._subscriptions.assignment_id
         if state != self._leaders_state:
             self._offsets.validate_positions_on_metadata_change()
             self.metrics.maybe_update_assignment(
@@ -256,7 +258,8 @@ class Fetcher:
         ``TopicAuthorizationException``, ``RecordTooLargeException``, ``RecordDeserializationException``,
         ``KafkaException`` (damaged records; an unexpected error of a broker).
         """
-        self._responses.run()
+        if self._responses.ended:
+            self._responses.run()
         found: dict[TopicPartition, FetchedRecords[Any, Any]] = {}
         paused: list[CompletedFetch] = []
         left = self._config.max_poll_records
@@ -267,11 +270,13 @@ class Fetcher:
                     if not self._completed_fetches:
                         break
                     self._take_next_in_line(is_first=not found)
-                elif self._subscriptions.is_paused(fetch.partition):
+                    continue
+                state = self._subscriptions.assigned_state(fetch.partition)
+                if state is not None and state.is_paused:
                     paused.append(fetch)
                     self._next_in_line = None
                 else:
-                    records = self._fetch_records(fetch, left)
+                    records = self._fetch_records(fetch, state, left)
                     count = len(records)
                     if count:
                         before = found.get(fetch.partition)
@@ -301,28 +306,26 @@ class Fetcher:
         else:
             fetch.drain()
 
-    def _fetch_records(self, fetch: CompletedFetch, records_max: int) -> FetchedRecords[Any, Any]:
-        tp = fetch.partition
-        position = self._subscriptions.fetchable_position(tp)
-        if position is not None and fetch.next_fetch_offset == position.offset:
-            return self._next_records(fetch, position, records_max)
-        reason = "not fetchable any more" if position is None else "the position is another one"
-        self._log_event("DEBUG", "fetched-records-dropped", partition=tp, reason=reason)
-        fetch.drain()
-        return FetchedRecords(tp)
-
-    def _next_records(
-        self, fetch: CompletedFetch, position: FetchPosition, records_max: int
+    def _fetch_records(
+        self, fetch: CompletedFetch, state: TopicPartitionState | None, records_max: int
     ) -> FetchedRecords[Any, Any]:
-        tp = fetch.partition
+        """The next records of this fetch if the position is in front of them; else it is drained."""
+        if state is None or not state.is_fetchable:
+            return self._dropped(fetch, "not fetchable any more")
+        position = state.position
+        assert position is not None, "a fetchable partition has one"
+        if fetch.next_fetch_offset != position.offset:
+            return self._dropped(fetch, "the position is another one")
         records = fetch.fetch_records(records_max)
         if fetch.next_fetch_offset > position.offset:
-            self._subscriptions.set_position(
-                tp, FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader)
-            )
-        lag, lead = self._subscriptions.partition_distances(tp, self._config.isolation_level)
-        self.metrics.record_partition_distances(tp, lag, lead)
+            state.set_position(FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.current_leader))
+        self.metrics.distances_of(fetch.partition).record(*state.distances(self._config.isolation_level))
         return records
+
+    def _dropped(self, fetch: CompletedFetch, reason: str) -> FetchedRecords[Any, Any]:
+        self._log_event("DEBUG", "fetched-records-dropped", partition=fetch.partition, reason=reason)
+        fetch.drain()
+        return FetchedRecords(fetch.partition)
 
     # --- one response of a partition --------------------------------------------------------------------------------
 

@@ -173,10 +173,9 @@ class PartitionPositions:
         """The position, valid or not; None: not known yet."""
         return self._assigned(tp).position
 
-    def fetchable_position(self, tp: TopicPartition) -> FetchPosition | None:
-        """The position of a partition whose records may be returned, None: they may not."""
-        state = self._assignment.get(tp)
-        return state.position if state is not None and state.is_fetchable else None
+    def assigned_state(self, tp: TopicPartition) -> TopicPartitionState | None:
+        """The state of a partition, for a caller that looks at several of its values; None: it is not assigned."""
+        return self._assignment.get(tp)
 
     def valid_position(self, tp: TopicPartition) -> FetchPosition | None:
         """The position, None if it is not known yet or not validated."""
@@ -382,7 +381,7 @@ class PartitionPositions:
 
     def partition_end_offset(self, tp: TopicPartition, isolation_level: IsolationLevel) -> int | None:
         """The last stable offset or the high watermark of the last fetch, None before."""
-        return _end_offset(self._assigned(tp), isolation_level)
+        return self._assigned(tp).end_offset(isolation_level)
 
     def partition_lag(self, tp: TopicPartition, isolation_level: IsolationLevel) -> int | None:
         """How many offsets there are between the position and the end, None if one of them is not known."""
@@ -394,11 +393,7 @@ class PartitionPositions:
 
     def partition_distances(self, tp: TopicPartition, isolation_level: IsolationLevel) -> tuple[int | None, int | None]:
         """``partition_lag`` and ``partition_lead``."""
-        state = self._assigned(tp)
-        position, end, start = state.position, _end_offset(state, isolation_level), state.log_start_offset
-        if position is None:
-            return None, None
-        return None if end is None else end - position.offset, None if start is None else position.offset - start
+        return self._assigned(tp).distances(isolation_level)
 
     def request_partition_end_offset(self, tp: TopicPartition) -> None:
         """ListOffsets was sent for the end of the log."""
@@ -432,8 +427,3 @@ class PartitionPositions:
 
     def _log_event(self, level: LogLevel, name: str, **fields: Any) -> None:
         self._log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))
-
-
-def _end_offset(state: TopicPartitionState, isolation_level: IsolationLevel) -> int | None:
-    is_committed = isolation_level is IsolationLevel.READ_COMMITTED
-    return state.last_stable_offset if is_committed else state.high_watermark

@@ -94,9 +94,10 @@ def excluded_batches(record_set: RecordSet, aborted: bytes) -> list[int]:
 
 
 class _Chunk(Protocol):
-    """Decoded records."""
+    """Decoded records; ``count``: how many."""
 
-    def __len__(self) -> int: ...
+    @property
+    def count(self) -> int: ...
 
     def part(self, begin: int, end: int) -> BatchColumns: ...
 
@@ -105,15 +106,14 @@ class _Chunk(Protocol):
 
 
 class _TableChunk:
+    __slots__ = ("_data", "_ints", "_longs", "_rows", "count")
+
     def __init__(self, table: RecordTable) -> None:
         self._data: TableData = table.data
         self._rows = bytes(memoryview(table.rows)[: table.size * ROW.size])
         rows = memoryview(self._rows)
         self._longs, self._ints = rows.cast("q"), rows.cast("i")
-        self._size = table.size
-
-    def __len__(self) -> int:
-        return self._size
+        self.count = table.size
 
     def part(self, begin: int, end: int) -> BatchColumns:
         return TableColumns(self._data, self._rows, end - begin, begin)
@@ -132,9 +132,7 @@ class _TableChunk:
 class _ListChunk:
     def __init__(self, records: list[Record]) -> None:
         self._records = records
-
-    def __len__(self) -> int:
-        return len(self._records)
+        self.count = len(records)
 
     def part(self, begin: int, end: int) -> BatchColumns:
         return RecordColumns(self._records[begin:end])
@@ -166,30 +164,31 @@ class RecordSetReader:
 
         ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
         """
-        chunk = self._filled_chunk()
-        if chunk is None:
-            return None
+        chunk = self._chunk
+        if chunk is None or self._begin == chunk.count:
+            chunk = self._next_chunk()
+            if chunk is None:
+                return None
         begin, end = self._begin, self._begin + records_max
-        return chunk.part(begin, end if end < len(chunk) else len(chunk))
+        return chunk.part(begin, end if end < chunk.count else chunk.count)
 
     def skip(self, count: int) -> tuple[int, int]:
         """Skip the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
         chunk, begin = self._chunk, self._begin
         assert chunk is not None, "peeked before"
-        assert 0 < count <= len(chunk) - begin, "these were peeked"
+        assert 0 < count <= chunk.count - begin, "these were peeked"
         self._begin = end = begin + count
         return chunk.measure(begin, end)
 
-    def _filled_chunk(self) -> _Chunk | None:
+    def _next_chunk(self) -> _Chunk | None:
         if self._error is not None:
             raise self._error
-        if self._chunk is None or self._begin == len(self._chunk):
-            self._chunk, self._begin = None, 0
-            try:
-                self._chunk = next(self._chunks, None)
-            except DECODE_ERRORS as error:
-                self._error = error
-                raise
+        self._chunk, self._begin = None, 0
+        try:
+            self._chunk = next(self._chunks, None)
+        except DECODE_ERRORS as error:
+            self._error = error
+            raise
         return self._chunk
 
     def _tables(self) -> Iterator[_Chunk]:

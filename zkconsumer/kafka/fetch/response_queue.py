@@ -33,18 +33,19 @@ class ResponseQueue:
     """``when_done`` and ``run`` are for the thread of the program."""
 
     def __init__(self) -> None:
-        self._ended: deque[Callable[[], None]] = deque()
+        self.ended: deque[Callable[[], None]] = deque()
+        """The handlers of the requests that have ended, until ``run`` calls them."""
 
     def when_done(
         self, future: EndingRequest[T], on_success: Callable[[T], None], on_failure: Callable[[Exception], None]
     ) -> None:
         """Let ``run`` call one of these after the end of the request."""
         future.add_listener(
-            lambda value: self._ended.append(partial(on_success, value)),
-            lambda error: self._ended.append(partial(on_failure, error)),
+            lambda value: self.ended.append(partial(on_success, value)),
+            lambda error: self.ended.append(partial(on_failure, error)),
         )
 
     def run(self) -> None:
-        """Call the handlers of the requests that have ended; they raise nothing."""
-        while self._ended:
-            self._ended.popleft()()
+        """Call the handlers of the requests in ``ended``; they raise nothing."""
+        while self.ended:
+            self.ended.popleft()()

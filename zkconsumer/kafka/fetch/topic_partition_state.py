@@ -30,6 +30,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.metadata.leader_and_epoch import LeaderAndEpoch
+from zkconsumer.wire.transactions import IsolationLevel
 
 
 class FetchState(Enum):
@@ -105,6 +106,19 @@ class TopicPartitionState:
     def awaits_retry_backoff(self, now_ms: int) -> bool:
         """Whether the lookup was sent, or failed, so lately that it must not be sent again."""
         return self.next_retry_ms is not None and now_ms < self.next_retry_ms
+
+    def end_offset(self, isolation_level: IsolationLevel) -> int | None:
+        """The last stable offset or the high watermark of the last fetch, None before."""
+        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        return self.last_stable_offset if is_committed else self.high_watermark
+
+    def distances(self, isolation_level: IsolationLevel) -> tuple[int | None, int | None]:
+        """How many offsets there are from the position to the end, and from the begin of the log to the position;
+        None: one of them is not known."""
+        position, end, start = self.position, self.end_offset(isolation_level), self.log_start_offset
+        if position is None:
+            return None, None
+        return None if end is None else end - position.offset, None if start is None else position.offset - start
 
     # --- transitions ------------------------------------------------------------------------------------------------
 
