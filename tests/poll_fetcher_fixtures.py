@@ -144,7 +144,9 @@ class PollFetcher:
         return body
 
     def log_names(self) -> list[str]:
-        return [event.name for event in self.fetcher.take_log_events()]
+        names = [event.name for event in self.fetcher.log_events]
+        self.fetcher.log_events.clear()
+        return names
 
 
 def record_set(first: int, count: int, *, number: int | None = None, magic: int = 2, epoch: int = -1) -> bytes:

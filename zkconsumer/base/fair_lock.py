@@ -58,16 +58,18 @@ class FairLock:
         with self._mutex:
             if self._owner != threading.get_ident():
                 raise RuntimeError("a thread releases a lock that it does not have")
-            self._depth -= 1
-            if self._depth == 0:
-                self._pass_on()
+            if self._depth > 1 or self._waiting:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._pass_on()
+            else:
+                self._depth, self._owner = 0, None
 
     def has_waiting_threads(self) -> bool:
         """Whether a thread waits for the lock; another thread may change that at once."""
         return bool(self._waiting)
 
-    def __enter__(self) -> None:
-        self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self.release()

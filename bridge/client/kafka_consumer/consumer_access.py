@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
 
 from zkconsumer.errors import ConnectorClosed, UsageError
+from zkconsumer.kafka.client_log import log_client_events
+from zkconsumer.kafka.client_log_event import ClientLogEvent
 
 
 class ConsumerAccess:
     """A context for each method; the same thread may enter it again, in a callback.
 
     Entering raises ``UsageError`` while another thread is inside, and ``ConnectorClosed`` after ``is_closed`` was set.
-    ``on_exit`` is called at each end.
+    The lines of ``log_queues`` are logged at each end.
     """
 
-    __slots__ = ("_lock", "_on_exit", "depth", "is_closed")
+    __slots__ = ("_lock", "_log_queues", "depth", "is_closed")
 
-    def __init__(self, on_exit: Callable[[], None]) -> None:
+    def __init__(self, *log_queues: deque[ClientLogEvent]) -> None:
         self.is_closed = False
         self.depth = 0
         """How often the thread that is inside has entered."""
         self._lock = threading.RLock()
-        self._on_exit = on_exit
+        self._log_queues = log_queues
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -37,7 +39,11 @@ class ConsumerAccess:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._on_exit()
+            for queue in self._log_queues:
+                if queue:
+                    taken = list(queue)
+                    queue.clear()
+                    log_client_events(taken)
         finally:
             self.depth -= 1
             self._lock.release()

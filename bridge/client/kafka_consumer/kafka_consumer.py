@@ -48,7 +48,6 @@ from zkconsumer.errors import (
     UsageError,
     ZkConsumerError,
 )
-from zkconsumer.kafka.client_log import log_client_events
 from zkconsumer.kafka.fetch.fetch_position import FetchPosition
 from zkconsumer.kafka.fetch.offset_reset_strategy import OffsetResetStrategy
 from zkconsumer.kafka.group.errors import InvalidGroupIdException
@@ -134,7 +133,7 @@ class KafkaConsumer(Generic[K, V]):
         self._has_all_positions = False
         self._round_ms = clock.now_ms() - ROUND_MS
         """When the group and the positions had their last turn in ``poll``."""
-        self._access = ConsumerAccess(self._log_events)
+        self._access = ConsumerAccess(parts.fetcher.log_events, parts.subscriptions.log_events)
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
@@ -144,12 +143,6 @@ class KafkaConsumer(Generic[K, V]):
         self.close()
 
     # --- access -------------------------------------------------------------------------------------------------------
-
-    def _log_events(self) -> None:
-        if self._fetcher.has_log_events:
-            log_client_events(self._fetcher.take_log_events())
-        if self._subscriptions.has_log_events:
-            log_client_events(self._subscriptions.take_log_events())
 
     def _group(self) -> PolledCoordinator:
         """The coordinator; ``InvalidGroupIdException``: this consumer has no group."""
@@ -258,12 +251,12 @@ class KafkaConsumer(Generic[K, V]):
             now_ms = self._clock.now_ms()
             self._metrics.poll.record_start(now_ms)
             try:
+                if self._may_return_records_at_once(now_ms) and (records := self._fetcher.fetched_records()):
+                    return self._returned(records, now_ms)
                 if self._subscriptions.has_no_subscription_or_user_assignment:
                     raise UsageError("Consumer is not subscribed to any topics or assigned any partitions")
                 if self._coordinator is not None and self._coordinator.is_in_callback:
                     raise UsageError("poll() cannot be called inside of the rebalance listener, which is a part of it")
-                if self._may_return_records_at_once(now_ms) and (records := self._fetcher.fetched_records()):
-                    return self._returned(records, now_ms)
                 return self._poll(Timer(self._clock, timeout_ms))
             finally:
                 self._metrics.poll.record_end(self._clock.now_ms())
@@ -296,8 +289,10 @@ class KafkaConsumer(Generic[K, V]):
 
         Their positions have moved: no error and no wake-up may be raised.
         """
-        with contextlib.suppress(ZkConsumerError):  # the next call meets the same error
+        try:  # noqa: SIM105 (three calls less)
             self._fetcher.send_fetches()
+        except ZkConsumerError:
+            pass  # the next call meets the same error
         self._client.transmit_sends(now_ms)
         found: ConsumerRecords[K, V] = ConsumerRecords(records)
         return self._parts.interceptors.on_consume(found) if self._parts.interceptors else found

@@ -57,11 +57,11 @@ def read_polled(data: bytes) -> None:
     rows = new_row_buffer(RECORDS)
     reader = RecordSetReader(memoryview(data), 0, rows, check_crcs=True, excluded=[])
     kept = []
-    while (columns := reader.peek(RECORDS)) is not None:
-        part = RecordSlice(columns, BatchEpochs([0], [1]))
+    while (found := reader.peek(RECORDS)) is not None:
+        part = RecordSlice(found.columns, BatchEpochs([0], [1]))
         records = FetchedRecords(TopicPartition("t", 0), [part])
         kept += [record for record in records if record.offset % 100 == 0 and record.headers and record.value == VALUE]
-        reader.skip(len(columns))
+        reader.skip(found)
     assert len(kept) == RECORDS // 100
 
 

@@ -218,7 +218,7 @@ def test_a_partition_that_is_not_assigned_has_no_position(
 def test_an_assignment_of_a_topic_that_is_not_subscribed_is_found_and_logged(state: SubscriptionState) -> None:
     state.subscribe({TOPIC})
     assert not state.check_assignment_matched_subscription([TP0, T1P0])
-    assert [str(line) for line in state.take_log_events()] == [
+    assert [str(line) for line in state.log_events] == [
         "assigned-partition-not-subscribed partition=test1/0 subscription=Subscribe(test)"
     ]
 
@@ -229,7 +229,7 @@ def test_an_assignment_of_a_topic_that_the_pattern_does_not_match_is_found_and_l
     state.subscribe_pattern(re.compile(".*t"))
     state.subscribe_from_pattern({TOPIC})
     assert not state.check_assignment_matched_subscription([T1P0])
-    assert [str(line) for line in state.take_log_events()] == [
+    assert [str(line) for line in state.log_events] == [
         "assigned-partition-not-subscribed partition=test1/0 subscription=Subscribe(.*t)"
     ]
 
@@ -490,7 +490,7 @@ def test_a_position_up_to_the_end_of_its_epoch_is_valid(assigned: SubscriptionSt
     assert assigned.maybe_complete_validation(lookup, EpochEndOffset(epoch=4, end_offset=end_offset)) is None
     check_valid(assigned, is_valid=True)
     assert assigned.position(TP0) == POSITION
-    assert assigned.take_log_events() == []
+    assert not assigned.log_events
 
 
 def test_a_leader_of_an_old_release_is_not_asked_for_a_validation(assigned: SubscriptionState) -> None:
@@ -509,7 +509,7 @@ def test_a_truncation_moves_the_position_to_the_end_of_the_common_part(assigned:
     assert assigned.maybe_complete_validation(lookup, EpochEndOffset(epoch=7, end_offset=5)) is None
     check_valid(assigned, is_valid=True)
     assert assigned.position(TP0) == position(5, 7)
-    (line,) = assigned.take_log_events()
+    (line,) = assigned.log_events
     assert (line.level, str(line)) == ("INFO", "log-truncated partition=test/0 offset=10 divergent_offset=5")
 
 
@@ -521,7 +521,7 @@ def test_a_truncation_without_a_reset_policy_is_returned_and_nothing_is_fetched(
     assert found == LogTruncation(TP0, POSITION, OffsetAndMetadata(5, leader_epoch=7))
     assert state.awaiting_validation(TP0)
     assert state.fetchable_partitions(lambda tp: True) == []
-    assert state.take_log_events()[0].level == "WARNING"
+    assert state.log_events[0].level == "WARNING"
 
 
 @pytest.mark.parametrize("end", [(-1, -1), (-1, 5), (7, -1)])
@@ -585,7 +585,7 @@ def test_a_committed_offset_that_arrives_after_a_seek_does_not_undo_it(assigned:
     assigned.seek(TP0, 99)
     assert not assigned.maybe_seek_to_committed(lookup, POSITION)
     assert assigned.position(TP0) == FetchPosition(99)
-    assert [line.name for line in assigned.take_log_events()] == ["late-position-lookup-ignored"]
+    assert [line.name for line in assigned.log_events] == ["late-position-lookup-ignored"]
 
 
 def test_a_committed_offset_of_an_earlier_assignment_is_ignored(state: SubscriptionState) -> None:
@@ -857,8 +857,7 @@ def test_what_was_consumed_are_the_valid_positions_with_their_epochs(state: Subs
 def test_log_lines_that_are_not_taken_are_limited(assigned: SubscriptionState) -> None:
     for _ in range(LOG_EVENTS_MAX + 1):
         assigned.request_offset_resets([TP0], EARLIEST)
-    assert len(assigned.take_log_events()) == LOG_EVENTS_MAX
-    assert assigned.take_log_events() == []
+    assert len(assigned.log_events) == LOG_EVENTS_MAX
 
 
 def test_the_timestamps_of_the_policies_are_those_of_list_offsets() -> None:

@@ -36,8 +36,7 @@ from zkconsumer.kafka.fetch.fetched_records import (
     bytes_of,
     headers_of,
 )
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, excluded_batches, outline_of
-from zkconsumer.kafka.record_columns import BatchColumns
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RecordsPart, excluded_batches, outline_of
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.fetch_codec import UNKNOWN_VALUE, FetchedPartition
 from zkconsumer.wire.record_tables import DECODE_ERRORS
@@ -117,11 +116,14 @@ class CompletedFetch:
         reader = self._reader or self._open_reader()
         while left and not self.is_consumed:
             try:
-                columns = reader.peek(left)
-                if columns is None:
+                part = reader.peek(left)
+                if part is None:
                     self._finish()
                     break
-                part = RecordSlice(columns, self._epochs) if self._has_bytes else self._deserialized(columns)
+                if self._has_bytes:
+                    records = RecordSlice(part.columns, self._epochs)
+                else:
+                    part, records = self._deserialized(reader, part)
             except DECODE_ERRORS as error:
                 if slices:
                     break
@@ -133,10 +135,13 @@ class CompletedFetch:
                 if slices:
                     break
                 raise
-            count = len(part.columns)
-            self._take(reader, count)
-            left -= count
-            slices.append(part)
+            reader.skip(part)
+            slices.append(records)
+            left -= part.size
+            self._records_read += part.size
+            self._bytes_read += part.size_bytes
+            self.next_fetch_offset = part.last_offset + 1
+            self.last_epoch = self._epochs.at(part.last_offset)
         return FetchedRecords(self.partition, slices, records_max - left)
 
     def _open_reader(self) -> RecordSetReader:
@@ -154,13 +159,6 @@ class CompletedFetch:
         )
         return self._reader
 
-    def _take(self, reader: RecordSetReader, count: int) -> None:
-        offset, size_bytes = reader.skip(count)
-        self._records_read += count
-        self._bytes_read += size_bytes
-        self.next_fetch_offset = offset + 1
-        self.last_epoch = self._epochs.at(offset)
-
     def _finish(self) -> None:
         """Go to the end of the last batch: its last record may have been removed by compaction."""
         if self.row.next_offset != UNKNOWN_VALUE:
@@ -170,13 +168,13 @@ class CompletedFetch:
 
     # --- deserializers ----------------------------------------------------------------------------------------------
 
-    def _deserialized(self, columns: BatchColumns) -> RecordSlice:
+    def _deserialized(self, reader: RecordSetReader, part: RecordsPart) -> tuple[RecordsPart, RecordSlice]:
         """The records up to the first that cannot be deserialized; at least one, or an error."""
+        columns = part.columns
         key_deserializer, value_deserializer = self._reading.key_deserializer, self._reading.value_deserializer
         keys: list[Any] | None = None if key_deserializer is None else []
         values: list[Any] | None = None if value_deserializer is None else []
-        count = len(columns)
-        headers = islice(headers_of(columns), count)
+        headers = islice(headers_of(columns), part.size)
         raw_keys: Sequence[bytes | None] = bytes_of(columns.keys()) if key_deserializer else ()
         raw_values: Sequence[bytes | None] = bytes_of(columns.values()) if value_deserializer else ()
         topic = self.partition.topic
@@ -194,19 +192,15 @@ class CompletedFetch:
                         self.partition,
                         record.offset,
                     ) from error
-                return self._first(index, keys, values)
+                first = reader.peek(index)
+                assert first is not None, "the same as before"
+                assert first.size == index, "the same as before"
+                return first, RecordSlice(first.columns, self._epochs, keys, values)
             if keys is not None:
                 keys.append(key)
             if values is not None:
                 values.append(value)
-        return RecordSlice(columns, self._epochs, keys, values)
-
-    def _first(self, count: int, keys: list[Any] | None, values: list[Any] | None) -> RecordSlice:
-        assert self._reader is not None, "the records come from it"
-        columns = self._reader.peek(count)
-        assert columns is not None, "the same as before"
-        assert len(columns) == count, "the same as before"
-        return RecordSlice(columns, self._epochs, keys, values)
+        return part, RecordSlice(columns, self._epochs, keys, values)
 
 
 def _object(deserializer: Deserializer[Any], topic: str, headers: RecordHeaders, data: bytes | None) -> Any:

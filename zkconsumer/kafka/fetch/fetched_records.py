@@ -141,14 +141,13 @@ if _COMPILED is not None and not TYPE_CHECKING:
 class BatchEpochs:
     """The leader epoch of each batch of a record set: ascending first offsets, and the epoch from there on."""
 
+    __slots__ = ("_epochs", "_starts", "last")
+
     def __init__(self, starts: Sequence[int] = (), epochs: Sequence[int | None] = ()) -> None:
         self._starts = starts
         self._epochs = epochs
-
-    @property
-    def last(self) -> int | None:
+        self.last = epochs[-1] if epochs else None
         """The epoch of the last batch, None if unknown."""
-        return self._epochs[-1] if self._epochs else None
 
     def at(self, offset: int) -> int | None:
         """The epoch of the batch with this offset, None if unknown."""

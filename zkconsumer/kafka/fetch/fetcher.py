@@ -60,7 +60,8 @@ from zkconsumer.kafka.fetch.fetch_requests import FetchRow, fetch_request, prepa
 from zkconsumer.kafka.fetch.fetch_session import FetchSessionHandler
 from zkconsumer.kafka.fetch.fetched_records import Deserializer, FetchedRecords
 from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
-from zkconsumer.kafka.fetch.offset_fetcher import LOG_EVENTS_MAX, OffsetFetcher, OffsetNetworkClient
+from zkconsumer.kafka.fetch.offset_fetcher import OffsetFetcher, OffsetNetworkClient
+from zkconsumer.kafka.fetch.partition_positions import LOG_EVENTS_MAX
 from zkconsumer.kafka.fetch.position_errors import offset_out_of_range_error
 from zkconsumer.kafka.fetch.record_set_reader import new_row_buffer
 from zkconsumer.kafka.fetch.response_queue import ResponseQueue
@@ -117,7 +118,11 @@ class Fetcher:
             value_deserializer,
         )
         self._responses = ResponseQueue()
-        self._offsets = OffsetFetcher(client, metadata, subscriptions, config, clock, responses=self._responses)
+        self.log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
+        """The log lines that the caller has not taken yet."""
+        self._offsets = OffsetFetcher(
+            client, metadata, subscriptions, config, clock, responses=self._responses, log_events=self.log_events
+        )
         self._topics = TopicMetadataFetcher(client, clock, config.retry_backoff_ms)
         self._session_handlers: dict[int, FetchSessionHandler[FetchRow]] = {}
         self._nodes_with_pending_fetch_requests: set[int] = set()
@@ -125,18 +130,6 @@ class Fetcher:
         self._leaders_state = (-1, -1)
         self._completed_fetches: deque[CompletedFetch] = deque()
         self._next_in_line: CompletedFetch | None = None
-        self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
-
-    @property
-    def has_log_events(self) -> bool:
-        """Whether ``take_log_events`` returns any."""
-        return bool(self._log_events) or self._offsets.has_log_events
-
-    def take_log_events(self) -> list[ClientLogEvent]:
-        """The log lines since the last call."""
-        taken = [*self._log_events, *self._offsets.take_log_events()]
-        self._log_events.clear()
-        return taken
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -462,4 +455,4 @@ class Fetcher:
         return self._topics.get_all_topic_metadata(timer)
 
     def _log_event(self, level: LogLevel, name: str, **fields: object) -> None:
-        self._log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))
+        self.log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))

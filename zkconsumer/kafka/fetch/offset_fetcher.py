@@ -72,9 +72,6 @@ from zkconsumer.wire.transactions import IsolationLevel
 if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
 
-LOG_EVENTS_MAX = 1_000
-"""How many log lines are kept until they are taken."""
-
 
 class OffsetNetworkClient(Protocol):
     """The part of ``ConsumerNetworkClient`` that is used here."""
@@ -106,7 +103,9 @@ class OffsetFetcher:
         clock: Clock,
         *,
         responses: ResponseQueue,
+        log_events: deque[ClientLogEvent],
     ) -> None:
+        """``log_events``: where log lines are appended."""
         self._client = client
         self._metadata = metadata
         self._subscriptions = subscriptions
@@ -118,18 +117,7 @@ class OffsetFetcher:
         """The update of the metadata that the positions were last compared with."""
         self._reset_error: Exception | None = None
         self._validation_error: Exception | None = None
-        self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
-
-    @property
-    def has_log_events(self) -> bool:
-        """Whether ``take_log_events`` returns any."""
-        return bool(self._log_events)
-
-    def take_log_events(self) -> list[ClientLogEvent]:
-        """The log lines since the last call."""
-        taken = list(self._log_events)
-        self._log_events.clear()
-        return taken
+        self._log_events = log_events
 
     # --- reset ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ Differences from Java:
   the partition is assigned.
 - ``reset_initializing_positions`` can be restricted to the partitions whose committed offset was loaded.
 - ``mark_pending_revocation`` is of 3.3 (KAFKA-14196): a partition that is being revoked is not fetched any more.
-- Log lines are collected for ``take_log_events``; the oldest are dropped above ``LOG_EVENTS_MAX``.
+- Log lines are collected in ``log_events``; the oldest are dropped above ``LOG_EVENTS_MAX``.
 """
 
 from __future__ import annotations
@@ -58,18 +58,8 @@ class PartitionPositions:
         self._assignment: dict[TopicPartition, TopicPartitionState] = {}
         self._assignment_id = 0
         self._new_state_id = count(1).__next__
-        self._log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
-
-    @property
-    def has_log_events(self) -> bool:
-        """Whether ``take_log_events`` returns any."""
-        return bool(self._log_events)
-
-    def take_log_events(self) -> list[ClientLogEvent]:
-        """The log lines since the last call."""
-        taken = list(self._log_events)
-        self._log_events.clear()
-        return taken
+        self.log_events: deque[ClientLogEvent] = deque(maxlen=LOG_EVENTS_MAX)
+        """The log lines that the caller has not taken yet."""
 
     # --- assignment ---------------------------------------------------------------------------------------------
 
@@ -426,4 +416,4 @@ class PartitionPositions:
         self._assigned(tp).log_start_offset = offset
 
     def _log_event(self, level: LogLevel, name: str, **fields: Any) -> None:
-        self._log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))
+        self.log_events.append(ClientLogEvent(level, name, tuple((key, str(value)) for key, value in fields.items())))

@@ -93,16 +93,23 @@ def excluded_batches(record_set: RecordSet, aborted: bytes) -> list[int]:
         return aborted_batches(record_set[: vars(error)["position"]], transactions)
 
 
+class RecordsPart(NamedTuple):
+    """Records that follow each other: how many, the offset of the last one, and about how many bytes they have."""
+
+    columns: BatchColumns
+    size: int
+    last_offset: int
+    size_bytes: int
+
+
 class _Chunk(Protocol):
     """Decoded records; ``count``: how many."""
 
     @property
     def count(self) -> int: ...
 
-    def part(self, begin: int, end: int) -> BatchColumns: ...
-
-    def measure(self, begin: int, end: int) -> tuple[int, int]:
-        """The offset of the record before ``end``, and about how many bytes these records have."""
+    def part(self, begin: int, end: int) -> RecordsPart:
+        """These records."""
 
 
 class _TableChunk:
@@ -115,10 +122,7 @@ class _TableChunk:
         self._longs, self._ints = rows.cast("q"), rows.cast("i")
         self.count = table.size
 
-    def part(self, begin: int, end: int) -> BatchColumns:
-        return TableColumns(self._data, self._rows, end - begin, begin)
-
-    def measure(self, begin: int, end: int) -> tuple[int, int]:
+    def part(self, begin: int, end: int) -> RecordsPart:
         """The bytes are those from the first key to the end of the last record: also what is between records."""
         ints, last = self._ints, (end - 1) * _INTS_OF_ROW
         record_end = ints[last + _VALUE_START]
@@ -126,7 +130,10 @@ class _TableChunk:
             record_end += ints[last + _VALUE_LENGTH]
         if ints[last + _HEADERS_END] > record_end:
             record_end = ints[last + _HEADERS_END]
-        return self._longs[last // 2], record_end - ints[begin * _INTS_OF_ROW + _KEY_START]
+        columns = TableColumns(self._data, self._rows, end - begin, begin)
+        return RecordsPart(
+            columns, end - begin, self._longs[last // 2], record_end - ints[begin * _INTS_OF_ROW + _KEY_START]
+        )
 
 
 class _ListChunk:
@@ -134,12 +141,10 @@ class _ListChunk:
         self._records = records
         self.count = len(records)
 
-    def part(self, begin: int, end: int) -> BatchColumns:
-        return RecordColumns(self._records[begin:end])
-
-    def measure(self, begin: int, end: int) -> tuple[int, int]:
-        size = sum(len(record.key or b"") + len(record.value or b"") for record in self._records[begin:end])
-        return self._records[end - 1].offset, size
+    def part(self, begin: int, end: int) -> RecordsPart:
+        records = self._records[begin:end]
+        size_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        return RecordsPart(RecordColumns(records), end - begin, records[-1].offset, size_bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +164,7 @@ class RecordSetReader:
     def __post_init__(self) -> None:
         self._chunks = self._tables() if compiled.RECORD_DECODER is not None else self._lists()
 
-    def peek(self, records_max: int) -> BatchColumns | None:
+    def peek(self, records_max: int) -> RecordsPart | None:
         """The next records, at least one; None: there is none.
 
         ``InvalidMessageException``, ``UnsupportedCodec``: the next entry is damaged; raised again by each call.
@@ -172,13 +177,11 @@ class RecordSetReader:
         begin, end = self._begin, self._begin + records_max
         return chunk.part(begin, end if end < chunk.count else chunk.count)
 
-    def skip(self, count: int) -> tuple[int, int]:
-        """Skip the first ``count`` records of ``peek``: the offset of the last of them, and about their bytes."""
-        chunk, begin = self._chunk, self._begin
-        assert chunk is not None, "peeked before"
-        assert 0 < count <= chunk.count - begin, "these were peeked"
-        self._begin = end = begin + count
-        return chunk.measure(begin, end)
+    def skip(self, part: RecordsPart) -> None:
+        """Skip the records of ``peek``."""
+        self._begin += part.size
+        assert self._chunk is not None, "peeked before"
+        assert self._begin <= self._chunk.count, "these were peeked"
 
     def _next_chunk(self) -> _Chunk | None:
         if self._error is not None:

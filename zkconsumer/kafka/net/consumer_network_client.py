@@ -373,12 +373,10 @@ class ConsumerNetworkClient:
 
         Raises nothing: no completion is fired, and no wake-up and no error seen.
         """
-        if self._unsent.is_empty and not self._client.has_in_flight_requests():
-            return
         with self._lock:
             if not self._unsent.is_empty:
                 self.try_send(now_ms)
-            elif self._client.receive_more(now_ms):
+            elif self._client.receive_more(now_ms) or not self._client.has_in_flight_requests():
                 return
             self._client.poll(0, now_ms)
 

@@ -229,7 +229,8 @@ class NetworkClient:
         can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``, and in
         each millisecond while no response has begun to arrive.
         """
-        self._ensure_active()
+        if os.getpid() != self._pid or self._state is not ClientState.ACTIVE:
+            self._ensure_active()  # raises
         if self._completed or now_ms - self._polled_ms >= POLL_MS:
             return False
         match self._selector.receive_more():

@@ -57,7 +57,8 @@ class BrokerSocket:
     """One connection.
 
     ``interest``: the events for which the socket is registered.  ``is_announced``: ``NodeConnected`` was returned.
-    ``has_unwritten_frame``: a frame was sent, and ``RequestWritten`` was not returned yet.
+    ``has_unwritten_frame``: a frame was sent, and ``RequestWritten`` was not returned yet.  ``is_in_response``: a part
+    of a response has arrived, and its size is known.
     """
 
     node_id: int
@@ -69,6 +70,7 @@ class BrokerSocket:
     is_tcp_connected: bool = False
     is_announced: bool = False
     has_unwritten_frame: bool = False
+    is_in_response: bool = False
     is_in_io: bool = False
 
 
@@ -179,7 +181,7 @@ class Selector:
         for connection in self._sockets.values():
             if connection.interest & selectors.EVENT_WRITE:
                 return ReceivedParts.EVENT
-            if not connection.channel.is_in_response:
+            if not connection.is_in_response:
                 continue
             try:
                 self._receive(connection)
@@ -312,6 +314,7 @@ class Selector:
         what = f"response of node {connection.node_id}"
         while (frame := connection.channel.next_frame(bytes_max=self._response_bytes_max, what=what)) is not None:
             self._events.append(FrameReceived(connection.node_id, frame))
+        connection.is_in_response = connection.channel.is_in_response
 
     def _announce_if_ready(self, connection: BrokerSocket) -> None:
         if not connection.is_announced and connection.channel.phase is ChannelPhase.READY:
