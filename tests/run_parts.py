@@ -86,8 +86,19 @@ UNIT = Part(
     ),
     6,
 )
-READ_NO_RECORDS = [f"--ignore=tests/unit/{name}" for name in ("admin", "bench", "cli", "project", "testing", "zk")]
-"""The unit tests of what uses no compiled module."""
+READ_NO_RECORDS = [
+    *(f"--ignore=tests/unit/{name}" for name in ("admin", "bench", "cli", "examples", "member", "project", "testing")),
+    *(f"--ignore=tests/unit/{name}" for name in ("zk", "spark/pipeline")),
+    "--ignore-glob=tests/hostile/test_*coordinator*",
+    *(f"--ignore=tests/hostile/test_{name}_hostile.py" for name in ("plan_file", "security", "zk_server", "znodes")),
+    *(
+        f"--ignore=tests/property/test_{name}_property.py"
+        for name in ("assignment", "checker", "group", "offset_files")
+    ),
+    *(f"--ignore=tests/property/test_{name}_property.py" for name in ("spark_claims", "topic_filter", "znodes")),
+    *(f"--ignore=tests/conformance/test_{name}_conformance.py" for name in ("claims", "group", "membership", "zk")),
+]
+"""The tests of what uses no compiled module."""
 WITHOUT = Part(
     "unit without extensions",
     (
