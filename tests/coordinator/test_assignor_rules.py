@@ -111,6 +111,13 @@ def test_a_cooperative_partition_that_moves_is_given_to_nobody_before_it_is_give
     assert shares(CooperativeStickyAssignor(), {"x": 2}, members) == {"a": "x0", "b": "x1"}
 
 
+def test_the_partitions_of_a_member_that_sends_no_generation_stay_its_own() -> None:
+    """As librdkafka's members.  Java's leaders of 2.8.1 to 3.3 assign such partitions to others at once."""
+    members = {"first": has("x", "x1 x6", -1), "third": has("x", "x3 x5", 7)}
+    done = shares(CooperativeStickyAssignor(), {"x": 7}, members)
+    assert done == {"first": "x1 x6 x0 x4", "third": "x3 x5 x2"}, "the same as Java's 3.4.1 and later"
+
+
 def test_of_two_that_claim_a_partition_the_later_generation_is_believed() -> None:
     members = {"a": has("x", "x0 x1", 5), "b": has("x", "x1", 6)}
     assert shares(CooperativeStickyAssignor(), {"x": 2}, members) == {"a": "x0", "b": "x1"}

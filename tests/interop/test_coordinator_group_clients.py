@@ -44,11 +44,14 @@ def scenario(broker: str, *clients: str, strategy: str = "range", nightly: bool 
     return pytest.param(broker, clients, strategy, marks=marks, id=name)
 
 
+# No cooperative-sticky with librdkafka and Java 2.8.1 to 3.3 in one group: librdkafka sends no generation with its
+# partitions.  Java's leader then takes them for free ones, and another member reads them before they are revoked.
 SCENARIOS = [
     scenario("3.9.1", "java-3.9.1", C, PYTHON, nightly=False),
     scenario("3.9.1", "java-0.9.0.1", "java-2.8.2", "java-4.1.1"),
     scenario("3.9.1", "java-4.1.1", C, PYTHON, strategy="roundrobin"),
-    scenario("3.9.1", "java-2.8.2", C, "java-3.9.1", strategy="cooperative-sticky"),
+    scenario("3.9.1", "java-2.8.2", OURS, "java-3.9.1", strategy="cooperative-sticky"),
+    scenario("3.9.1", "java-3.9.1", C, "java-4.1.1", strategy="cooperative-sticky"),
     scenario("1.1.1", "java-0.9.0.1", C, PYTHON),
     scenario("1.1.1", "java-2.8.2", C, "java-3.9.1", strategy="roundrobin"),
     scenario("0.11.0.3", "java-0.9.0.1", "java-2.8.2", C),
@@ -58,7 +61,7 @@ SCENARIOS = [
     scenario("4.1.1", "java-4.1.1", C, PYTHON),
     scenario("4.1.1", "java-4.1.1", C, "java-3.9.1", strategy="cooperative-sticky"),
     scenario("3.9.1", OURS, "java-3.9.1", C),
-    scenario("3.9.1", C, OURS, "java-2.8.2", strategy="cooperative-sticky"),
+    scenario("3.9.1", C, OURS, "java-3.9.1", strategy="cooperative-sticky"),
     scenario("1.1.1", OURS, "java-0.9.0.1", PYTHON),
     scenario("0.11.0.3", OURS, "java-2.8.2", C, strategy="roundrobin"),
     scenario("0.9.0.1", "java-0.9.0.1", OURS, C),
