@@ -70,7 +70,7 @@ from zkconsumer.kafka.tls import NotTlsError
 log = logging.getLogger("zkconsumer.kafka")
 
 POLL_MS = 10
-"""How long ``receive_more`` may take the place of ``poll`` while a response arrives; before that, for a millisecond."""
+"""How long ``receive_more`` may take the place of ``poll``."""
 
 
 class ClientState(Enum):
@@ -109,8 +109,8 @@ class NetworkClient:
         self._pid = os.getpid()
         self._state = ClientState.ACTIVE
         self._completed: list[ClientResponse] = []
-        self._polled_ms = clock.now_ms() - POLL_MS
-        """When ``poll`` was called last."""
+        self._polled_ms = self._looked_ms = clock.now_ms() - POLL_MS
+        """When ``poll`` was called last, and when ``receive_more`` or ``poll`` has last looked at the sockets."""
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class NetworkClient:
         Waits for at most ``timeout_ms``, and not at all if requests have ended since the last ``poll``.
         """
         self._ensure_active()
-        self._polled_ms = now_ms
+        self._polled_ms = self._looked_ms = now_ms
         if not self._completed:
             metadata_ms = self._machine.maybe_update_metadata(now_ms)
             self._settle()
@@ -226,8 +226,8 @@ class NetworkClient:
         """Receive more of the responses that have begun to arrive, without waiting; False: ``poll`` must be called.
 
         A program with small lists calls it some thousand times in a second, while a large response arrives; only bytes
-        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``, and in
-        each millisecond while no response has begun to arrive.
+        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.  It looks
+        at the sockets once in a millisecond while no response has begun to arrive.
         """
         if os.getpid() != self._pid or self._state is not ClientState.ACTIVE:
             self._ensure_active()  # raises
@@ -236,8 +236,11 @@ class NetworkClient:
         match self._selector.receive_more():
             case ReceivedParts.SOME:
                 return True
+            case ReceivedParts.NONE if now_ms > self._looked_ms:
+                self._looked_ms = now_ms
+                return not self._selector.is_any_socket_ready()
             case ReceivedParts.NONE:
-                return now_ms == self._polled_ms
+                return True
             case ReceivedParts.EVENT:
                 return False
 

@@ -195,6 +195,10 @@ class Selector:
             found = ReceivedParts.SOME
         return ReceivedParts.EVENT if self._events else found
 
+    def is_any_socket_ready(self) -> bool:
+        """Whether ``poll`` would find an event now, or a wake-up."""
+        return bool(self._events or self._selector.select(0))
+
     def wakeup(self) -> None:
         """End the present ``poll``, or the next one, without waiting; from any thread."""
         with contextlib.suppress(BlockingIOError, OSError):  # it is full of wake-ups already, or closed
