@@ -226,8 +226,8 @@ class NetworkClient:
         """Receive more of the responses that have begun to arrive, without waiting; False: ``poll`` must be called.
 
         A program with small lists calls it some thousand times in a second, while a large response arrives; only bytes
-        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.  It looks
-        at the sockets once in a millisecond while no response has begun to arrive.
+        can arrive then.  Timers and all else are left to ``poll``, which is called at least every ``POLL_MS``.
+        It looks at the sockets once in a millisecond while no response has begun to arrive.
         """
         if os.getpid() != self._pid or self._state is not ClientState.ACTIVE:
             self._ensure_active()  # raises
