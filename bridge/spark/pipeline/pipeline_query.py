@@ -45,6 +45,7 @@ from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.source_error import source_sentence
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
 from bridge.spark.source.announced_pipeline import announce_pipeline, expect_pipeline
@@ -162,9 +163,12 @@ class RunningPipeline:
             if isinstance(self.writer.error, ZkConsumerError):
                 raise self.writer.error from error
             cause = self.writer.error
-            words = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+            if cause is not None:
+                words = first_line(f"{type(cause).__name__}: {cause}")
+            else:
+                words = source_sentence(str(error)) or first_line(str(error))
             raise PipelineFailedError(
-                f"{self.prepared.spec.name}: {first_line(words).rstrip('. ')}; when the cause is removed, start the "
+                f"{self.prepared.spec.name}: {words.rstrip('. ')}; when the cause is removed, start the "
                 "pipeline again, it continues from its checkpoint"
             ) from error
 

@@ -287,6 +287,10 @@ class Memberships:
     def registered(self) -> GroupPipeline | None:
         return registered(self.world.zookeeper)
 
+    @property
+    def members(self) -> list[str]:
+        return [path for path in self.world.zookeeper.tree.dump() if path.startswith(f"{paths.ids(GROUP)}/")]
+
     def expire_sessions(self, membership: QueryMembership) -> None:
         """The process was paused for longer than its sessions."""
         side = membership._membership
@@ -368,7 +372,8 @@ def test_a_pipeline_that_wakes_up_beside_its_successor_reads_nothing_more_and_le
     memberships.expire_sessions(first)
     wait_until(lambda: memberships.registered is None, "its node has gone")
     memberships.open(OTHER)
-    assert first.begin_batch({}, 0, until()).partitions == {}, "it is a member again, and leases nothing"
+    wait_until(lambda: len(memberships.members) == 2 and first.observe()["owned_partitions"], "it is a member again")
+    assert first.begin_batch({}, 0, until()).partitions == {}, "and it leases nothing"
     with pytest.raises(ZkTimeoutException, match="not registered in its new session"):
         first.claim(QUERY, 0, {T0: RangeToClaim(0, 5, held[T0].epoch)}, SYSTEM_CLOCK.now_ms() + 500)
     awake.set()
@@ -377,8 +382,7 @@ def test_a_pipeline_that_wakes_up_beside_its_successor_reads_nothing_more_and_le
         first.begin_batch({}, 0, until())
     wait_until(lambda: first._membership is None, "it has left")
     assert memberships.registered == OTHER
-    members = [path for path in memberships.world.zookeeper.tree.dump() if path.startswith(f"{paths.ids(GROUP)}/")]
-    assert members == [paths.registration(GROUP, f"{GROUP}_spark-1")]
+    assert memberships.members == [paths.registration(GROUP, f"{GROUP}_spark-1")]
 
 
 def test_a_claim_that_waits_gets_the_error_that_names_the_successor(
