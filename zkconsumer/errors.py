@@ -232,6 +232,10 @@ class QueryAlreadyRunning(PeerError):
     """A second run of this Spark query uses the same checkpoint or a copy of it; stop one of the two runs."""
 
 
+class PipelineAlreadyRunning(PeerError):
+    """Another pipeline reads the group; end it first, continue with its checkpoint, or use a group of your own."""
+
+
 class GroupNotExclusive(PeerError):
     """A group that one Spark query must have exclusively has other members; stop them, or join them."""
 

@@ -10,6 +10,8 @@
     /zkconsumer/groups/G               the control znode: the authority of a migrating group
     /zkconsumer/groups/G/N             data of the migration: the plan, the journal, the members that acknowledged
     /zkconsumer/spark/G/Q/T/P          the claims of a Spark query's batches for a partition
+    /zkconsumer/spark/G/@pipeline      how often a pipeline was registered in the group
+    /zkconsumer/spark/G/@pipeline/run  the pipeline that reads the group (ephemeral)
 
 Only this module builds paths, and it checks each name in them: no input leads outside these folders.
 """
@@ -193,6 +195,16 @@ def claims_of_topic(group: str, query: str, topic: str) -> str:
 def claims_of_partition(group: str, query: str, tp: TopicPartition) -> str:
     """The claims of a query's last batches for one partition."""
     return f"{claims_of_topic(group, query, tp.topic)}/{_check_partition(tp.partition)}"
+
+
+def pipelines(group: str) -> str:
+    """The parent of the registration of a pipeline; ``@`` is not allowed in the id of a query."""
+    return f"{claims(group)}/@pipeline"
+
+
+def running_pipeline(group: str) -> str:
+    """The registration of the pipeline that reads the group."""
+    return f"{pipelines(group)}/run"
 
 
 def broker(broker_id: int) -> str:

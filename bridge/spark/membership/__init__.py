@@ -10,6 +10,7 @@
     membership_target.py   control znode -> the group in which the membership must be; pure
     control_watch.py       reads and watches the control znode
     standby_session.py     the ZooKeeper session that stays open without a membership
+    pipeline_registration.py  one pipeline at a time in a group
     batch_membership.py    what each call does, in either group
     zookeeper_batch_membership.py    ... in a ZooKeeper group; zookeeper_setup.py: how the process joins it
     coordinator_batch_membership.py  ... in a coordinator group; coordinator_setup.py: how the process joins it

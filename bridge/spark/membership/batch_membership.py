@@ -30,7 +30,7 @@ from bridge.spark.group_membership import (
 from bridge.spark.membership.blocking_calls import POLL_MS, WRITE_RESERVE_MS, BlockingCalls, MembershipResources
 from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS
 from bridge.spark.membership.process_settings import MembershipProcessSettings
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import UsageError, ZkTimeoutException
 from zkconsumer.member.ownership import AssignmentStatus
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from zkconsumer.errors import ZkConsumerError
     from zkconsumer.observe.counters import Counters
     from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.zk.store import ZkStore
 
 NOT_OWNED_MESSAGE = "this query does not own the partition"
 
@@ -91,10 +92,17 @@ class BatchMembership(ABC):
         """The state of the assignment when a batch was leased last."""
         self.should_wait_for_assignment: Callable[[], bool] = lambda: True
         """Whether to wait for a complete assignment: not while the group migrates."""
+        self.is_registered: Callable[[], bool] = lambda: True
+        """Whether the pipeline is registered in the current session; without it nothing is leased or claimed."""
 
     @abstractmethod
     def open(self) -> None:
         """Become a member; raises the error that prevents it."""
+
+    @property
+    def store(self) -> ZkStore:
+        """The session with which it works."""
+        return self._setup.store
 
     def stop_waiting(self) -> None:
         """The query has ended: every wait in this object ends at once.  From any thread."""
@@ -206,7 +214,8 @@ class BatchMembership(ABC):
     def _lease(self) -> BatchAssignment:
         """The partitions that may be planned now; on the group's thread."""
         self._status = self._setup.membership.assignment_status()
-        partitions, is_complete = self._processor.lease_all(), self._is_assignment_complete()
+        partitions = self._processor.lease_all() if self.is_registered() else {}
+        is_complete = self._is_assignment_complete()
         return BatchAssignment(partitions, is_complete, self._meters.rebalances, self._status.partition_counts)
 
     @abstractmethod
@@ -225,7 +234,12 @@ class BatchMembership(ABC):
 
     def _is_assignment_complete(self) -> bool:
         """Whether the complete assignment is certainly owned."""
-        return self._meters.is_assignment_complete and self._setup.lease.is_valid
+        return self._meters.is_assignment_complete and self._setup.lease.is_valid and self.is_registered()
+
+    def _require_registered(self) -> None:
+        """Before a claim.  Raises ``ZkTimeoutException``: the claim is repeated, and the worker registers meanwhile."""
+        if not self.is_registered():
+            raise ZkTimeoutException("the pipeline is not registered in its new session yet; the call must be repeated")
 
     def _wait_for_assignment(self, timeout_ms: int) -> None:
         until_ms = self._clock.now_ms() + timeout_ms

@@ -146,6 +146,7 @@ class CoordinatorBatchMembership(BatchMembership):
     ) -> ClaimReport:
         """A partition is not released before its claim is settled, also when the query ends meanwhile: for a claim that
         was begun and is not settled, the next run could not find out whether others have read it."""
+        self._require_registered()
         held = self._calls.on_event_loop(lambda: self._leases.begin_claim(ranges), until_ms)
         taken: dict[TopicPartition, int] = {}
         try:

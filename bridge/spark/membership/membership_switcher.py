@@ -2,21 +2,35 @@
 
 The worker reads the control znode when it changes.  It leaves the passive side once the query has finished its current
 work, and joins the active side.  A thread that removes a side, or calls it, must own the lock.
+
+The query of a pipeline is registered in the group before it joins, and as long as it lives (``PipelineRegistration``).
+The registration is in the session of the side; before ``_enter`` has opened one, and after it is left, in the standby
+session.  So a second pipeline is refused also while the group migrates.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.spark.membership.control_watch import ControlSnapshot
 from bridge.spark.membership.coordinator_batch_membership import CoordinatorBatchMembership
 from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
 from bridge.spark.membership.membership_target import ZOOKEEPER_TARGET, TargetGroup, target_of
+from bridge.spark.membership.pipeline_registration import PipelineRegistration
 from bridge.spark.membership.standby_session import StandbySession
 from bridge.spark.membership.zookeeper_batch_membership import ZooKeeperBatchMembership
-from zkconsumer.errors import MigrationError, UsageError, ZkConsumerError
+from zkconsumer.errors import (
+    MigrationError,
+    PipelineAlreadyRunning,
+    QueryAlreadyRunning,
+    UsageError,
+    ZkConsumerError,
+    ZkTimeoutException,
+)
 from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
 
 if TYPE_CHECKING:
@@ -28,6 +42,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.base.threads import StopSignal
     from zkconsumer.kafka.broker_connection import ConnectionFactory
+    from zkconsumer.zk.store import ZkStore
 
 TICK_MS = 250
 """How often the worker checks its side; a watch reports changes of the control znode."""
@@ -68,6 +83,12 @@ class MembershipSwitcher:
         self._changed = threading.Event()
         self._query_gone = threading.Event()
         self._standby = StandbySession(self._settings, clock, make_store, connect, self._changed.set)
+        self._registration: PipelineRegistration | None = None
+        """None: the query is not that of a pipeline."""
+        if settings.pipeline is not None:
+            self._registration = PipelineRegistration(
+                settings.group, replace(settings.pipeline, run=settings.run), self._standby.acl, clock
+            )
         self._control = ControlSnapshot()
         self._looked_ms = 0
         self._target = ZOOKEEPER_TARGET
@@ -111,10 +132,12 @@ class MembershipSwitcher:
                 if self._changed.is_set() or self._clock.now_ms() - self._looked_ms >= CONTROL_REREAD_MS:
                     self._changed.clear()
                     self._read_control()
+                self._keep_registered()
                 self._step(stop)
-            except (UsageError, MigrationError) as error:
+            except (UsageError, MigrationError, PipelineAlreadyRunning, QueryAlreadyRunning) as error:
                 self._failure = error
                 if self._membership is not None:
+                    self._membership.stop_waiting()  # a call that waits gets the error
                     self._leave_membership(self._membership.leave)
             except ZkConsumerError as error:
                 self._log_wait_reason(str(error))
@@ -160,6 +183,9 @@ class MembershipSwitcher:
             with self._call_lock:
                 is_busy = self._is_planning or self._awaits_claim or side.has_unfinished_batch
                 if not is_busy or self._clock.now_ms() >= until_ms or side.failure is not None or stop.is_set():
+                    if self._registration is not None:
+                        with suppress(ZkConsumerError):  # the next tick of the worker tries again
+                            self._registration.ensure(self._standby.store)
                     self._leave_membership(side.abandon if side.failure is not None else side.leave)
                     return
             stop.wait(TICK_MS // 5)
@@ -180,8 +206,12 @@ class MembershipSwitcher:
 
     def _enter(self, where: TargetGroup) -> None:
         side = self._create_membership(where)
+        if (registration := self._registration) is not None:
+            side.is_registered = lambda: registration.is_held_in(side.store)
         try:
+            self._register_in(self._standby.store)
             side.open()
+            self._register_in(side.store)
         except BaseException:
             side.abandon()
             raise
@@ -194,6 +224,17 @@ class MembershipSwitcher:
         if self._has_switched_here:
             log.info("membership-switched authority=%s", where.value)
         self._last_group = where
+
+    def _register_in(self, store: ZkStore) -> None:
+        """Register the pipeline.  Raises the errors of ``PipelineRegistration.ensure``, and ``ZkTimeoutException``."""
+        if self._registration is not None and not self._registration.ensure(store):
+            raise ZkTimeoutException("ZooKeeper did not answer whether another pipeline reads the group; try again")
+
+    def _keep_registered(self) -> None:
+        """Registers a new session, and finds out whether another pipeline, or a later run of this one, is there."""
+        if self._registration is not None:
+            side = self._membership
+            self._registration.ensure(self._standby.store if side is None else side.store)
 
     def _create_membership(self, where: TargetGroup) -> BatchMembership:
         if where is TargetGroup.ZOOKEEPER:

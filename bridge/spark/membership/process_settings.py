@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from bridge.spark.group_membership import CommitMode
+from bridge.spark.group_pipeline import GroupPipeline
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import InternalError, UsageError
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION, TopicSubscription
@@ -59,7 +60,7 @@ class MembershipProcessSettings:
     ``pattern``: ``static`` with ``topics`` as names, or ``white_list`` / ``black_list`` with one regular expression.
     ``threads``: of each topic, or ``ALL_THREADS``; ``topic_threads``: of named topics with a number of their own.
     ``consumer_id``: the complete id of the member; a restarted process has the same.  ``run``: the unique name of this
-    run of the query (``claims.query_runs``).
+    run of the query (``claims.query_runs``).  ``pipeline``: the pipeline whose query it is; None: of another program.
     ``takeover_wait_ms``: see ``TAKEOVER_WAIT_MS``.  ``metrics_listen``:
     ``host:port`` that serves text for Prometheus, or ``NO_METRICS_ADDRESS``.  ``on_rewind``: ``onGroupRewind``.
     """
@@ -76,6 +77,7 @@ class MembershipProcessSettings:
     metrics_listen: str = NO_METRICS_ADDRESS
     log_level: str = "INFO"
     run: str = ""
+    pipeline: GroupPipeline | None = None
 
     def __repr__(self) -> str:
         """Without the properties, since they contain secrets."""
@@ -119,6 +121,8 @@ class MembershipProcessSettings:
         try:
             assert found.keys() == {each.name for each in fields(cls)}, "all fields, and no others"
             given = found | {"topics": tuple(found["topics"]), "mode": CommitMode(found["mode"])}
+            if found["pipeline"] is not None:
+                given["pipeline"] = GroupPipeline(**found["pipeline"])
             return cls(**given)
         except (AssertionError, TypeError, ValueError) as error:
             raise InternalError(

@@ -72,12 +72,14 @@ class QueryMembership(MembershipSwitcher):
         self._metrics: MetricsServer | None = None
 
     def open(self) -> None:
-        """Become a member of the group that has the authority, or wait for it; raises the error that prevents it."""
+        """Become a member of the group that has the authority, or wait for it; raises the error that prevents it: for
+        a pipeline also that another one reads the group."""
         if self._listen != NO_METRICS_ADDRESS:
             self._metrics = MetricsServer(self._listen, self._rendered, self._died)
             log.info("membership-metrics-served listen=%s port=%d", self._listen, self._metrics.port)
         self._standby.start()
         self._read_control()
+        self._register_in(self._standby.store)
         if (wanted := self._target.group) is not TargetGroup.NONE:
             try:
                 self._enter(wanted)
@@ -210,6 +212,8 @@ class QueryMembership(MembershipSwitcher):
         try:
             return ask()
         except ConnectorClosed:
+            if self._failure is not None and not self._query_gone.is_set():
+                raise self._failure from None
             raise
         except ZkConsumerError as error:
             if not (self._has_target_changed() or self._is_blocked_by_placeholder(error)):

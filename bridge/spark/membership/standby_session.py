@@ -1,5 +1,5 @@
 """The ZooKeeper session that a membership process has beside its membership, and while it has none: it watches the
-control znode, writes records of claims, and finds brokers."""
+control znode, writes records of claims, finds brokers, and has the registration of a pipeline."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zkconsumer.base.clock import Clock
     from zkconsumer.kafka.broker_connection import ConnectionFactory
     from zkconsumer.types import BrokerAddress, TopicPartition
+    from zkconsumer.zk.requests import Acl
     from zkconsumer.zk.store import ZkStore
 
 CLOSE_MS = 1_500
@@ -49,6 +50,11 @@ class StandbySession:
         self.store: ZkStore = make(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self._brokers = BrokerAccess.from_config(config, self.store, LOOKUP_TIMEOUT_MS, clock, connect=connect)
         self._watch = ControlWatch(self.store, config.group_id, on_change)
+
+    @property
+    def acl(self) -> tuple[Acl, ...] | None:
+        """For new znodes."""
+        return self._security.acl
 
     def start(self) -> None:
         """Connect; raises the errors of ``ZkStore.start``."""

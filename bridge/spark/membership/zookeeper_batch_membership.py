@@ -142,7 +142,9 @@ class ZooKeeperBatchMembership(BatchMembership):
         """A claimed partition is not released before its last write has an answer, without a time limit."""
 
         def made() -> Procedure[ClaimReport]:
-            session_id, held = self._calls.session_id(), self._leases.begin_claim(ranges)
+            session_id = self._calls.session_id()
+            self._require_registered()
+            held = self._leases.begin_claim(ranges)
             claimant = ClaimContext(
                 self._zookeeper_setup.group,
                 query,

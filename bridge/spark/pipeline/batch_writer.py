@@ -15,6 +15,9 @@ same key for the same offsets, so each step may have been done before:
 Dead letters are committed before the rows, so a batch that is in the sink has all its dead letters.  A batch whose dead
 letters are committed and whose rows are not is repeated by the next start of the query.
 
+A batch without dead letters takes its key there, too (see ``dead_letters``): a driver that was stopped and continues
+after its successor meets the key when it commits its dead letters, also if the successor had none.
+
 Whether records cannot be read (``onCorruptRecord``) depends on the bytes that a fetch gave, so two passes over a batch
 may differ: a broker repairs its log, or another replica leads.  Until the first commit nothing of an attempt is
 visible, and a new attempt decides anew.  The invariant:
@@ -62,6 +65,7 @@ from bridge.spark.pipeline.lineage import (
     BatchCounts,
     BatchLineage,
     partition_ranges,
+    require_enough_dead_letters,
     require_same_corrupt_offsets,
     require_same_ranges,
 )
@@ -218,9 +222,7 @@ class BatchWriter:
         found = self._ranges()
         corrupt = corrupt_rows.found()
         skipped = 0
-        if letters is not None:
-            dead = letters.counts.rows
-        elif parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+        if parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
             dead += len(corrupt)
         if parts.on_corrupt is OnCorruptRecord.SKIP:
             skipped = offset_count(corrupt)
@@ -238,6 +240,14 @@ class BatchWriter:
         )
         if skipped:
             parts.add_skipped(found, skipped)
+        if letters is not None:
+            require_same_ranges(letters, lineage)
+            require_enough_dead_letters(letters, lineage)
+            # Neighbouring corrupt ranges are one in the lineage, and each was a dead letter.
+            dead = letters.counts.rows
+            lineage = replace(lineage, counts=replace(lineage.counts, dead_letters=dead))
+        elif not dead:
+            self._commit_no_dead_letters(lineage)
         if dead:
             self._write_dead_letters(frame, attempt, lineage, corrupt, checks_rows=checks_rows)
             parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
@@ -290,8 +300,7 @@ class BatchWriter:
             raise DeadLettersRejectedError(_no_place_for(letters, lineage))
         stored = parts.dead_letters.committed(*attempt.key)
         if stored is not None:
-            require_same_ranges(stored, lineage)
-            require_same_corrupt_offsets(stored, lineage)
+            _require_same_decision(stored, lineage)
             return
         if parts.dead_letters.needs_message_time:
             letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
@@ -310,7 +319,14 @@ class BatchWriter:
         if outcome is CommitOutcome.ALREADY_COMMITTED:
             stored = parts.dead_letters.committed(*attempt.key)
             assert stored is not None, "another attempt has committed it"
-            require_same_corrupt_offsets(stored, lineage)
+            _require_same_decision(stored, lineage)
+
+    def _commit_no_dead_letters(self, lineage: BatchLineage) -> None:
+        """Takes the key of a batch that has none."""
+        parts = self._parts
+        if parts.dead_letters is not None:
+            own = replace(lineage, attempt=parts.new_attempt(), counts=BatchCounts())  # both may be in one schema
+            _require_same_decision(parts.dead_letters.commit_without_rows(own), lineage)
 
     def _dead_letters(self, records: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
         parts = self._parts
@@ -330,6 +346,13 @@ class BatchWriter:
         named = {source_column(name): name for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)}
         letters = found.withColumnsRenamed(named | {DEAD_STAGE: "stage", DEAD_ERROR: "error"})
         return _as_dead_letters(letters, attempt)
+
+
+def _require_same_decision(stored: BatchLineage, attempted: BatchLineage) -> None:
+    """``stored``: of the dead letters.  Raises ``LineageConflictError`` if this attempt must not commit its rows."""
+    require_same_ranges(stored, attempted)
+    require_same_corrupt_offsets(stored, attempted)
+    require_enough_dead_letters(stored, attempted)
 
 
 def _as_dead_letters(rows: DataFrame, attempt: BatchAttempt) -> DataFrame:

@@ -2,6 +2,21 @@
 
 A dead letter has the whole record.  The batch writer makes a frame of these columns and writes it to a sink of its own
 before the rows of the same batch are committed; each attempt of the batch makes the same dead letters.
+
+The rule about two drivers.  The sink of dead letters has the key (query id, batch id) of a batch before the sink of
+rows has it, also if the batch has no dead letters.  Only the first attempt takes the key.  A later one, of a driver
+that was stopped and continues while its successor went on, or of the successor:
+
+    has passed over other corrupt offsets    ends with an error, and commits nothing: neither dead letters nor rows
+    has more dead letters than are stored    the same: a record would be neither a row nor a dead letter
+    else                                     commits no dead letters; its rows are committed if the batch is not there
+
+It holds where the commit of a batch is create-if-absent: parquet, PostgreSQL, Delta.  A topic has no such step: dead
+letters that a late driver has begun to send are in the topic twice, or beside the rows of its successor; its lineage is
+taken once, as in the others.
+
+An attempt may have fewer dead letters than are stored, if the file was corrected, or a schema was registered, after a
+crash: then its record is a dead letter and a row, which the audit and the replay find by the two counts.
 """
 
 from __future__ import annotations

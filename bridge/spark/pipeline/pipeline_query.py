@@ -16,14 +16,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from os import getpid
 from pathlib import Path
 from shutil import rmtree
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pyspark.errors import StreamingQueryException
 
 from bridge.spark.decode.offset_ranges import OnCorruptRecord
+from bridge.spark.group_pipeline import GroupPipeline
 from bridge.spark.monitoring.query_lag import lag as query_lag
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
 from bridge.spark.pipeline.connect_batches import (
@@ -42,8 +45,10 @@ from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.source_error import source_sentence
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
+from bridge.spark.source.announced_pipeline import announce_pipeline, expect_pipeline
 from bridge.spark.source.batch_ranges_file import (
     add_skipped_offsets,
     is_stop_seen,
@@ -158,9 +163,12 @@ class RunningPipeline:
             if isinstance(self.writer.error, ZkConsumerError):
                 raise self.writer.error from error
             cause = self.writer.error
-            words = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+            if cause is not None:
+                words = first_line(f"{type(cause).__name__}: {cause}")
+            else:
+                words = source_sentence(str(error)) or first_line(str(error))
             raise PipelineFailedError(
-                f"{self.prepared.spec.name}: {first_line(words).rstrip('. ')}; when the cause is removed, start the "
+                f"{self.prepared.spec.name}: {words.rstrip('. ')}; when the cause is removed, start the "
                 "pipeline again, it continues from its checkpoint"
             ) from error
 
@@ -222,7 +230,10 @@ def start_pipeline(
     on_batch: Callable[[WrittenBatch], None] = lambda _batch: None,
     reached: Callable[[str, int], None] = lambda _point, _batch: None,
 ) -> RunningPipeline:
-    """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``."""
+    """Starts the query; the target must exist or is created.  Raises ``PreconditionFailed`` and ``UsageError``.
+
+    The source refuses to join the group while another pipeline reads it: ``wait`` raises that.
+    """
     spec = prepared.spec
     prepare_targets(prepared, wall_ms())
     if is_connect(prepared.spark):
@@ -238,11 +249,23 @@ def start_pipeline(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+    ranges = prepared.folder / RANGES_FOLDER
+    since_ms = wall_ms()
+    expect_pipeline(ranges)
+    batches: BatchWriter | ServerBatches
     if is_connect(prepared.spark):
+        batches = ServerBatches(prepared.folder, on_batch)
         query = writer.foreachBatch(ServerBatchWriter(make_parts, prepared.folder)).start()
-        return RunningPipeline(prepared, query, ServerBatches(prepared.folder, on_batch))
-    batch_writer = BatchWriter(make_parts(prepared.spark), on_batch)
-    return RunningPipeline(prepared, writer.foreachBatch(batch_writer).start(), batch_writer)
+    else:
+        batches = BatchWriter(make_parts(prepared.spark), on_batch)
+        query = writer.foreachBatch(batches).start()
+    announce_pipeline(ranges, _group_pipeline(spec, str(query.id), since_ms))
+    return RunningPipeline(prepared, query, batches)
+
+
+def _group_pipeline(spec: PipelineSpec, query: str, since_ms: int) -> GroupPipeline:
+    """What a second pipeline on the group is shown."""
+    return GroupPipeline(query, spec.name, spec.checkpoint.path, gethostname(), getpid(), since_ms)
 
 
 def _batch_parts(

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bridge.spark.group_membership import GroupMembership
+from bridge.spark.group_pipeline import GroupPipeline
 from bridge.spark.membership.process_client import MembershipProcessClient
 from bridge.spark.membership.process_settings import ALL_THREADS, NO_METRICS_ADDRESS, MembershipProcessSettings
 from bridge.spark.options import AssignedPartitions, SourceOptions, SubscribedTopics
 from bridge.spark.source import fault_injection
+from bridge.spark.source.announced_pipeline import await_pipeline
 from bridge.spark.source.log_reader import BrokerLogReader, LogReader
 from zkconsumer.base.clock import SYSTEM_CLOCK, Clock
 from zkconsumer.base.threads import StopSignal
@@ -19,11 +21,15 @@ from zkconsumer.types import BrokerAddress
 
 
 def open_membership_process(options: SourceOptions) -> GroupMembership:
-    """A member of the group in a separate process."""
-    return MembershipProcessClient(membership_process_settings(options))
+    """A member of the group in a separate process.  Raises the errors of ``await_pipeline``."""
+    folder = options.batch_ranges_path
+    pipeline = None if folder is None else await_pipeline(folder, SYSTEM_CLOCK, StopSignal().wait)
+    return MembershipProcessClient(membership_process_settings(options, pipeline))
 
 
-def membership_process_settings(options: SourceOptions) -> MembershipProcessSettings:
+def membership_process_settings(
+    options: SourceOptions, pipeline: GroupPipeline | None = None
+) -> MembershipProcessSettings:
     """The settings that the membership process receives.
 
     The client completes them with the consumer id.  ``threads``: the number of each topic; if the option names a number
@@ -43,6 +49,7 @@ def membership_process_settings(options: SourceOptions) -> MembershipProcessSett
         mode=options.commit_mode,
         on_rewind=options.on_group_rewind,
         metrics_listen=options.metrics_listen or NO_METRICS_ADDRESS,
+        pipeline=pipeline,
     )
 
 

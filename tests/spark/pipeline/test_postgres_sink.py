@@ -305,6 +305,18 @@ def test_tables_that_share_a_table_of_batches_have_their_own_lineages(target: Po
     assert [each.query for each in other.lineages()] == ["backfill-1"]
 
 
+def test_a_batch_without_rows_takes_its_key_and_a_late_attempt_with_rows_is_not_committed(
+    target: PostgresTarget,
+) -> None:
+    sink, late = open_sink(target), open_sink(target)
+    staged = late.write(rows(), attempt("late"))
+    empty = replace(lineage(staged), attempt="t1", counts=BatchCounts())
+    assert sink.commit_without_rows(empty) == empty
+    assert sink.commit_without_rows(replace(empty, attempt="t2")) == empty
+    assert late.commit(staged, lineage(staged)) is CommitOutcome.ALREADY_COMMITTED
+    assert values(target) == []
+
+
 def test_a_staging_table_that_a_server_crash_emptied_is_not_committed(target: PostgresTarget) -> None:
     sink = open_sink(target)
     sink.prepare(SCHEMA)

@@ -36,6 +36,7 @@ from bridge.migration.dual.machine.acknowledgement import Acknowledgement, ackno
 from bridge.migration.fences.fence_record import FenceRecord, format_fence_record
 from bridge.spark.claims.query_runs import format_runs
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record
+from bridge.spark.group_pipeline import GroupPipeline, format_pipeline
 from bridge.spark.option_table import BROKER_OPTIONS, GROUP_OPTIONS, SOURCE_OPTIONS
 from tests.doc_citations import Row, ported_problems
 from tests.generate_docs import (
@@ -512,7 +513,7 @@ def test_the_znodes_are_those_of_the_code() -> None:
         paths.partition_state(at), paths.control("G"), paths.SPARK_CLAIMS, paths.fence_child("G", at),
         *(paths.control_child("G", name) for name in CONTROL_CHILDREN), acknowledgement_path("G", "C"),
         paths.claims("G"), paths.claims_of_query("G", "Q"), paths.claims_of_topic("G", "Q", "T"),
-        paths.claims_of_partition("G", "Q", at),
+        paths.claims_of_partition("G", "Q", at), paths.pipelines("G"), paths.running_pipeline("G"),
     }  # fmt: skip
     expected = {
         path.replace("/T/partitions/0", "/T/partitions/P").replace("/T/0", "/T/P").replace("/ids/0", "/ids/N")
@@ -537,5 +538,11 @@ def test_the_bytes_of_the_znodes_are_those_of_the_code() -> None:
             ClaimRecord(tuple(BatchClaim(*of, 4294967342, 1416246370000) for of in ((6, 0, 500), (7, 500, 900))), 8)
         ),
         format_runs(("0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",)),
-    }
+        format_pipeline(
+            GroupPipeline(
+                "5d8a4c5a-6c1b-4d7f-8b0e-3a2f1c4d5e6f", "clicks", "/data/clicks/checkpoint", "host-1", 4711,
+                1416246370000, "0d9a4c5a6c1b4d7f8b0e3a2f1c4d5e6f",
+            )
+        ).encode(),
+    }  # fmt: skip
     assert {data.decode() for data in written} | {thread.rpartition("-")[0]} == shown

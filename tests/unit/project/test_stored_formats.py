@@ -91,6 +91,7 @@ from bridge.spark.claims.kafka_claims import commit_metadata
 from bridge.spark.claims.query_runs import append_run, format_runs, parse_runs
 from bridge.spark.claims.records import BatchClaim, ClaimRecord, format_record, parse_record
 from bridge.spark.group_membership import CommitMode
+from bridge.spark.group_pipeline import GroupPipeline, format_pipeline, parse_pipeline
 from bridge.spark.handoff.checkpoint_files import parse_batch
 from bridge.spark.options import UNSET_GROUP
 from bridge.spark.source import stream_offset
@@ -341,6 +342,14 @@ def runs() -> list[Sample]:
     return samples(format_runs, parse_runs, {"none": (), "one": ("a1",), "as many as are kept": many})
 
 
+def group_pipelines() -> list[Sample]:
+    one = GroupPipeline("5d8a4c5a-6c1b-4d7f-8b0e-3a2f1c4d5e6f", "clicks", "/data/cp", "host-1", 4711, AT_MS, "a1")
+    found = {"one": one, "with other letters": replace(one, name="Größe", checkpoint="hdfs://nn:8020/café")}
+    return samples(
+        lambda value: format_pipeline(value).encode(), lambda data: parse_pipeline(data.decode(), "/path"), found
+    )
+
+
 def control_acls() -> list[Sample]:
     def listed(acl: tuple[Acl, ...] | None) -> list[tuple[int, str, str]] | None:
         return None if acl is None else [(one.perms, one.scheme, one.id) for one in acl]
@@ -385,6 +394,8 @@ PATH_CALLS: dict[ModuleType, dict[str, list[Callable[[], Any]]]] = {
         "claims_of_query": [lambda: paths.claims_of_query("g1", QUERY)],
         "claims_of_topic": [lambda: paths.claims_of_topic("g1", QUERY, "clicks")],
         "claims_of_partition": [lambda: paths.claims_of_partition("g1", QUERY, T0)],
+        "pipelines": [lambda: paths.pipelines("g1")],
+        "running_pipeline": [lambda: paths.running_pipeline("g1")],
         "broker": [lambda: paths.broker(0)],
         "topic": [lambda: paths.topic("clicks")],
         "partition_state": [lambda: paths.partition_state(T0)],
@@ -1098,6 +1109,7 @@ FORMATS: dict[str, Callable[[], Any]] = {
     "returned-offsets.json": returned_records,
     "claims.json": claims,
     "query-runs.json": runs,
+    "group-pipeline.json": group_pipelines,
     "access-list-policy.json": control_acls,
     "paths.json": all_paths,
     "plan-full.plan": lambda: plan_file(group_snapshots.rich_plan()),

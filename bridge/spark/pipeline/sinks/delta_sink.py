@@ -164,6 +164,22 @@ class DeltaSink:
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
 
+    def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        failure: Exception | None = None
+        if (stored := self.committed(*lineage.key)) is not None:
+            return stored
+        try:
+            self._add_empty(lineage)
+        except (PySparkException, Py4JError) as error:
+            failure = error
+        stored = self.committed(*lineage.key)
+        if stored is None:
+            raise failure or self._no_offsets_left(lineage)
+        return stored
+
     def _append_batch(self, staged: StagedBatch[StagedDeltaRows], lineage: BatchLineage) -> BatchLineage:
         """Step 4; returns the lineage that the table has after it, of this attempt or of another one."""
         from py4j.protocol import Py4JError
@@ -179,19 +195,21 @@ class DeltaSink:
             return stored
         if failure is None:
             self._store.remove_tree(staging_folder(staged.attempt))
-            raise LineageConflictError(
-                f"the table {self._table.name} has {lineage.name} already, or a later one, and no commit with its "
-                "offsets is left: the log was cleaned up before a pipeline had read it, or the folder _zkconsumer of "
-                "the table was removed. Nothing was written. The operator must restore the folder; or, after a look "
-                "whether the table has the rows of the batch, start with a new checkpoint, which continues from the "
-                "offsets of the group"
-            ) from None
+            raise self._no_offsets_left(lineage) from None
         if self._store.data_files(staging_folder(staged.attempt)) != _listing(staged.content.files):
             raise AttemptRemovedError(
                 f"attempt {lineage.attempt} of {lineage.name} was removed as a leftover before its commit; start the "
                 "query again, the batch gets a new attempt"
             ) from failure
         raise failure
+
+    def _no_offsets_left(self, lineage: BatchLineage) -> LineageConflictError:
+        return LineageConflictError(
+            f"the table {self._table.name} has {lineage.name} already, or a later one, and no commit with its offsets "
+            "is left: the log was cleaned up before a pipeline had read it, or the folder _zkconsumer of the table was "
+            "removed. Nothing was written. The operator must restore the folder; or, after a look whether the table "
+            "has the rows of the batch, start with a new checkpoint, which continues from the offsets of the group"
+        )
 
     def _staged_frame(self, staged: StagedBatch[StagedDeltaRows]) -> DataFrame:
         """The rows of the attempt; exactly its files, so a file that was removed is an error."""

@@ -189,6 +189,12 @@ class ParquetSink:
     def release(self, query: str, batch: int) -> None:
         self._reservations.release(query, batch)
 
+    def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
+        self._add_empty(lineage)
+        stored = self.committed(*lineage.key)
+        assert stored is not None, "a batch that was published is there"
+        return stored
+
     def _add_empty(self, lineage: BatchLineage) -> None:
         create_file(self._store, batch_path(BATCHES, *lineage.key), format_manifest(BatchManifest(lineage, ())))
 

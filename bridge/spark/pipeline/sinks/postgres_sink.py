@@ -232,6 +232,17 @@ class PostgresSink:
             self._replaced.on_deleted(deleted)
         return CommitOutcome.COMMITTED
 
+    def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
+        statement = (
+            "INSERT INTO {batches} (query, batch, target, state, lineage) VALUES (%s, %s, %s, 'committed', %s) "
+            "ON CONFLICT (query, batch) DO NOTHING"
+        )
+        with self._transaction() as connection:
+            connection.execute(self._statement(statement), [*lineage.key, self._target.table, to_json(lineage)])
+            stored = self._stored(connection, *lineage.key)
+        assert stored is not None, "the key is there"
+        return stored
+
     def lineages(self) -> Iterator[BatchLineage]:
         return self._all("committed")
 

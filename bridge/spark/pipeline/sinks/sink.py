@@ -105,6 +105,9 @@ class Sink(Protocol[StagedT]):
         ``remove_leftovers`` has removed the attempt.
         """
 
+    def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
+        """Stores the lineage of a batch that has no rows, unless the batch is there; returns the stored one."""
+
     def lineages(self) -> Iterator[BatchLineage]:
         """All batches of the sink, sorted by key."""
 

@@ -137,6 +137,9 @@ class TopicSink:
         require_same_ranges(stored, lineage)
         return CommitOutcome.ALREADY_COMMITTED
 
+    def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
+        return self._lineages.add(lineage)
+
     def lineages(self) -> Iterator[BatchLineage]:
         return self._lineages.lineages()
 

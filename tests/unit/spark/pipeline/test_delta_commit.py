@@ -429,3 +429,30 @@ def test_a_lineage_in_a_copied_commit_message_is_not_a_batch(tmp_path: Path) -> 
     DeltaLog(tmp_path).add({"commitInfo": {"userMetadata": to_json(lineage(staged))}})
     assert sink.committed(QUERY, 0) is None
     assert sink.commit(staged, lineage(staged)) is CommitOutcome.COMMITTED
+
+
+def test_a_batch_without_rows_takes_its_key_and_a_late_attempt_with_rows_is_not_committed(tmp_path: Path) -> None:
+    sink, late = open_sink(tmp_path), open_sink(tmp_path)
+    frame: Any = Frame([0, 1, 2])
+    staged = late.write(frame, attempt("late"))
+    empty = replace(lineage(staged), attempt="t1", counts=BatchCounts())
+    assert sink.commit_without_rows(empty) == empty
+    assert open_sink(tmp_path).commit_without_rows(replace(empty, attempt="t2")) == empty
+    assert late.commit(staged, lineage(staged)) is CommitOutcome.ALREADY_COMMITTED
+    assert values(tmp_path) == []
+
+
+def test_of_two_attempts_without_rows_at_once_one_takes_the_key(tmp_path: Path) -> None:
+    first = BatchLineage(QUERY, 0, "batch", "clicks", "claim", "t1", NOW_MS, {TP: ((0, 3),)}, BatchCounts())
+    second = replace(first, attempt="t2")
+    sink = interrupted(tmp_path, "in append", lambda: open_sink(tmp_path).commit_without_rows(second))
+    assert sink.commit_without_rows(first) == second
+
+
+def test_a_key_that_no_commit_explains_is_an_error_also_without_rows(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path)
+    DeltaLog(tmp_path).add({"commitInfo": {}}, {"txn": {"appId": QUERY, "version": 5}})
+    with pytest.raises(LineageConflictError, match="has batch 4 of query q already, or a later one"):
+        sink.commit_without_rows(
+            BatchLineage(QUERY, 4, "batch", "clicks", "claim", "t1", NOW_MS, {TP: ((0, 3),)}, BatchCounts())
+        )

@@ -279,3 +279,22 @@ def test_files_that_the_driver_does_not_see_are_an_error(tmp_path: Path) -> None
     sink = ParquetSink(LocalFolderStore(str(tmp_path)), ParquetTarget(str(tmp_path), "day", "snappy"), elsewhere)
     with pytest.raises(SinkUnavailableError, match=r"wrote 4 rows, and the driver finds 3.*all executors share"):
         sink.write(rows(), attempt("t1"))
+
+
+def test_a_batch_without_rows_takes_its_key_and_a_late_attempt_with_rows_is_not_committed(tmp_path: Path) -> None:
+    sink, late = open_sink(tmp_path), open_sink(tmp_path)
+    staged = late.write(rows(), attempt("late"))
+    empty = replace(lineage(staged), attempt="t1", counts=BatchCounts())
+    assert sink.commit_without_rows(empty) == empty
+    assert sink.commit_without_rows(replace(empty, attempt="t2")) == empty
+    assert late.commit(staged, lineage(staged)) is CommitOutcome.ALREADY_COMMITTED
+    assert values(tmp_path) == []
+    assert leftovers(tmp_path) == []
+
+
+def test_a_batch_with_rows_keeps_them_when_an_attempt_without_rows_comes(tmp_path: Path) -> None:
+    sink = open_sink(tmp_path)
+    run(sink, "t1")
+    found = sink.commit_without_rows(replace(lineage(sink.write(rows(), attempt("t2"))), counts=BatchCounts()))
+    assert (found.attempt, found.counts.rows) == ("t1", 3)
+    assert values(tmp_path) == [0, 1, 2]

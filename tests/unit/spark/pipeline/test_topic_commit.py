@@ -218,3 +218,14 @@ def test_a_reservation_of_a_backfill_ends_with_its_commit(tmp_path: Path) -> Non
     sink.commit(staged, wanted)
     assert list(sink.reservations()) == []
     assert sink.remove_leftovers(NOW_MS) == 0
+
+
+def test_a_batch_without_rows_takes_its_key_and_a_late_attempt_sends_nothing(tmp_path: Path) -> None:
+    topic = Topic()
+    sink, late = sink_of(tmp_path, topic), sink_of(tmp_path, topic)
+    staged = stage(late, FakeFrame(), "late")
+    empty = replace(lineage(staged), attempt="a1", counts=BatchCounts())
+    assert sink.commit_without_rows(empty) == empty
+    assert sink.commit_without_rows(replace(empty, attempt="a2")) == empty
+    assert late.commit(staged, lineage(staged)) is CommitOutcome.ALREADY_COMMITTED
+    assert topic.sent == 0
