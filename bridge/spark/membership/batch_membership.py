@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from bridge.spark.claims import ClaimReport
     from bridge.spark.membership.batch_lease_processor import BatchLeaseProcessor
+    from bridge.spark.membership.coordinator_setup import MigrationProtocols
     from bridge.spark.membership.metrics import BatchMembershipMeters
     from zkconsumer.base.clock import Clock
     from zkconsumer.errors import ZkConsumerError
@@ -103,6 +104,14 @@ class BatchMembership(ABC):
     def store(self) -> ZkStore:
         """The session with which it works."""
         return self._setup.store
+
+    def is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
+        """Whether the reason is the placeholder member of a migration, which leaves soon and is still in the group."""
+        return False
+
+    @abstractmethod
+    def update_protocols(self, protocols: MigrationProtocols) -> None:
+        """The protocols that the members of a migrated group offer now."""
 
     def stop_waiting(self) -> None:
         """The query has ended: every wait in this object ends at once.  From any thread."""

@@ -25,12 +25,14 @@ from bridge.spark.membership.blocking_procedure import ANSWER_RESERVE_MS, STEP_T
 from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
 from bridge.spark.membership.exclusive_takeover import not_exclusive_error
 from zkconsumer.base.clock import Clock
+from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
 from zkconsumer.kafka.group.events import Offset
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.group_procedures import Procedure
 
 if TYPE_CHECKING:
     from bridge.spark.membership.process_settings import MembershipProcessSettings
+    from zkconsumer.errors import ZkConsumerError
 
 T = TypeVar("T")
 
@@ -59,10 +61,13 @@ class CoordinatorBatchMembership(BatchMembership):
         self._empty_since_ms: int | None = None
         """Since when it is in a generation without an assignment, in ms."""
 
-    def update_protocols(self, guest: MigrationProtocols | None) -> None:
-        """Offer the protocols that the members offer now, if they have changed."""
-        if guest is not None and guest != self._coordinator_setup.offered_protocols:
-            self._coordinator_setup.update_protocols(guest)
+    def is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
+        return isinstance(error, InconsistentGroupProtocolException) and not self.had_assignment
+
+    def update_protocols(self, protocols: MigrationProtocols) -> None:
+        """Offer them, if they have changed."""
+        if protocols != self._coordinator_setup.offered_protocols:
+            self._coordinator_setup.update_protocols(protocols)
 
     def open(self) -> None:
         """Become a member; raises what ``CoordinatorMembershipSetup.join`` raises."""

@@ -17,8 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.spark.membership.control_watch import ControlSnapshot
-from bridge.spark.membership.coordinator_batch_membership import CoordinatorBatchMembership
-from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup, MigrationProtocols
 from bridge.spark.membership.membership_target import ZOOKEEPER_TARGET, TargetGroup, target_of
 from bridge.spark.membership.pipeline_registration import PipelineRegistration
 from bridge.spark.membership.standby_session import StandbySession
@@ -31,12 +29,12 @@ from zkconsumer.errors import (
     ZkConsumerError,
     ZkTimeoutException,
 )
-from zkconsumer.kafka.group.errors import InconsistentGroupProtocolException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.spark.membership.batch_membership import BatchMembership
+    from bridge.spark.membership.coordinator_setup import MigrationProtocols
     from bridge.spark.membership.process_settings import MembershipProcessSettings
     from bridge.spark.membership.zookeeper_setup import StoreFactory
     from zkconsumer.base.clock import Clock
@@ -112,15 +110,6 @@ class MembershipSwitcher:
     def _wait_message(self) -> str:
         return self._target.wait_reason or self._wait_reason or "the membership process is joining it"
 
-    def _is_blocked_by_placeholder(self, error: ZkConsumerError) -> bool:
-        """Whether the placeholder member of the migration, which leaves soon, is still in the coordinator group."""
-        side = self._membership
-        return (
-            isinstance(error, InconsistentGroupProtocolException)
-            and isinstance(side, CoordinatorBatchMembership)
-            and not side.had_assignment
-        )
-
     # --- the worker ---------------------------------------------------------------------------------------------
 
     def _run_switcher(self, stop: StopSignal) -> None:
@@ -147,15 +136,15 @@ class MembershipSwitcher:
     def _step(self, stop: StopSignal) -> None:
         """One step towards the target group."""
         side = self._membership
-        if side is not None and (failure := side.failure) is not None and self._is_blocked_by_placeholder(failure):
+        if side is not None and (failure := side.failure) is not None and side.is_blocked_by_placeholder(failure):
             self._log_wait_reason(f"the coordinator group does not accept the query yet: {failure}")
             self._leave_membership(lambda: side.abandon())
             stop.wait(RETRY_BACKOFF_MS)
             return
         if side is not None and self._is_leaving:
             self._leave_after_batch(side, stop)
-        elif isinstance(side, CoordinatorBatchMembership):
-            side.update_protocols(self._migration_protocols())
+        elif side is not None and (protocols := self._migration_protocols()) is not None:
+            side.update_protocols(protocols)
         if self._membership is None:
             self._log_if_waiting()
             if self._target.group is not TargetGroup.NONE and not stop.is_set():
@@ -241,6 +230,10 @@ class MembershipSwitcher:
             return ZooKeeperBatchMembership(
                 self._settings, clock=self._clock, make_store=self._make_store, connect=self._connect
             )
+        # Half of what the process would import otherwise, and few groups migrate while a query reads them.
+        from bridge.spark.membership.coordinator_batch_membership import CoordinatorBatchMembership
+        from bridge.spark.membership.coordinator_setup import CoordinatorMembershipSetup
+
         opened = CoordinatorMembershipSetup(
             self._settings, self._standby.store, self._clock, self._connect, self._migration_protocols()
         )
@@ -251,6 +244,8 @@ class MembershipSwitcher:
         control, protocols = self._control.control, self._target.protocols
         if control is None or not protocols:
             return None
+        from bridge.spark.membership.coordinator_setup import MigrationProtocols
+
         return MigrationProtocols(control.migration_id, self._settings.consumer_id, protocols)
 
     def _read_control(self) -> None:

@@ -216,7 +216,9 @@ class QueryMembership(MembershipSwitcher):
                 raise self._failure from None
             raise
         except ZkConsumerError as error:
-            if not (self._has_target_changed() or self._is_blocked_by_placeholder(error)):
+            side = self._membership
+            is_blocked = side is not None and side.is_blocked_by_placeholder(error)
+            if not (self._has_target_changed() or is_blocked):
                 raise
             raise self._migrating_error() from error
 

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bridge.spark.claims import ClaimContext, ClaimReport, OnRewind, claim, read_group_offsets
 from bridge.spark.group_membership import (
@@ -36,6 +37,9 @@ from zkconsumer.member.offset_stores import OffsetStoreSelection
 from zkconsumer.runtime.membership_config import offset_stores_of
 from zkconsumer.types import TopicPartition
 from zkconsumer.zk.group_procedures import Procedure
+
+if TYPE_CHECKING:
+    from bridge.spark.membership.coordinator_setup import MigrationProtocols
 
 log = logging.getLogger("zkconsumer.membership")
 
@@ -69,6 +73,9 @@ class ZooKeeperBatchMembership(BatchMembership):
             self._metrics = MetricsServer(listen, self._rendered, died)
             log.info("membership-metrics-served listen=%s port=%d", self._settings.metrics_listen, self._metrics.port)
         self._zookeeper_setup.join(self._calls.pause)
+
+    def update_protocols(self, protocols: MigrationProtocols) -> None:
+        """A ZooKeeper group has no protocols of members."""
 
     def abandon(self) -> bool:
         clean = super().abandon()
