@@ -45,7 +45,7 @@ BATCH_ROWS, BATCH_ROWS_QUICK = 500_000, 100_000
 
 TOPICS = {
     "100B": (JsonShape(100), 3_000_000, 300_000),
-    "1KB": (JsonShape(1024), 1_000_000, 100_000),
+    "1KB": (JsonShape(1024), 3_000_000, 100_000),
     "100B-bad": (JsonShape(100, bad_in=10_000), 3_000_000, 300_000),
 }
 """The shape, the number of rows, and that number with ``--quick``."""
