@@ -51,7 +51,12 @@ class _Totals:
         self.filtered += counts.filtered
         print_message(f"batch {batch.lineage.batch}: {_counts_text(counts.rows, counts.dead_letters, counts.filtered)}")
 
-    def on_signal(self, number: int, _: Any) -> None:
+    def handle_signals(self) -> None:
+        """Note SIGTERM and Ctrl-C."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _: Any) -> None:
         self.signal = signal.Signals(number)
 
 
@@ -84,10 +89,10 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
     for warning in spec.warnings:
         print_message(warning)
     totals = _Totals(recorder)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, totals.on_signal)
+    totals.handle_signals()
     session = spark_session(spec.name, master, settings, writes_delta=spec.writes_delta)
     with _recorded(recorder), _metrics_server(spec, recorder), session as spark:
+        totals.handle_signals()  # a session of Spark has replaced the handler of Ctrl-C
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             running = start_pipeline(prepared, SYSTEM_CLOCK.wall_ms, on_batch=totals.on_batch)

@@ -123,10 +123,10 @@ class PipelineRegistration:
         except ZkTimeoutException:
             is_registered = False
         if is_registered and not is_held:
-            self._session_id = session_id
-            log.info(
-                "pipeline-registered group=%s pipeline=%s query=%s", self._group, self._pipeline.name,
-                self._pipeline.query,
+            is_first, self._session_id = self._session_id is None, session_id
+            log.log(
+                logging.INFO if is_first else logging.DEBUG, "pipeline-registered group=%s pipeline=%s query=%s",
+                self._group, self._pipeline.name, self._pipeline.query,
             )  # fmt: skip
         return is_registered
 

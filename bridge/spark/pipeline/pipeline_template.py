@@ -17,7 +17,7 @@ EDITED = ("zookeeper.connect", "subscribe")
 """The keys of ``source`` whose values a user must write."""
 
 _WIDTH = 110
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^)]+\)")
 
 _HEAD = """\
 # A pipeline of zkconsumer: it reads a consumer group, decodes, transforms with SQL, and writes exactly one sink.

@@ -126,7 +126,7 @@ def test_phases_health_and_metrics_of_real_runs(runs: Runs) -> None:
     assert runs.status()["pid"] == first.pid
     assert runs.status()["phase"] == "running"
 
-    first.send_signal(signal.SIGTERM)
+    os.killpg(first.pid, signal.SIGINT)  # Ctrl-C in a terminal reaches all processes
     assert first.wait(END_S) == 0
     assert runs.status()["phase"] == "stopped"
     assert runs.health() == 4

@@ -88,6 +88,12 @@ def test_the_template_is_of_plain_lines_that_a_terminal_shows() -> None:
     assert all(line == "" or line[0] in "#[" or KEY_LINE.fullmatch(line) for line in TEXT.splitlines())
 
 
+def test_links_of_the_meanings_are_their_text_and_brackets_of_ranges_stay() -> None:
+    words = " ".join(line.removeprefix("#").strip() for line in TEXT.splitlines())
+    assert "the ranges [first, end), without end, like Spark's ranges" in words
+    assert "see Offsets that cannot be read." in words
+
+
 @pytest.mark.parametrize("name", ["clicks", "a.b_c-1"])
 def test_the_name_of_the_pipeline_is_in_its_group_and_folders(name: str) -> None:
     spec = parse_pipeline(edited(pipeline_template(name)), "x.toml")
