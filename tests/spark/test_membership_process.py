@@ -267,7 +267,7 @@ def test_a_second_pipeline_is_refused_until_the_session_of_a_killed_one_ends_and
     place: Place,
 ) -> None:
     def pipeline(query: str, consumer: str) -> MembershipProcessClient:
-        settings = place.settings(CommitMode.CLAIM, **{"zookeeper.session.timeout.ms": "15000"})
+        settings = place.settings(CommitMode.CLAIM, **{"zookeeper.session.timeout.ms": "10000"})
         about = GroupPipeline(query, f"of {query}", f"/{query}", "h1", 1, 1_416_246_370_000)
         settings = replace(settings, consumer_id=f"{place.group}_{consumer}", pipeline=about)
         place.clients.append(MembershipProcessClient(settings))

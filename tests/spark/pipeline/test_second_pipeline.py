@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 END_MS, START_MS, END_S = 120_000, 180_000, 60
-SESSION_MS = 8_000
+SESSION_MS = 6_000
 
 
 class TwoPipelines:
