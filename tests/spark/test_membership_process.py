@@ -18,11 +18,12 @@ from urllib.request import urlopen
 import pytest
 
 from bridge.spark.group_membership import BatchEnd, ClaimedRange, CommitMode, GroupOffset, LeasedPartition, RangeToClaim
+from bridge.spark.group_pipeline import GroupPipeline
 from bridge.spark.membership.process_client import MembershipProcessClient
 from bridge.spark.membership.process_settings import MembershipProcessSettings
 from tests.sandbox_fixtures import require_zookeeper
 from zkconsumer.base.clock import SYSTEM_CLOCK
-from zkconsumer.errors import ChrootMissing, UnavailableError, UsageError, ZkTimeoutException
+from zkconsumer.errors import ChrootMissing, PipelineAlreadyRunning, UnavailableError, UsageError, ZkTimeoutException
 from zkconsumer.member.group_view import STATIC_SUBSCRIPTION
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.testing.sandbox.member_process import ScalaMember
@@ -260,6 +261,102 @@ def test_a_membership_process_that_was_killed_is_started_again_and_waits_for_its
     assert again.partitions.keys() == held.keys()
     assert not {owned.epoch for owned in again.partitions.values()} & {owned.epoch for owned in held.values()}
     assert client.group_offsets([tp(0), tp(1)], "q") == {tp(0): GroupOffset(5, 5), tp(1): GroupOffset(-1, None)}
+
+
+def test_a_second_pipeline_is_refused_until_the_session_of_a_killed_one_ends_and_a_restart_at_no_time(
+    place: Place,
+) -> None:
+    def pipeline(query: str, consumer: str) -> MembershipProcessClient:
+        settings = place.settings(CommitMode.CLAIM, **{"zookeeper.session.timeout.ms": "10000"})
+        about = GroupPipeline(query, f"of {query}", f"/{query}", "h1", 1, 1_416_246_370_000)
+        settings = replace(settings, consumer_id=f"{place.group}_{consumer}", pipeline=about)
+        place.clients.append(MembershipProcessClient(settings))
+        return place.clients[-1]
+
+    first = pipeline("q-1", "a")
+    first.start()
+    refused = f"another pipeline reads group {place.group}: of q-1 with the checkpoint /q-1"
+    with pytest.raises(PipelineAlreadyRunning, match=refused):
+        pipeline("q-2", "b").start()
+    assert place.registered() == [f"{place.group}_a"]
+    assert first.process_pid is not None
+    os.kill(first.process_pid, signal.SIGKILL)
+    with pytest.raises(PipelineAlreadyRunning, match=refused):
+        pipeline("q-2", "b").start()
+    restart = pipeline("q-1", "c")
+    restart.start()
+    assert len(restart.begin_batch({}, 30_000).partitions) == PARTITIONS
+    with pytest.raises(PipelineAlreadyRunning, match=refused):
+        pipeline("q-2", "b").start()
+    restart.close()
+    other = pipeline("q-2", "b")
+    assert len(other.begin_batch({}, 30_000).partitions) == PARTITIONS
+
+
+def test_of_two_pipelines_that_start_at_the_same_moment_exactly_one_goes_on(place: Place) -> None:
+    settings = place.settings(CommitMode.CLAIM)
+    made = []
+    for query in ("q-1", "q-2"):
+        about = GroupPipeline(query, query, f"/{query}", "h1", 1, 0)
+        made.append(MembershipProcessClient(replace(settings, consumer_id=f"{place.group}_{query}", pipeline=about)))
+    place.clients += made
+    answers: list[str] = []
+
+    def start(client: MembershipProcessClient) -> None:
+        try:
+            client.start()
+            answers.append("goes on")
+        except PipelineAlreadyRunning:
+            answers.append("refused")
+
+    threads = [threading.Thread(target=start, args=(client,), daemon=True) for client in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(answers) == ["goes on", "refused"]
+    assert len(place.registered()) == 1
+
+
+def test_a_pipeline_that_was_stopped_for_longer_than_its_session_leaves_the_group_to_its_successor(
+    place: Place,
+) -> None:
+    def pipeline(query: str) -> MembershipProcessClient:
+        about = GroupPipeline(query, f"of {query}", f"/{query}", "h1", 1, 0)
+        settings = replace(place.settings(CommitMode.CLAIM), consumer_id=f"{place.group}_{query}", pipeline=about)
+        place.clients.append(MembershipProcessClient(settings))
+        return place.clients[-1]
+
+    first, second = pipeline("q-1"), pipeline("q-2")
+    held = first.begin_batch({}, WAIT_MS).partitions
+    first.batch_planned(held)
+    assert first.process_pid is not None
+    os.kill(first.process_pid, signal.SIGSTOP)
+    try:
+        until_true(lambda: not place.owners(), "its session has expired", 30_000)
+        assert len(second.begin_batch({}, 30_000).partitions) == PARTITIONS
+    finally:
+        os.kill(first.process_pid, signal.SIGCONT)
+    ranges = {one: RangeToClaim(0, 5, owned.epoch) for one, owned in held.items()}
+    with pytest.raises(PipelineAlreadyRunning, match="of q-2 with the checkpoint /q-2"):
+        first.claim("0" * 32, 0, ranges)
+    with pytest.raises(PipelineAlreadyRunning, match="of q-2"):
+        first.begin_batch({}, 0)
+    until_true(lambda: place.registered() == [f"{place.group}_q-2"], "it has left")
+    assert len(second.begin_batch({}, 30_000).partitions) == PARTITIONS
+    assert place.offsets() == {}
+
+
+def test_a_scala_member_joins_and_leaves_beside_a_registered_pipeline(place: Place) -> None:
+    about = GroupPipeline("q-1", "clicks", "/cp", "h1", 1, 0)
+    client = MembershipProcessClient(replace(place.settings(CommitMode.CLAIM), pipeline=about))
+    place.clients.append(client)
+    assert len(client.begin_batch({}, WAIT_MS).partitions) == PARTITIONS
+    scala = place.scala()
+    scala.start(wait=False)
+    until_true(lambda: len(place.ours()) == 2 and len(place.owners()) == PARTITIONS, "it has its share", 60_000)
+    assert scala.stop()
+    until_true(lambda: len(place.ours()) == PARTITIONS, "they are back")
 
 
 def test_a_session_that_expired_gives_other_epochs(place: Place) -> None:

@@ -257,6 +257,15 @@ def test_a_program_that_has_ended_before_the_announcement_is_an_error(tmp_path: 
         await_pipeline(tmp_path / "ranges", clock, clock.move)
 
 
+def test_the_announcement_of_an_earlier_query_does_not_count(tmp_path: Path) -> None:
+    for pipeline in (CLICKS, OTHER):
+        expect_pipeline(tmp_path)
+        with pytest.raises(UnavailableError, match="has not announced its query"):
+            await_pipeline(tmp_path, clock := ManualClock(), clock.move)
+        announce_pipeline(tmp_path, pipeline)
+        assert await_pipeline(tmp_path, ManualClock(), lambda _: None) == pipeline
+
+
 # --- the membership -----------------------------------------------------------------------------------------------
 
 
