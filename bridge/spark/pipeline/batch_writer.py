@@ -68,6 +68,7 @@ from bridge.spark.pipeline.lineage import (
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import MESSAGE_PLACE_COLUMN, MESSAGE_TIME_COLUMN, CommitOutcome, Sink
+from bridge.spark.pipeline.task_errors import errors_of_tasks
 from bridge.spark.pipeline.transform import (
     TransformPlan,
     classify,
@@ -140,7 +141,8 @@ class WrittenBatch:
 class BatchWriter:
     """A function for ``foreachBatch``; ``on_batch`` is called with each batch that is in the sink.
 
-    ``error``: the exception of the batch that failed; Spark's own exception has only its text.
+    ``error``: the exception of the batch that failed; Spark's own exception has only its text.  An error of this
+    project that a task ended with is raised as such (``task_errors``).
     """
 
     def __init__(self, parts: BatchParts, on_batch: Callable[[WrittenBatch], None] = lambda _batch: None) -> None:
@@ -150,7 +152,8 @@ class BatchWriter:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
-            self._process(frame, batch)
+            with errors_of_tasks():
+                self._process(frame, batch)
         except Exception as error:
             self.error = error
             raise

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.monitoring.query_lag import lag as query_lag
@@ -34,7 +34,7 @@ from bridge.spark.pipeline.connect_batches import (
 )
 from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
-from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
+from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, SinkTarget
@@ -42,6 +42,7 @@ from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.task_errors import error_of_task, errors_of_tasks, failure_line
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
 from bridge.spark.source.batch_ranges_file import (
@@ -67,6 +68,9 @@ RANGES_FOLDER = "ranges"
 class PipelineFailedError(UnavailableError):
     """The query of a pipeline ended with an error; its next start continues from the checkpoint."""
 
+
+CONTINUES = "repeat the command, it continues"
+"""What an operator does about a backfill or a replay that failed."""
 
 POLL_MS = 100
 """How often a pipeline that ends looks whether its last batch is finished."""
@@ -155,12 +159,13 @@ class RunningPipeline:
             return has_ended
         except StreamingQueryException as error:
             self._deliver()
-            if isinstance(self.writer.error, ZkConsumerError):
-                raise self.writer.error from error
             cause = self.writer.error
-            words = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+            found = error_of_task(error) if cause is None else cause
+            if isinstance(found, ZkConsumerError):
+                raise found from error
+            words = failure_line(error if cause is None else f"{type(cause).__name__}: {cause}")
             raise PipelineFailedError(
-                f"{self.prepared.spec.name}: {first_line(words).rstrip('. ')}; when the cause is removed, start the "
+                f"{self.prepared.spec.name}: {words.rstrip('. ')}; when the cause is removed, start the "
                 "pipeline again, it continues from its checkpoint"
             ) from error
 
@@ -204,6 +209,18 @@ class RunningPipeline:
     def _deliver(self) -> None:
         if isinstance(self.writer, ServerBatches):
             self.writer.deliver()
+
+
+@contextmanager
+def spark_failures(name: str, action: str = CONTINUES) -> Iterator[None]:
+    """Errors of Spark as those that its tasks ended with, or as ``PipelineFailedError``."""
+    try:
+        with errors_of_tasks():
+            yield
+    except PySparkException as error:
+        raise PipelineFailedError(
+            f"{name}: {failure_line(error).rstrip('. ')}; when the cause is removed, {action}"
+        ) from error
 
 
 def prepare_targets(prepared: PreparedPipeline, now_ms: int) -> None:
