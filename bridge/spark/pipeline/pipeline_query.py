@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -38,6 +38,7 @@ from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, SinkTarget
+from bridge.spark.pipeline.replay.dead_letter_reader import letter_places
 from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.types import StructType
+
+    from bridge.spark.pipeline.replay.letter_choice import LetterPlace
 
 RANGES_FOLDER = "ranges"
 
@@ -247,7 +250,7 @@ def start_pipeline(
     make_parts = partial(
         _batch_parts, prepared.decoding, prepared.transform, prepared.sink, prepared.dead_letters,
         name=spec.name, checkpoint=spec.checkpoint.path, ranges=prepared.folder / RANGES_FOLDER, wall_ms=wall_ms,
-        reached=reached, on_corrupt=prepared.on_corrupt,
+        reached=reached, on_corrupt=prepared.on_corrupt, places=partial(letter_places, spec),
     )  # fmt: skip
     writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", spec.checkpoint.path)
     interval_ms = spec.trigger.interval_ms
@@ -275,6 +278,7 @@ def _batch_parts(
     wall_ms: Callable[[], int],
     reached: Callable[[str, int], None],
     on_corrupt: OnCorruptRecord,
+    places: Callable[[SparkSession, str, int], Sequence[LetterPlace] | None],
 ) -> BatchParts:
     """With the session of the process that runs the batches."""
     return BatchParts(
@@ -290,6 +294,7 @@ def _batch_parts(
         reached=reached,
         on_corrupt=on_corrupt,
         add_skipped=partial(add_skipped_offsets, ranges),
+        letter_places=partial(places, spark),
     )
 
 

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -56,6 +57,7 @@ from bridge.spark.pipeline.lineage import (
 )
 from bridge.spark.pipeline.option_keys import TOPIC_WAYS
 from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_targets, spark_failures
+from bridge.spark.pipeline.replay.dead_letter_reader import letter_places
 from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows, offset_columns
 from bridge.spark.pipeline.sinks.sink import Sink
@@ -361,5 +363,6 @@ def write_reserved(
         reached=reached,
         kind=reserved.kind,
         on_corrupt=on_corrupt,
+        letter_places=partial(letter_places, prepared.spec, prepared.spark),
     )
     BatchWriter(parts, on_batch)(frame, reserved.batch)
