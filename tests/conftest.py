@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.simulation_seeds",
     "tests.spark_session_fixtures",
     "tests.postgres_fixtures",
+    "tests.registry_fixtures",
     "tests.spark_cluster_fixtures",
     "tests.migration.placeholder_fixtures",
 ]

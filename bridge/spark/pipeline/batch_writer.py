@@ -9,7 +9,7 @@ Theory of operation.  The key of a batch is (Spark's query id, batch id).  After
 same key for the same offsets, so each step may have been done before:
 
     before the sink's commit     the rows of the dead attempt are not visible; a new attempt writes all again
-    dead letters are committed   their sink has the key already, so they are not written again
+    dead letters are committed   their sink has the key already, so they are not written again; their records stay dead
     the batch is committed       nothing is written, if the ranges are the same; other ranges are an error
 
 Dead letters are committed before the rows, so a batch that is in the sink has all its dead letters.  A batch whose dead
@@ -17,6 +17,16 @@ letters are committed and whose rows are not is repeated by the next start of th
 
 A batch without dead letters takes its key there, too (see ``dead_letters``): a driver that was stopped and continues
 after its successor meets the key when it commits its dead letters, also if the successor had none.
+
+Between the two starts the operator may correct the file, or register a schema, and then other records are good.  The
+invariant:
+
+    committed dead letters decide which records of the batch have no row: each attempt after them leaves out exactly
+    these records, and a further dead letter fails it
+
+Otherwise a record would be a row and a dead letter, or neither.  The records are written by a replay.  Dead letters in
+a topic cannot be read back: there only more of them than before fail the attempt, and a record that became good has a
+row and a message.
 
 Whether records cannot be read (``onCorruptRecord``) depends on the bytes that a fetch gave, so two passes over a batch
 may differ: a broker repairs its log, or another replica leads.  Until the first commit nothing of an attempt is
@@ -39,7 +49,7 @@ A driver that was stopped in the middle of a batch and continues later meets the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -64,14 +74,15 @@ from bridge.spark.pipeline.lineage import (
     BatchAttempt,
     BatchCounts,
     BatchLineage,
+    LineageConflictError,
     partition_ranges,
-    require_enough_dead_letters,
     require_same_corrupt_offsets,
     require_same_ranges,
 )
 from bridge.spark.pipeline.pipeline_rules import SOURCE_COLUMNS
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import MESSAGE_PLACE_COLUMN, MESSAGE_TIME_COLUMN, CommitOutcome, Sink
+from bridge.spark.pipeline.task_errors import errors_of_tasks
 from bridge.spark.pipeline.transform import (
     TransformPlan,
     classify,
@@ -85,6 +96,7 @@ from zkconsumer.errors import PreconditionFailed, UsageError
 
 if TYPE_CHECKING:
     from bridge.spark.pipeline.decode.decode_plan import DecodePlan
+    from bridge.spark.pipeline.replay.letter_choice import LetterPlace
 
 SINK_STAGE = "sink"
 """The stage of a dead letter whose row the sink cannot store."""
@@ -102,9 +114,15 @@ _COUNT_OF_REJECTED = "rejected"
 WallClock: TypeAlias = Callable[[], int]
 """ms since 1970."""
 
+LetterPlaces: TypeAlias = Callable[[str, int], "Sequence[LetterPlace] | None"]
+
 
 class DeadLettersRejectedError(UsageError):
     """A batch has dead letters, and the pipeline has no place for them: the operator must correct the file."""
+
+
+class MoreDeadLettersError(PreconditionFailed):
+    """Dead letters of a batch are committed, and a further attempt has others; undo the change of file or schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +132,8 @@ class BatchParts:
     ``dead_letters``: None: a dead letter fails the query.  ``query_id``: the id of Spark's query.  ``ranges``: those of
     the newest batch that the source has read.  ``new_attempt``: a text that no other attempt has.  ``reached``: called
     with a point of the batch and its id.  ``on_corrupt``: if it is not ``FAIL``, frames have the column ``corrupt``.
-    ``add_skipped``: the batch has skipped so many more offsets.
+    ``add_skipped``: the batch has skipped so many more offsets.  ``letter_places``: of a query and a batch, the places
+    of the dead letters in their table; None: they cannot be read back.
     ``kind``: of the lineages, see ``BatchLineage``.
     """
 
@@ -131,6 +150,7 @@ class BatchParts:
     on_corrupt: OnCorruptRecord = OnCorruptRecord.FAIL
     add_skipped: Callable[[StreamBatchRanges, int], None] = lambda _ranges, _offsets: None
     kind: str = "batch"
+    letter_places: LetterPlaces = lambda _query, _batch: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +164,8 @@ class WrittenBatch:
 class BatchWriter:
     """A function for ``foreachBatch``; ``on_batch`` is called with each batch that is in the sink.
 
-    ``error``: the exception of the batch that failed; Spark's own exception has only its text.
+    ``error``: the exception of the batch that failed; Spark's own exception has only its text.  An error of this
+    project that a task ended with is raised as such (``task_errors``).
     """
 
     def __init__(self, parts: BatchParts, on_batch: Callable[[WrittenBatch], None] = lambda _batch: None) -> None:
@@ -154,7 +175,8 @@ class BatchWriter:
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         try:
-            self._process(frame, batch)
+            with errors_of_tasks():
+                self._process(frame, batch)
         except Exception as error:
             self.error = error
             raise
@@ -207,10 +229,12 @@ class BatchWriter:
         source has planned nothing.
         """
         parts = self._parts
-        letters = self._committed_dead_letters(attempt)
+        letters = None if parts.dead_letters is None else parts.dead_letters.committed(*attempt.key)
         counted = Observation()
         corrupt_rows = CorruptRows(frame, None if letters is None else decided_of(letters.corrupt))
-        decoded = decode(corrupt_rows.records, parts.decoding, with_payloads=False)
+        places = None if letters is None else self._letter_places(letters)
+        records = without_places(corrupt_rows.records, places or ())
+        decoded = decode(records, parts.decoding, with_payloads=False)
         classified = classify(decoded, parts.transform, checks_rows=checks_rows).observe(counted, *outcome_counts())
         rows, rejected = self._rows_to_write(classified)
         staged = parts.sink.write(rows, attempt)
@@ -222,7 +246,12 @@ class BatchWriter:
         found = self._ranges()
         corrupt = corrupt_rows.found()
         skipped = 0
-        if parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
+        if letters is not None:
+            fetched = len(corrupt) if parts.on_corrupt is OnCorruptRecord.DEAD_LETTER else 0
+            if dead > (letters.counts.rows - fetched if places is None else 0):
+                raise MoreDeadLettersError(self._more_dead_letters(records, attempt, letters, checks_rows=checks_rows))
+            dead = letters.counts.rows
+        elif parts.on_corrupt is OnCorruptRecord.DEAD_LETTER:
             dead += len(corrupt)
         if parts.on_corrupt is OnCorruptRecord.SKIP:
             skipped = offset_count(corrupt)
@@ -242,10 +271,6 @@ class BatchWriter:
             parts.add_skipped(found, skipped)
         if letters is not None:
             require_same_ranges(letters, lineage)
-            require_enough_dead_letters(letters, lineage)
-            # Neighbouring corrupt ranges are one in the lineage, and each was a dead letter.
-            dead = letters.counts.rows
-            lineage = replace(lineage, counts=replace(lineage.counts, dead_letters=dead))
         elif not dead:
             self._commit_no_dead_letters(lineage)
         if dead:
@@ -253,13 +278,6 @@ class BatchWriter:
             parts.reached(AFTER_DEAD_LETTERS, attempt.batch)
         outcome = parts.sink.commit(staged, lineage)
         return WrittenBatch(lineage, is_repeated=outcome is CommitOutcome.ALREADY_COMMITTED)
-
-    def _committed_dead_letters(self, attempt: BatchAttempt) -> BatchLineage | None:
-        """The dead letters of an earlier attempt, and with them which offsets are corrupt."""
-        parts = self._parts
-        if parts.on_corrupt is OnCorruptRecord.FAIL or parts.dead_letters is None:
-            return None
-        return parts.dead_letters.committed(*attempt.key)
 
     def _rows_to_write(self, classified: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows for the sink, and the number of those that it cannot store."""
@@ -300,7 +318,7 @@ class BatchWriter:
             raise DeadLettersRejectedError(_no_place_for(letters, lineage))
         stored = parts.dead_letters.committed(*attempt.key)
         if stored is not None:
-            _require_same_decision(stored, lineage)
+            _require_same_letters(stored, lineage)
             return
         if parts.dead_letters.needs_message_time:
             letters = letters.withColumn(MESSAGE_TIME_COLUMN, sf.col("timestamp"))
@@ -309,9 +327,9 @@ class BatchWriter:
         corrupt_rows.found()
         if staged.rows != lineage.counts.dead_letters:
             raise PreconditionFailed(
-                f"batch {attempt.batch} of query {attempt.query} had {lineage.counts.dead_letters} dead letters, and "
-                f"{staged.rows} when it was read again; nothing was committed. If a schema registry was not reachable "
-                "for a time, start the pipeline again"
+                f"{lineage.name} had {lineage.counts.dead_letters} dead letters, and {staged.rows} when it was read "
+                "again; nothing was committed. A schema was registered or deleted meanwhile, or the topic was changed: "
+                "repeat the command, the batch is read again"
             )
         outcome = parts.dead_letters.commit(
             staged, replace(lineage, attempt=own.attempt, counts=BatchCounts(rows=staged.rows))
@@ -319,14 +337,29 @@ class BatchWriter:
         if outcome is CommitOutcome.ALREADY_COMMITTED:
             stored = parts.dead_letters.committed(*attempt.key)
             assert stored is not None, "another attempt has committed it"
-            _require_same_decision(stored, lineage)
+            _require_same_letters(stored, lineage)
 
     def _commit_no_dead_letters(self, lineage: BatchLineage) -> None:
         """Takes the key of a batch that has none."""
         parts = self._parts
         if parts.dead_letters is not None:
             own = replace(lineage, attempt=parts.new_attempt(), counts=BatchCounts())  # both may be in one schema
-            _require_same_decision(parts.dead_letters.commit_without_rows(own), lineage)
+            _require_same_letters(parts.dead_letters.commit_without_rows(own), lineage)
+
+    def _letter_places(self, letters: BatchLineage) -> Sequence[LetterPlace] | None:
+        """The places of committed dead letters; None: they cannot be read back."""
+        return self._parts.letter_places(*letters.key) if letters.counts.rows else ()
+
+    def _more_dead_letters(
+        self, records: DataFrame, attempt: BatchAttempt, letters: BatchLineage, *, checks_rows: bool
+    ) -> str:
+        """The error for an attempt that has further dead letters.  ``records``: without the committed ones."""
+        found = self._dead_letters(records, attempt, checks_rows=checks_rows)
+        return (
+            f"{letters.name}: the {letters.counts.rows} dead letters of an earlier attempt are committed, and this one "
+            f"has others; no more was written: {_shown(found)}. The operator must undo what was changed since in the "
+            "file or in the schema registry, and repeat the command; when the batch is written, change it again"
+        )
 
     def _dead_letters(self, records: DataFrame, attempt: BatchAttempt, *, checks_rows: bool) -> DataFrame:
         parts = self._parts
@@ -346,13 +379,6 @@ class BatchWriter:
         named = {source_column(name): name for name in (*SOURCE_COLUMNS, *PAYLOAD_COLUMNS)}
         letters = found.withColumnsRenamed(named | {DEAD_STAGE: "stage", DEAD_ERROR: "error"})
         return _as_dead_letters(letters, attempt)
-
-
-def _require_same_decision(stored: BatchLineage, attempted: BatchLineage) -> None:
-    """``stored``: of the dead letters.  Raises ``LineageConflictError`` if this attempt must not commit its rows."""
-    require_same_ranges(stored, attempted)
-    require_same_corrupt_offsets(stored, attempted)
-    require_enough_dead_letters(stored, attempted)
 
 
 def _as_dead_letters(rows: DataFrame, attempt: BatchAttempt) -> DataFrame:
@@ -376,11 +402,41 @@ def _schema_without(rows: DataFrame, names: list[str]) -> StructType:
     return StructType([field for field in rows.schema.fields if field.name not in names])
 
 
+def _require_same_letters(stored: BatchLineage, attempted: BatchLineage) -> None:
+    """Raises ``LineageConflictError`` if the committed dead letters are not those of this attempt.
+
+    ``stored``: of the dead letters.  ``attempted``: of the rows.
+    """
+    require_same_ranges(stored, attempted)
+    require_same_corrupt_offsets(stored, attempted)
+    if stored.counts.rows != attempted.counts.dead_letters:
+        raise LineageConflictError(
+            f"{stored.name} has {stored.counts.rows} dead letters of attempt {stored.attempt}, and this attempt has "
+            f"{attempted.counts.dead_letters}. No row was written. Two drivers have run this batch; start the pipeline "
+            "again: it follows the dead letters that are committed"
+        )
+
+
+def without_places(records: DataFrame, places: Sequence[LetterPlace]) -> DataFrame:
+    """The records that are at none of these places."""
+    if not places:
+        return records
+    rows = [(each.tp.topic, each.tp.partition, each.offset) for each in places]
+    found = records.sparkSession.createDataFrame(rows, "topic string, partition int, offset bigint")
+    return records.join(sf.broadcast(found), list(_PLACE), "left_anti")
+
+
+def _shown(letters: DataFrame) -> str:
+    """Some dead letters, for an error."""
+    shown = letters.select(*_PLACE, "stage", "error").limit(DEAD_LETTERS_SHOWN).collect()
+    return "; ".join(
+        f"{row.topic}/{row.partition} offset {row.offset}, stage {row.stage}: {row.error}" for row in shown
+    )
+
+
 def _no_place_for(letters: DataFrame, lineage: BatchLineage) -> str:
-    shown = letters.select("topic", "partition", "offset", "stage", "error").limit(DEAD_LETTERS_SHOWN).collect()
-    lines = [f"{row.topic}/{row.partition} offset {row.offset}, stage {row.stage}: {row.error}" for row in shown]
     return (
         f"{lineage.name}: {lineage.counts.dead_letters} records cannot be written, and the pipeline has no place for "
-        f"dead letters; nothing of the batch was written: {'; '.join(lines)}. The operator must correct [decode] or "
+        f"dead letters; nothing of the batch was written: {_shown(letters)}. The operator must correct [decode] or "
         "[transform], or give [dead-letters] a format"
     )

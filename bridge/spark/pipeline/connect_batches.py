@@ -28,16 +28,13 @@ from typing import TYPE_CHECKING
 
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
 from bridge.spark.pipeline.lineage import from_json, to_json
-from zkconsumer.errors import PreconditionFailed, UnavailableError, UsageError, ZkConsumerError
+from bridge.spark.pipeline.task_errors import base_with
+from zkconsumer.errors import UsageError, ZkConsumerError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCHES_FILE, ERROR_FILE, PROBE_FILE = "batches.jsonl", "error.json", "probe"
-
-
-ERROR_CLASSES: tuple[type[ZkConsumerError], ...] = (UsageError, PreconditionFailed, UnavailableError)
-"""An error of the server gets the class here that has its exit code; the last one, if none has it."""
 
 
 @dataclass(slots=True)
@@ -79,8 +76,7 @@ class ServerBatches:
         if not file.exists():
             return None
         members = json.loads(file.read_text("utf-8"))
-        found = (each for each in ERROR_CLASSES if each.exit_code == members["exit_code"])
-        return next(found, ERROR_CLASSES[-1])(members["text"])
+        return base_with(members["exit_code"])(members["text"])
 
     def deliver(self) -> None:
         """Without a new batch it does nothing.  A line that is not complete is delivered the next time."""

@@ -8,15 +8,14 @@ rows has it, also if the batch has no dead letters.  Only the first attempt take
 that was stopped and continues while its successor went on, or of the successor:
 
     has passed over other corrupt offsets    ends with an error, and commits nothing: neither dead letters nor rows
-    has more dead letters than are stored    the same: a record would be neither a row nor a dead letter
+    has another number of dead letters       the same: a record would be both, a row and a dead letter, or neither
     else                                     commits no dead letters; its rows are committed if the batch is not there
+
+An attempt that begins after the commit of the dead letters follows them: see ``batch_writer``.
 
 It holds where the commit of a batch is create-if-absent: parquet, PostgreSQL, Delta.  A topic has no such step: dead
 letters that a late driver has begun to send are in the topic twice, or beside the rows of its successor; its lineage is
 taken once, as in the others.
-
-An attempt may have fewer dead letters than are stored, if the file was corrected, or a schema was registered, after a
-crash: then its record is a dead letter and a row, which the audit and the replay find by the two counts.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ A sink stores the lineage of a batch in the commit of its rows.  The key is (Spa
 pipeline is no part of it, since the batches of a new checkpoint count from 0 again.
 
     require_same_ranges   the key is stored already: the same ranges (nothing is written), or an error
-    require_enough_dead_letters  the dead letters of the key are stored already: all of this attempt, or an error
     uncovered             the offsets that no lineage has: what a backfill may read
     check_reservation     whether a backfill, a replacement or a replay may reserve its ranges
     abandoned             what is stored in the place of a reservation that is released
@@ -200,21 +199,6 @@ def require_same_corrupt_offsets(stored: BatchLineage, attempted: BatchLineage) 
         f"{stored.name} was decided by attempt {stored.attempt} with the corrupt offsets {_text(stored.corrupt)}, and "
         f"this attempt found {_text(attempted.corrupt)}. Nothing was written. Two drivers have run this batch; start "
         "the pipeline again: it follows the stored decision"
-    )
-
-
-def require_enough_dead_letters(stored: BatchLineage, attempted: BatchLineage) -> None:
-    """Raises ``LineageConflictError`` if an attempt has more dead letters than are stored for its batch.
-
-    ``stored``: the lineage of the dead letters.  Those that are missing there would be nowhere.
-    """
-    if attempted.counts.dead_letters <= stored.counts.rows:
-        return
-    raise LineageConflictError(
-        f"{stored.name} was committed by attempt {stored.attempt} with {stored.counts.rows} dead letters, and this "
-        f"attempt has {attempted.counts.dead_letters}, so some records would be nowhere. Nothing was written. If two "
-        "drivers run this batch, end one of them and start the pipeline again. If [decode], [transform] or a schema in "
-        "the registry was changed since, undo that until the batch is written, or leave the records out with where"
     )
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from os import getpid
@@ -23,7 +23,7 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from bridge.spark.decode.offset_ranges import OnCorruptRecord
 from bridge.spark.group_pipeline import GroupPipeline
@@ -37,15 +37,16 @@ from bridge.spark.pipeline.connect_batches import (
 )
 from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
-from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of, first_line
+from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, SinkTarget
+from bridge.spark.pipeline.replay.dead_letter_reader import letter_places
 from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
 from bridge.spark.pipeline.sinks.sink import Sink
 from bridge.spark.pipeline.sinks.sink_choice import open_sink
-from bridge.spark.pipeline.source_error import source_sentence
+from bridge.spark.pipeline.task_errors import error_of_task, errors_of_tasks, failure_line
 from bridge.spark.pipeline.toml_values import problem
 from bridge.spark.pipeline.transform import TransformPlan, classify, plan_transform, written_rows
 from bridge.spark.source.announced_pipeline import announce_pipeline, expect_pipeline
@@ -66,12 +67,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from bridge.spark.pipeline.replay.letter_choice import LetterPlace
+
 RANGES_FOLDER = "ranges"
 
 
 class PipelineFailedError(UnavailableError):
     """The query of a pipeline ended with an error; its next start continues from the checkpoint."""
 
+
+CONTINUES = "repeat the command, it continues"
+"""What an operator does about a backfill or a replay that failed."""
 
 POLL_MS = 100
 """How often a pipeline that ends looks whether its last batch is finished."""
@@ -160,13 +166,11 @@ class RunningPipeline:
             return has_ended
         except StreamingQueryException as error:
             self._deliver()
-            if isinstance(self.writer.error, ZkConsumerError):
-                raise self.writer.error from error
             cause = self.writer.error
-            if cause is not None:
-                words = first_line(f"{type(cause).__name__}: {cause}")
-            else:
-                words = source_sentence(str(error)) or first_line(str(error))
+            found = error_of_task(error) if cause is None else cause
+            if isinstance(found, ZkConsumerError):
+                raise found from error
+            words = failure_line(error if cause is None else f"{type(cause).__name__}: {cause}")
             raise PipelineFailedError(
                 f"{self.prepared.spec.name}: {words.rstrip('. ')}; when the cause is removed, start the "
                 "pipeline again, it continues from its checkpoint"
@@ -214,6 +218,18 @@ class RunningPipeline:
             self.writer.deliver()
 
 
+@contextmanager
+def spark_failures(name: str, action: str = CONTINUES) -> Iterator[None]:
+    """Errors of Spark as those that its tasks ended with, or as ``PipelineFailedError``."""
+    try:
+        with errors_of_tasks():
+            yield
+    except PySparkException as error:
+        raise PipelineFailedError(
+            f"{name}: {failure_line(error).rstrip('. ')}; when the cause is removed, {action}"
+        ) from error
+
+
 def prepare_targets(prepared: PreparedPipeline, now_ms: int) -> None:
     """Creates the targets that do not exist, and removes leftovers of dead attempts.  Raises ``PreconditionFailed``."""
     prepared.sink.prepare(prepared.schema)
@@ -241,7 +257,7 @@ def start_pipeline(
     make_parts = partial(
         _batch_parts, prepared.decoding, prepared.transform, prepared.sink, prepared.dead_letters,
         name=spec.name, checkpoint=spec.checkpoint.path, ranges=prepared.folder / RANGES_FOLDER, wall_ms=wall_ms,
-        reached=reached, on_corrupt=prepared.on_corrupt,
+        reached=reached, on_corrupt=prepared.on_corrupt, places=partial(letter_places, spec),
     )  # fmt: skip
     writer = prepared.frame.writeStream.queryName(spec.name).option("checkpointLocation", spec.checkpoint.path)
     interval_ms = spec.trigger.interval_ms
@@ -281,6 +297,7 @@ def _batch_parts(
     wall_ms: Callable[[], int],
     reached: Callable[[str, int], None],
     on_corrupt: OnCorruptRecord,
+    places: Callable[[SparkSession, str, int], Sequence[LetterPlace] | None],
 ) -> BatchParts:
     """With the session of the process that runs the batches."""
     return BatchParts(
@@ -296,6 +313,7 @@ def _batch_parts(
         reached=reached,
         on_corrupt=on_corrupt,
         add_skipped=partial(add_skipped_offsets, ranges),
+        letter_places=partial(places, spark),
     )
 
 

@@ -11,7 +11,7 @@ from bridge.spark.option_table import STREAM_ONLY
 from bridge.spark.pipeline.corrupt_rows import CorruptRows, dead_letters_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME, source_column
-from bridge.spark.pipeline.pipeline_query import PreparedPipeline
+from bridge.spark.pipeline.pipeline_query import PreparedPipeline, spark_failures
 from bridge.spark.pipeline.transform import DEAD, FILTERED, classify, written_rows
 from bridge.spark.source.datasource_registration import NAME
 
@@ -27,7 +27,15 @@ class PipelineSample:
 
 
 def read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
-    """Up to ``records`` records from the start of the logs, read as a batch, which joins no group."""
+    """Up to ``records`` records from the start of the logs, read as a batch, which joins no group.
+
+    Raises ``PipelineFailedError`` and the errors of this project that a task ended with.
+    """
+    with spark_failures(prepared.spec.name, "repeat the command"):
+        return _read_sample(prepared, records)
+
+
+def _read_sample(prepared: PreparedPipeline, records: int) -> PipelineSample:
     options = {name: value for name, value in prepared.options.items() if name not in STREAM_ONLY}
     frame = prepared.spark.read.format(NAME).options(**options | {"startingOffsets": "earliest"}).load()
     # The records, in memory: each of the frames below reads the same ones.

@@ -23,6 +23,7 @@ from bridge.spark.pipeline.pipeline_sample import read_sample
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from tests.damaged_logs import DamagedLog
 from zkconsumer.base.clock import SYSTEM_CLOCK
+from zkconsumer.errors import ZkConsumerError
 from zkconsumer.testing.sandbox import Sandbox
 from zkconsumer.types import TopicPartition
 
@@ -107,6 +108,27 @@ class DamagedPlace:
 @pytest.fixture
 def damaged_place(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path) -> DamagedPlace:
     return DamagedPlace(spark, shared_cluster, fresh_name[-40:], tmp_path)
+
+
+def test_by_default_a_corrupt_batch_ends_the_pipeline_in_one_line_and_a_repaired_log_is_read_completely(
+    damaged_place: DamagedPlace,
+) -> None:
+    place = damaged_place
+    for damage, why in ((place.log.change_checksum, "checksum"), (place.log.set_unknown_codec, "codec 7")):
+        with place.log.kept():
+            damage(BATCH)
+            with pytest.raises(ZkConsumerError, match=f"offset 10 .*{why}") as raised:
+                place.run("fail")
+        line = str(raised.value)
+        assert "\n" not in line
+        assert "skipOffsets" in line
+        assert f"zkconsumer spark reconcile --group {place.topic} --checkpoint DIR --rewind" in line
+        assert (place.rows(), place.dead()) == (Counter(), [])
+    place.run("fail")
+    assert place.rows() == Counter(range(39))
+    assert [(row.stage, row.offset) for row in place.dead()] == [("decode", 39)]
+    counts = place.lineage("fail").counts
+    assert (counts.rows, counts.dead_letters, counts.skipped_offsets) == (39, 1, 0)
 
 
 def test_a_run_after_a_crash_follows_the_decision_although_the_log_was_repaired(damaged_place: DamagedPlace) -> None:

@@ -24,11 +24,13 @@ from zkconsumer.testing.sandbox import (
     missing_requirement,
     missing_spark_requirement,
     reap,
+    registry_process,
     sandbox_runs,
     wait_until,
 )
 from zkconsumer.testing.sandbox.child_process import write_properties
 from zkconsumer.testing.sandbox.event_file import EventFile
+from zkconsumer.testing.sandbox.registry_process import ensure_registry, missing_for_registry
 from zkconsumer.testing.sandbox.spark_jars import COORDINATES, DELTA_COORDINATES
 from zkconsumer.testing.sandbox.zookeeper_mode_broker import _listening
 
@@ -274,6 +276,30 @@ def test_the_jars_of_delta_have_a_folder_of_their_own(tools: Tools) -> None:
 def test_without_maven_the_jars_of_spark_are_missing_and_it_is_said(tools: Tools) -> None:
     tools.java()
     assert "no 'mvn' in PATH" in (missing_spark_requirement() or "")
+
+
+def test_the_registry_is_unpacked_once_and_its_lack_is_one_sentence(tools: Tools) -> None:
+    tools.java()
+    assert "no 'mvn' in PATH" in (missing_for_registry() or "")
+    tools.maven(jars=registry_process.JARS)
+    folder = ensure_registry()
+    (tools.folder / "mvn").unlink()
+    assert ensure_registry() == folder
+    assert missing_for_registry() is None
+    assert ":unpack " in tools.calls.read_text()
+
+
+def test_the_jars_in_the_folders_of_an_archive_count(tools: Tools) -> None:
+    tools.maven(jars=registry_process.JARS)
+    jars = ensure_registry()
+    (jars / "lib").mkdir()
+    (jars / "jar-3.jar").rename(jars / "lib" / "jar-3.jar")
+    assert not artifacts.is_complete(registry_process.ARCHIVE, jars.parent), "the marker has another place"
+    marker = jars.parent / artifacts.MARKER
+    content = json.loads(marker.read_text())
+    content["jars"]["lib/jar-3.jar"] = content["jars"].pop("jar-3.jar")
+    marker.write_text(json.dumps(content))
+    assert artifacts.is_complete(registry_process.ARCHIVE, jars.parent)
 
 
 def test_maven_that_does_not_bring_the_jars_of_spark_is_quoted(tools: Tools) -> None:

@@ -178,7 +178,7 @@ def is_complete(wanted: MavenJarSet, target: Path) -> bool:
     """Whether the folder holds every jar that its marker names, in full, for today's table."""
     try:
         marker = json.loads((target / MARKER).read_text())
-        sizes = {jar.name: jar.stat().st_size for jar in (target / "jars").glob("*.jar")}
+        sizes = _jar_sizes(target)
     except (OSError, ValueError):
         return False
     return bool(marker == {"pom": wanted.digest(), "jars": sizes} and len(sizes) == wanted.jars)
@@ -203,6 +203,12 @@ def missing_requirement(*releases: str) -> str | None:
     return None
 
 
+def _jar_sizes(folder: Path) -> dict[str, int]:
+    """Jar -> bytes.  An archive that Maven has unpacked has folders."""
+    jars = folder / "jars"
+    return {jar.relative_to(jars).as_posix(): jar.stat().st_size for jar in jars.rglob("*.jar")}
+
+
 def _fetch(wanted: MavenJarSet, target: Path) -> None:
     find_jdk()  # Maven runs on it, and Maven's error about a wrong JAVA_HOME does not name the Java on the PATH
     mvn = find_maven()
@@ -211,7 +217,7 @@ def _fetch(wanted: MavenJarSet, target: Path) -> None:
         pom.write_text(wanted.pom())
         goal = f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN}:{wanted.goal}"
         _run_maven([mvn, "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={building / 'jars'}"], wanted.title)
-        sizes = {jar.name: jar.stat().st_size for jar in (building / "jars").glob("*.jar")}
+        sizes = _jar_sizes(building)
         if len(sizes) != wanted.jars:
             raise SandboxError(
                 f"Maven returned {len(sizes)} jars for {wanted.title} instead of {wanted.jars}:"

@@ -52,6 +52,7 @@ class JavaCommand:
     """The program: a main class of a release's jars, or programs that are compiled against them.
 
     ``programs``: the names of their sources in the folder ``sources``, without ``.java``; they are before the jars.
+    ``jar``: is used with its own class path instead of the jars of a release of Kafka; ``release`` is its release.
     """
 
     release: str
@@ -61,6 +62,7 @@ class JavaCommand:
     heap_mb: int = 128
     options: tuple[str, ...] = ()
     sources: Path = java.SOURCES
+    jar: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +221,14 @@ def _folder(run: SandboxRun, name: str) -> Path:
 
 
 def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, ends_with_parent: bool) -> list[str]:
-    jars = artifacts.ensure_artifact_set(command.release)
-    path = [f"{jars}/*"]
-    if command.programs:
-        path.insert(0, str(java.compiled(command.programs, jars, command.sources)))
+    if command.jar is not None:
+        assert not command.programs, "programs are compiled against the jars of a release"
+        path, logging = [str(command.jar)], []
+    else:
+        jars = artifacts.ensure_artifact_set(command.release)
+        path, logging = [f"{jars}/*"], [_logging_option(folder, artifacts.artifact_set(command.release))]
+        if command.programs:
+            path.insert(0, str(java.compiled(command.programs, jars, command.sources)))
     words = [command.main, *command.arguments]
     if ends_with_parent:
         path.append(str(java.compiled(("Guard",), None)))
@@ -232,7 +238,7 @@ def _arguments(run: SandboxRun, folder: Path, command: JavaCommand, *, ends_with
         run.marker,
         f"-Xmx{command.heap_mb}m",
         *FAST_START,
-        _logging_option(folder, artifacts.artifact_set(command.release)),
+        *logging,
         *command.options,
         "-cp",
         ":".join(path),

@@ -19,7 +19,7 @@ from zkconsumer.testing.sandbox.sandbox_runs import SandboxRun
 from zkconsumer.testing.sandbox.waiting import HOST, free_port, wait_until
 
 PORT_TRIES_MAX = 5
-PORT_TAKEN_TEXTS = ("Address already in use", "BindException")
+PORT_TAKEN_TEXTS = ("Address already in use", "BindException", "seems to be in use by another process")
 
 
 class ServerProcess(ABC):

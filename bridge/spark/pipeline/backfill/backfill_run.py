@@ -23,10 +23,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-from pyspark.errors import PySparkException
 
 from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord, without_skipped
 from bridge.spark.group_membership import CommitMode
@@ -48,7 +47,6 @@ from bridge.spark.pipeline.backfill.backfill_plan import (
 )
 from bridge.spark.pipeline.backfill.live_query import live_positions, read_live_query
 from bridge.spark.pipeline.batch_writer import BatchParts, BatchWriter, WrittenBatch
-from bridge.spark.pipeline.decode.decode_plan import first_line
 from bridge.spark.pipeline.lineage import (
     ABANDONED,
     BatchCounts,
@@ -58,7 +56,8 @@ from bridge.spark.pipeline.lineage import (
     partition_ranges,
 )
 from bridge.spark.pipeline.option_keys import TOPIC_WAYS
-from bridge.spark.pipeline.pipeline_query import PipelineFailedError, PreparedPipeline, prepare_targets
+from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_targets, spark_failures
+from bridge.spark.pipeline.replay.dead_letter_reader import letter_places
 from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows, offset_columns
 from bridge.spark.pipeline.sinks.sink import Sink
@@ -364,16 +363,6 @@ def write_reserved(
         reached=reached,
         kind=reserved.kind,
         on_corrupt=on_corrupt,
+        letter_places=partial(letter_places, prepared.spec, prepared.spark),
     )
     BatchWriter(parts, on_batch)(frame, reserved.batch)
-
-
-@contextmanager
-def spark_failures(name: str) -> Iterator[None]:
-    """Errors of Spark as ``PipelineFailedError``."""
-    try:
-        yield
-    except PySparkException as error:
-        raise PipelineFailedError(
-            f"{name}: {first_line(error).rstrip('. ')}; when the cause is removed, repeat the command, it continues"
-        ) from error

@@ -3,7 +3,19 @@
     lookup(id) -> cache -> GET /schemas/ids/{id} -> GET /subjects/{s}/versions/{v} for each reference -> cache
 
 The API is that of Confluent Schema Registry 7.x; Karapace, Redpanda and Apicurio (below ``/apis/ccompat/v7``) have it
-as well.  An answer decides what happens to the record:
+as well.  Seen on Apicurio 2.6.13 (``tests/spark/pipeline/test_registry_pipeline.py``):
+
+    /schemas/ids/ID          200 also after its subject was deleted; without ``schemaType`` for Avro, with it for JSON
+                             and Protobuf; ``references`` is an empty list where there are none
+                             404 with code 40403 for every id from 0 to 2147483647 that is not registered
+    /subjects/S/versions/N   404 with code 40401 for an unknown subject, 40402 for an unknown version
+    /schemas/types           200 and a list of three types
+    another prefix           404 with code 404 and a message of the web server: refused, no dead letter
+    a stopped process        its port accepts connections and is silent
+
+The ids are those of contents: the same schema under two subjects has one id.
+
+An answer decides what happens to the record:
 
     the id is not registered, or what is registered is no Avro schema       the record becomes a dead letter
     refused, silent, 5xx, 408, 425, 429, an incomplete response             retried; then the batch fails, is repeated
@@ -236,9 +248,11 @@ class SchemaRegistryClient:
             attempt += 1
             left_ms = deadline_ms - self._clock.now_ms()
             if attempt > self._settings.retries_max or left_ms <= pause_ms:
+                attempts = "1 attempt" if attempt == 1 else f"{attempt} attempts"
                 raise SchemaRegistryUnavailable(
-                    f"{self._name()}: {reason} ({attempt} attempts for schema id {schema_id}); start the registry, or "
-                    "correct its URL; the batch is repeated, and no record is a dead letter because of this"
+                    f"{self._name()}: {reason} ({attempts} for schema id {schema_id}); the operator must start the "
+                    "registry or correct its URL, and repeat the command: the batch is read again, and no record is a "
+                    "dead letter because of this"
                 )
             log.warning("schema-registry-retry schema_id=%d attempt=%d reason=%r", schema_id, attempt, reason)
             self._pause(pause_ms)

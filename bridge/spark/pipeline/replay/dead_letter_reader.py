@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, PostgresTarget
+from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, PostgresTarget, TopicTarget
 from bridge.spark.pipeline.replay.letter_choice import LetterPlace
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from bridge.spark.pipeline.sinks.postgres_connection import Connect, connect_postgres, postgres_errors
@@ -69,6 +69,13 @@ def open_dead_letters(spec: PipelineSpec, spark: SparkSession) -> DeadLetterRead
                 "dead letters are replayed from a table, and a topic is none; read the topic by a pipeline of its own"
             )
     raise UsageError(f"{spec.file}: [dead-letters] format: {words}")
+
+
+def letter_places(spec: PipelineSpec, spark: SparkSession, query: str, batch: int) -> list[LetterPlace] | None:
+    """The dead letters of one batch; None: they are in a topic.  Reads the places of the whole table."""
+    if isinstance(spec.dead_letters, TopicTarget):
+        return None
+    return [each for each in open_dead_letters(spec, spark).places() if each.key == (query, batch)]
 
 
 class ParquetDeadLetters:

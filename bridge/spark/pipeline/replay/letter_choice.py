@@ -5,9 +5,8 @@ record: of two checkpoints, or a batch and its replacement.  The record is repla
 
     all batches that count at this place   have a dead letter of it; else one of them has written its row, or has
                                            filtered it.  With a replacement only the newest one, and later ones, count
-    their numbers of dead letters          are those of the table of dead letters; if not, an attempt that a crash
-                                           ended has left letters of records that the batch has written, after the file
-                                           was corrected
+    their numbers of dead letters          are those of the table of dead letters; if not, another program has changed
+                                           it, since a batch follows the dead letters that were committed before
     no replay                              has written it since
 
 Memory: the lineages of the table, and one place at a time: letters come in the order of their places.
@@ -53,7 +52,7 @@ class LetterState(Enum):
     REPLAYED = "replayed before"
     WRITTEN = "another batch has written or filtered the record"
     NOT_COMMITTED = "its batch is not in the table; the live query or the backfill repeats it"
-    UNCERTAIN = "its batch has another number of dead letters: an attempt before a correction of the file left some"
+    UNCERTAIN = "its batch has another number of dead letters: another program has changed the table"
     UNREADABLE = "the record could not be read; read its offsets by a backfill"
     NOT_SELECTED = "of another stage, or older than asked for"
 

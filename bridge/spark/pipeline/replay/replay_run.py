@@ -31,7 +31,7 @@ from pyspark.sql import functions as sf
 from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.pipeline.backfill.backfill_bounds import ID_DIGITS
 from bridge.spark.pipeline.backfill.backfill_plan import RESERVED
-from bridge.spark.pipeline.backfill.backfill_run import AFTER_RESERVATION, Reached, spark_failures, write_reserved
+from bridge.spark.pipeline.backfill.backfill_run import AFTER_RESERVATION, Reached, write_reserved
 from bridge.spark.pipeline.batch_writer import SINK_STAGE, WrittenBatch, rejection_reason
 from bridge.spark.pipeline.decode.decoded_frame import decode
 from bridge.spark.pipeline.decode.reserved_columns import DEAD_ERROR, DEAD_STAGE, OUTCOME, source_column
@@ -43,7 +43,7 @@ from bridge.spark.pipeline.lineage import (
     common_ranges,
     partition_ranges,
 )
-from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_targets
+from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_targets, spark_failures
 from bridge.spark.pipeline.replay.dead_letter_reader import DeadLetterReader, open_dead_letters
 from bridge.spark.pipeline.replay.letter_choice import LetterChoice, LetterKey, LetterPlace, LetterState
 from bridge.spark.pipeline.sinks.sink import Sink

@@ -19,6 +19,7 @@ from bridge.spark.pipeline.pipeline_spec import TopicTarget
 from bridge.spark.pipeline.secret_reference import resolve_secrets
 from bridge.spark.pipeline.sinks.sink import SinkUnavailableError
 from bridge.spark.pipeline.sinks.topic_records import RECORD_BYTES_LIMIT, TopicFacts
+from bridge.spark.pipeline.task_errors import sentence_of
 from zkconsumer.admin.broker_client import BROKER_REQUEST_ERRORS, REQUEST_TIMEOUT_MS
 from zkconsumer.errors import UsageError
 from zkconsumer.kafka.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
@@ -48,10 +49,10 @@ _NO_TOPIC = "zkconsumer-no-topic"
 LIMIT_KEY = "max.message.bytes"
 
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-_SENTENCE = re.compile(r"^(?:zkconsumer|bridge)\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
-"""An error of this project in the text of Spark's."""
 
-_PASSING = ("TimeoutException", "BrokerUnreachable", "RemoteProtocolError", "UnknownHostException")
+_PASSING = (
+    "TimeoutException", "BrokerUnreachable", "RemoteProtocolError", "SchemaRegistryUnavailable", "UnknownHostException",
+)  # fmt: skip
 """Errors that another start may not meet."""
 
 
@@ -94,10 +95,10 @@ def send_frame(frame: DataFrame, task: SinkTask) -> int:
     try:
         return sum(row.records for row in frame.mapInArrow(run, "records bigint").collect())
     except PySparkException as error:
-        found = _SENTENCE.search(str(error))
+        found = sentence_of(str(error))
         if found is None:
             raise
-        raise task_error(found[1], found[2]) from error
+        raise task_error(found.name, found.text) from error
 
 
 def task_error(name: str, sentence: str) -> SinkUnavailableError | TopicRefusedError:

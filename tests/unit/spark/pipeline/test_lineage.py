@@ -19,7 +19,6 @@ from bridge.spark.pipeline.lineage import (
     check_reservation,
     from_json,
     partition_ranges,
-    require_enough_dead_letters,
     require_same_corrupt_offsets,
     require_same_ranges,
     to_json,
@@ -62,18 +61,6 @@ def test_corrupt_offsets_are_stored_where_there_are_some() -> None:
     assert from_json(to_json(whole), "x") == whole
     assert to_json(whole).endswith(',"corrupt":{"a":{"0":[[12,15]]}}}')
     assert "corrupt" not in to_json(lineage())
-
-
-@pytest.mark.parametrize(("stored", "attempted"), [(0, 0), (3, 3), (3, 1)])
-def test_an_attempt_may_commit_its_rows_if_all_of_its_dead_letters_can_be_stored(stored: int, attempted: int) -> None:
-    letters = replace(lineage(), counts=BatchCounts(stored))
-    require_enough_dead_letters(letters, replace(lineage(), counts=BatchCounts(8, attempted)))
-
-
-def test_an_attempt_with_more_dead_letters_than_are_stored_is_an_error_that_names_both_numbers() -> None:
-    letters = replace(lineage(), counts=BatchCounts(2))
-    with pytest.raises(LineageConflictError, match=r"attempt t1 with 2 dead letters, and this attempt has 3, so .*end"):
-        require_enough_dead_letters(letters, replace(lineage(), attempt="t2", counts=BatchCounts(8, 3)))
 
 
 def test_two_attempts_with_other_corrupt_offsets_are_an_error() -> None:
