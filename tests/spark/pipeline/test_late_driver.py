@@ -14,7 +14,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bridge.spark.decode.offset_ranges import OffsetRange, OnCorruptRecord
-from bridge.spark.pipeline.batch_writer import AFTER_DEAD_LETTERS, AFTER_WRITE, BatchParts, BatchWriter
+from bridge.spark.pipeline.batch_writer import (
+    AFTER_DEAD_LETTERS,
+    AFTER_WRITE,
+    BatchParts,
+    BatchWriter,
+    MoreDeadLettersError,
+)
 from bridge.spark.pipeline.lineage import LineageConflictError
 from bridge.spark.pipeline.pipeline_file import read_pipeline
 from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_pipeline, prepare_targets
@@ -168,7 +174,9 @@ def test_a_successor_with_more_dead_letters_than_are_stored_commits_nothing_and_
 
     with pytest.raises(InterruptedError):
         batch.run(before_commit=crash)
-    with pytest.raises(LineageConflictError, match="0 dead letters, and this attempt has 1, so some records would be"):
+    with pytest.raises(
+        MoreDeadLettersError, match=r"the 0 dead letters .* are committed, and this one has others; .*JSON"
+    ):
         batch.run(broken=2)
     assert batch.counts() == (Counter(), 0)
     batch.run()
