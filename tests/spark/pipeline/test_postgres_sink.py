@@ -309,6 +309,7 @@ def test_a_batch_without_rows_takes_its_key_and_a_late_attempt_with_rows_is_not_
     target: PostgresTarget,
 ) -> None:
     sink, late = open_sink(target), open_sink(target)
+    sink.prepare(SCHEMA)
     staged = late.write(rows(), attempt("late"))
     empty = replace(lineage(staged), attempt="t1", counts=BatchCounts())
     assert sink.commit_without_rows(empty) == empty
