@@ -37,7 +37,7 @@ BATCHES = (0, 1)
 
 NIGHTLY_CRASHES = 200
 DELAY_MAX_MS = 2_500
-ROUND = 6
+ROUND = 12
 """How many pipelines of one fault share a driver."""
 
 

@@ -8,7 +8,7 @@ file NAME in the folder of faults and waits until there is a file NAME.go; the f
 (``fault_injection``) use the same file.
 
 ``after-fetch`` and ``after-decode`` are in the tasks: a step between the parts of Spark's plan takes all records of its
-task, and waits.  Their records show the batch: it has eight offsets of each partition.
+task, and waits.  Their records show the batch: it has ten offsets of each partition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 HOLD_S = 600
 POLL_S = 0.05
 WAIT_MS = 500
-LETTERS_OF_A_BATCH = 6
+LETTERS_OF_A_BATCH = 8
 RELEASED = ".go"
 
 POINT_OF = {

@@ -29,7 +29,7 @@ from tests.spark.crash.pipeline_table import pipeline_table
 from tests.spark_session_fixtures import require_spark
 from zkconsumer.testing.sandbox import Sandbox, missing_delta_requirement
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(3_000)]
 """A round takes two minutes on an idle machine, and ten beside other tests."""
 
 RESULTS = "ZKC_PIPELINE_CRASH_RESULTS"
