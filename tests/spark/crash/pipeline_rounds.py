@@ -29,7 +29,9 @@ from tests.spark.crash.pipeline_cases import (
     BACKFILL,
     CHECKPOINTED,
     CLAIMED,
+    DECODED,
     DELTA,
+    FETCHED,
     KILL,
     PARQUET,
     POSTGRES,
@@ -71,8 +73,8 @@ DELTA_SETTINGS = {
 }
 """As in ``tests/delta/conftest.py``."""
 
-MASTER = "local[32,4]"
-"""A task that waits at a point keeps its place."""
+TASKS_AT_A_TIME = 6
+"""Besides those that wait at a point and keep their places."""
 
 AGAIN = "python -m tests.spark.crash.pipeline_rounds"
 
@@ -268,7 +270,9 @@ def play_pipelines(
 
     def driver(name: str, held: Sequence[PipelinePlay]) -> Driver:
         faults = {play.name: play.source_fault for play in held if play.source_fault is not None}
-        drivers.append(_driver(folder, f"{name}-{salt}", faults, is_delta=is_delta))
+        waiting = sum(play.crash.point in (FETCHED, DECODED) for play in held) * len(PARTITIONS)
+        master = f"local[{TASKS_AT_A_TIME + waiting},4]"
+        drivers.append(_driver(folder, f"{name}-{salt}", faults, master, is_delta=is_delta))
         return drivers[-1]
 
     try:
@@ -315,12 +319,12 @@ def _stop_and_continue(stops: Sequence[PipelinePlay], stopped: Driver, other: Dr
             stopped.wait(lambda play=play: play.has_continued(stopped), PHASE_TIMEOUT_MS, f"{play.crash} continues")
 
 
-def _driver(folder: Path, name: str, faults: Mapping[str, str], *, is_delta: bool) -> Driver:
+def _driver(folder: Path, name: str, faults: Mapping[str, str], master: str, *, is_delta: bool) -> Driver:
     if not is_delta:
-        return Driver(folder, name, faults, master=MASTER)
+        return Driver(folder, name, faults, master=master)
     jars = {"spark.jars": ",".join(map(str, ensure_delta_jars()))}
     settings = {**delta_settings({}), **DELTA_SETTINGS, **jars}
-    return Driver(folder, name, faults, master=MASTER, settings=settings, path=[ensure_pyspark()])
+    return Driver(folder, name, faults, master=master, settings=settings, path=[ensure_pyspark()])
 
 
 def _up_to_the_points(plays: Sequence[PipelinePlay], driver: Driver, others: Sequence[PipelinePlay] = ()) -> None:
