@@ -50,7 +50,7 @@ from tests.spark.crash.pipeline_input import PARTITIONS, PER_BATCH
 from tests.spark_session_fixtures import STARTS_MAX, TOO_SLOW, started
 from zkconsumer.base.clock import SYSTEM_CLOCK
 
-HOLD_S = 600
+HOLD_S = 900
 POLL_S = 0.05
 WAIT_MS = 500
 LETTERS_OF_A_BATCH = 8
