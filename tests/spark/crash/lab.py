@@ -31,7 +31,7 @@ from zkconsumer.testing.sandbox.event_file import EventFile
 from zkconsumer.types import TopicPartition
 
 MARK = "ZKC_LAB_TREE"
-READY_TIMEOUT_MS = 90_000
+READY_TIMEOUT_MS = 300_000
 KILL_ROUNDS_MAX = 200
 LOG_LINES_QUOTED = 60
 
