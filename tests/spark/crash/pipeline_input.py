@@ -103,10 +103,9 @@ def expected_rows(command: str) -> Counter[Row]:
     return Counter([*rows, *replayed])
 
 
-def expected_letters(command: str) -> Counter[tuple[int, int]]:
-    """Partition and offset of the dead letters at the end; a replacement has its own."""
-    found = places(command, Fate.BROKEN, Fate.MISTYPED)
-    return Counter(found * 2 if command == REPLACE else found)
+def expected_letters(command: str, replacements: int = 0) -> Counter[tuple[int, int]]:
+    """Partition and offset of the dead letters at the end; each replacement has its own."""
+    return Counter(places(command, Fate.BROKEN, Fate.MISTYPED) * (1 + replacements))
 
 
 def expected_counts(ranges: PartitionRanges, command: str, kind: str) -> BatchCounts:
@@ -118,8 +117,8 @@ def expected_counts(ranges: PartitionRanges, command: str, kind: str) -> BatchCo
     return BatchCounts(fates[Fate.ROW], dead, fates[Fate.FILTERED], fates[Fate.SKIPPED])
 
 
-def expected_kinds(command: str) -> dict[str, Counter[tuple[int, int]]]:
-    """Kind of a lineage -> the places that all lineages of the kind have, each once."""
+def expected_kinds(command: str, replacements: int = 0) -> dict[str, Counter[tuple[int, int]]]:
+    """Kind of a lineage -> the places that all lineages of the kind have: each once, or once for each replacement."""
     log = {(number, offset) for number in PARTITIONS for offset in range(OFFSETS)}
     match command:
         case "backfill":
@@ -128,7 +127,7 @@ def expected_kinds(command: str) -> dict[str, Counter[tuple[int, int]]]:
         case "replay":
             return {"batch": Counter(log), REPLAY: Counter(places(command, Fate.MISTYPED))}
         case "replace":
-            return {"batch": Counter(log), REPLACE: Counter(log)}
+            return {"batch": Counter(log), REPLACE: Counter([*log] * replacements)}
         case _:
             return {"batch": Counter(log)}
 

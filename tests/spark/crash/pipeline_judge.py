@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, fields
 
 from bridge.spark.pipeline.lineage import BatchLineage
-from tests.spark.crash.pipeline_cases import SENT, TOPIC, PipelineCrash
+from tests.spark.crash.pipeline_cases import BATCHES, COMMITTED, REPLACE, SENT, TOPIC, PipelineCrash
 from tests.spark.crash.pipeline_input import (
     OFFSETS,
     PARTITIONS,
@@ -87,7 +87,8 @@ class PipelineVerdict:
 def judge(crash: PipelineCrash, state: PipelineState) -> PipelineVerdict:
     """The state when the command was repeated and has ended."""
     rows, letters = _row_counter(state), Counter((each.partition, each.offset) for each in state.letters)
-    wanted_rows, wanted_letters = expected_rows(crash.command), expected_letters(crash.command)
+    wanted_rows = expected_rows(crash.command)
+    wanted_letters = expected_letters(crash.command, _replacements(state.lineages))
     repeated_letters = Counter(state.letters)
     findings = [
         *_missing("rows", wanted_rows, rows),
@@ -163,18 +164,34 @@ def _repeated_records(crash: PipelineCrash, rows: list[FoundRow]) -> Iterator[st
         yield "the dead attempt has sent all records of its batch, and some are not there twice"
 
 
+def _replacements(lineages: list[BatchLineage]) -> int:
+    return len({each.query for each in lineages if each.kind == REPLACE})
+
+
+def _allowed_replacements(crash: PipelineCrash) -> set[int]:
+    """The same command after a complete replacement makes a second one."""
+    if crash.command != REPLACE:
+        return {0}
+    is_last = (crash.point, crash.batch) == (COMMITTED, BATCHES[-1])
+    return {1, 2} if crash.delay_ms is not None else {2 if is_last else 1}
+
+
 def _lineage_findings(crash: PipelineCrash, lineages: list[BatchLineage]) -> Iterator[str]:
+    replacements, allowed = _replacements(lineages), _allowed_replacements(crash)
+    if replacements not in allowed:
+        yield f"there are {replacements} replacements, and not {sorted(allowed)}"
+    kinds = expected_kinds(crash.command, replacements)
     found: dict[str, Counter[tuple[int, int]]] = defaultdict(Counter)
     for each in lineages:
         found[each.kind].update(places_of(each.ranges))
         counts = expected_counts(each.ranges, crash.command, each.kind)
         if each.counts != counts:
             yield f"{each.name} has {each.counts}, and its ranges have {counts}"
-    for kind, wanted in expected_kinds(crash.command).items():
+    for kind, wanted in kinds.items():
         yield from _missing(f"offsets of kind {kind}", wanted, found[kind])
         yield from _repeated(f"offsets of kind {kind}", wanted, found[kind])
     for kind, places in found.items():
-        yield from _foreign(f"offsets of kind {kind}", expected_kinds(crash.command).get(kind, Counter()), places)
+        yield from _foreign(f"offsets of kind {kind}", kinds.get(kind, Counter()), places)
 
 
 def _position_findings(state: PipelineState) -> Iterator[str]:

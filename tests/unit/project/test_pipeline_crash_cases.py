@@ -119,8 +119,8 @@ def _merged(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
 
 def right_state(command: str, *, is_topic: bool = False) -> PipelineState:
     """What a run without a fault leaves."""
-    lineages = []
-    for kind, wanted in expected_kinds(command).items():
+    lineages, replacements = [], int(command == REPLACE)
+    for kind, wanted in expected_kinds(command, replacements).items():
         halves = [sorted(place for place in wanted if (place[1] < HALF) is is_first) for is_first in (True, False)]
         lineages += [lineage(kind, batch, half, command) for batch, half in enumerate(halves) if half]
     rows = [
@@ -128,7 +128,7 @@ def right_state(command: str, *, is_topic: bool = False) -> PipelineState:
     ]
     letters = [
         FoundLetter(number, offset, f"q{copy}", offset // HALF, "decode")
-        for (number, offset), count in expected_letters(command).items()
+        for (number, offset), count in expected_letters(command, replacements).items()
         for copy in range(count)
     ]
     end = dict.fromkeys(PARTITIONS, OFFSETS)
@@ -143,6 +143,22 @@ def crash(command: str = RUN, sink: str = PARQUET, point: str = COMMITTED, **mor
 def test_what_a_run_without_a_fault_leaves_is_right(command: str) -> None:
     verdict = judge(crash(command, "postgres"), right_state(command))
     assert (verdict.findings, verdict.lost, verdict.twice) == ((), 0, 0)
+
+
+def test_a_replacement_that_was_complete_when_its_driver_died_is_made_once_more() -> None:
+    state = right_state(REPLACE)
+    again = [replace(each, query="second") for each in state.lineages if each.kind == REPLACE]
+    letters = [*state.letters, *(replace(each, query="second") for each in state.letters if each.query == "q1")]
+    twice = replace(state, lineages=[*state.lineages, *again], letters=letters)
+    for point, batch, delay_ms, expected in (
+        (COMMITTED, 1, None, (False, True)),
+        (COMMITTED, 0, None, (True, False)),
+        (LETTERS, 1, None, (True, False)),
+        (LETTERS, 1, 7, (True, True)),
+    ):
+        played = crash(REPLACE, "postgres", point, batch=batch, delay_ms=delay_ms)
+        assert (judge(played, state).is_valid, judge(played, twice).is_valid) == expected
+    assert not judge(crash(REPLACE, "postgres", COMMITTED, batch=1), replace(twice, letters=state.letters)).is_valid
 
 
 def test_the_input_has_each_fate_in_each_half_of_a_batch() -> None:
