@@ -31,7 +31,7 @@ AFTER_CLAIM = "after_claim"
 AFTER_COMMIT_LOG = "after_commitlog"
 POINTS = (AFTER_WAL, AFTER_CLAIM, AFTER_COMMIT_LOG)
 
-WAIT_MS = 120_000
+WAIT_MS = 900_000
 FILE_POLL_MS = 50
 """How often it checks whether the file still exists."""
 

@@ -1,11 +1,13 @@
 """A Spark driver of the crash lab: one JVM on ``local[2]`` with many queries, told what to do line by line.
 
-    python -m tests.spark.crash.driver FOLDER      commands on standard input, events on standard output, as JSON lines
+    python -m tests.spark.crash.driver FOLDER [MASTER SETTINGS]
+                                                   commands on standard input, events on standard output, as JSON lines
 
     {"do": "start", "query": NAME, "options": {…}, "folder": …, "sink": "foreachBatch"|"parquet",
      "trigger": "availableNow"|MILLISECONDS, "hold_after_sink": BATCH|null}
     {"do": "stop", "query": NAME}                  query.stop()
     {"do": "collect", "query": NAME, …}            what its Parquet sink holds goes into a file
+    {"do": "pipeline", "query": NAME, …}           commands of a pipeline: see ``pipeline_life``
 
 The ``foreachBatch`` sink writes one file a batch, under the batch's id, in one rename: a batch that is written again
 replaces what it wrote before.
@@ -25,6 +27,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.spark.source.datasource import ZkConsumerDataSource
+from tests.spark.crash.pipeline_life import PipelineLife, hold_tasks
 from tests.spark_session_fixtures import spark_settings, started
 
 HOLD_S = 120
@@ -125,9 +128,11 @@ def collect(spark: SparkSession, said: dict[str, Any]) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    settings = {**spark_settings(folder), **SETTINGS}
-    spark = SparkSession.builder.master(MASTER).appName("crash-lab").config(map=settings).getOrCreate()
+    master, more = sys.argv[2:] or ("", "{}")
+    settings = {**spark_settings(folder), **SETTINGS, **json.loads(more)}
+    spark = SparkSession.builder.master(master or MASTER).appName("crash-lab").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
+    hold_tasks()
     tell("ready", pid=os.getpid())
     queries: dict[str, Query] = {}
     for line in sys.stdin:
@@ -136,6 +141,9 @@ def main() -> None:
             queries[said["query"]] = Query(spark, said)
         elif said["do"] == "stop":
             threading.Thread(target=queries[said["query"]].stop, daemon=True).start()
+        elif said["do"] == "pipeline":
+            # As in Query: a registration of its own.
+            PipelineLife(spark.newSession(), said, tell, _starting)
         elif said["do"] == "collect":
             collect(spark, said)
         else:

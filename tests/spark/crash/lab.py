@@ -15,7 +15,7 @@ import sys
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from zkconsumer.testing.sandbox.event_file import EventFile
 from zkconsumer.types import TopicPartition
 
 MARK = "ZKC_LAB_TREE"
-READY_TIMEOUT_MS = 90_000
+READY_TIMEOUT_MS = 300_000
 KILL_ROUNDS_MAX = 200
 LOG_LINES_QUOTED = 60
 
@@ -55,21 +55,34 @@ def command_of(pid: int) -> str:
     return ""
 
 
+def signal_tree(mark: str, number: signal.Signals) -> set[int]:
+    """The signal for all of them, once; returns the processes."""
+    pids = set(marked(mark))
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return pids
+
+
+def stop_tree(mark: str) -> set[int]:
+    """SIGSTOP for all of them, as if at one moment; returns the processes."""
+    stopped: set[int] = set()
+    for _ in range(KILL_ROUNDS_MAX):
+        found = signal_tree(mark, signal.SIGSTOP)
+        if found <= stopped:
+            return stopped
+        stopped |= found
+    raise SandboxError(f"processes of {mark} start new ones: {sorted(stopped)}")
+
+
 def kill_tree(mark: str) -> int:
     """SIGKILL for all of them, as if at one moment; returns how many there were."""
-    killed: set[int] = set()
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for _ in range(KILL_ROUNDS_MAX):
-            before = set(killed)
-            pids = marked(mark)
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            killed |= set(pids)
-            if number is signal.SIGKILL and not pids:
-                return len(killed)
-            if number is signal.SIGSTOP and killed == before:
-                break
+    killed = stop_tree(mark)
+    for _ in range(KILL_ROUNDS_MAX):
+        found = signal_tree(mark, signal.SIGKILL)
+        killed |= found
+        if not found:
+            return len(killed)
     raise SandboxError(f"processes of {mark} do not die: {[(pid, command_of(pid)) for pid in marked(mark)]}")
 
 
@@ -77,22 +90,41 @@ class Driver:
     """A Spark driver program (``tests/spark/crash/driver.py``) and all that it starts.
 
     ``faults``: group -> point:batch at which the source stops; ``fault_folder`` then gets a file named as the group.
+    ``master``, ``settings``: of Spark, instead of those of the program.  ``path``: folders with packages that come
+    before those of this environment.
     """
 
-    def __init__(self, folder: Path, name: str, faults: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        faults: Mapping[str, str] | None = None,
+        *,
+        master: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        path: Sequence[Path] = (),
+    ) -> None:
         self.mark = f"{name}-{uuid.uuid4().hex[:12]}"
         self.folder = folder / name
         self.fault_folder = self.folder / "faults"
         self.fault_folder.mkdir(parents=True)
         self.events: list[dict[str, Any]] = []
         environment = {**os.environ, **spark_environment(), MARK: self.mark}
+        environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), environment["PYTHONPATH"]])
         environment["ZKC_SPARK_FAULT_FILE"] = str(self.fault_folder)
         if faults:
             environment["ZKC_SPARK_FAULT"] = ",".join(f"{group}={point}" for group, point in sorted(faults.items()))
         out, self.log = self.folder / "out.jsonl", self.folder / "log.txt"
         with out.open("wb") as stdout, self.log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.crash.driver", str(self.folder)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.spark.crash.driver",
+                    str(self.folder),
+                    master or "",
+                    json.dumps(settings or {}),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=stdout,
                 stderr=stderr,
@@ -147,6 +179,14 @@ class Driver:
     def pids(self, words: str) -> list[int]:
         """Those of the tree whose command line has these words."""
         return [pid for pid in marked(self.mark) if words in command_of(pid)]
+
+    def pause(self) -> None:
+        """SIGSTOP for the whole tree."""
+        stop_tree(self.mark)
+
+    def resume(self) -> None:
+        """SIGCONT for the whole tree, which was paused."""
+        signal_tree(self.mark, signal.SIGCONT)
 
     def kill(self) -> int:
         """SIGKILL for the whole tree."""

@@ -418,6 +418,17 @@ def test_all_steps_of_a_replacement_were_tried(places: PostgresTarget) -> None:
     assert not connect.has_acted
 
 
+def test_the_dead_letters_of_a_replacement_are_added_to_those_of_older_batches(target: PostgresTarget) -> None:
+    """Their sink deletes nothing: the letters of the two have other keys."""
+    letters = open_sink(target)
+    letters.prepare(SCHEMA)
+    run(letters, "t1")
+    assert replace_rows(letters, "t2") is CommitOutcome.COMMITTED
+    assert replace_rows(letters, "t3") is CommitOutcome.ALREADY_COMMITTED
+    assert values(target) == sorted(BATCH * 2, key=str)
+    assert [each.kind for each in letters.lineages()] == ["batch", "replace"]
+
+
 def test_a_table_with_a_row_whose_offset_is_not_known_is_not_replaced(places: PostgresTarget) -> None:
     run_sql(places, "UPDATE clicks SET partition = NULL WHERE a = 11")
     with pytest.raises(PreconditionFailed, match=r"rows without a value in topic, partition, a.*nothing was written"):

@@ -352,10 +352,12 @@ class PostgresSink:
         )
 
     def _delete_replaced(self, connection: Connection[Any], lineage: BatchLineage) -> int:
-        """Deletes the rows of the offsets of a replacement; returns their number."""
-        if lineage.kind != "replace":
+        """Deletes the rows of the offsets of a replacement; returns their number.
+
+        The dead letters of a replacement are added to those of older batches, whose keys are others.
+        """
+        if lineage.kind != "replace" or self._replaced is None:
             return 0
-        assert self._replaced is not None, "a replacement has a sink of replacing()"
         statement = self._row_statement(
             "DELETE FROM {table} WHERE {topic} = %s AND {partition} = %s AND {offset} >= %s AND {offset} < %s",
             self._replaced.columns,
