@@ -37,7 +37,7 @@ BATCH_OFFSETS = 1_000_000
 @click.option("--to-time", metavar="TIME", help="Up to the first records at or after this time.")
 @click.option(
     "--replace", "is_replacement", is_flag=True,
-    help="Delete the rows of these offsets, and write them again in the same commit (PostgreSQL).",
+    help="Delete the rows of these offsets, and write them again in the same commit (Delta, PostgreSQL).",
 )  # fmt: skip
 @click.option(
     "--batch-offsets", default=BATCH_OFFSETS, show_default=True, type=click.IntRange(1), metavar="N",
@@ -90,7 +90,7 @@ def _backfill(
     from bridge.spark.pipeline.backfill.backfill_run import backfill as run_backfill
     from bridge.spark.pipeline.pipeline_query import prepare_pipeline
 
-    with spark_session(spec.name, master, settings) as spark:
+    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             return run_backfill(prepared, request, SYSTEM_CLOCK.wall_ms, on_batch=_print_batch)
@@ -104,7 +104,7 @@ def _abandon(
     from bridge.spark.pipeline.backfill.backfill_run import abandon
     from bridge.spark.pipeline.sinks.sink_choice import open_sink
 
-    with spark_session(spec.name, master, settings) as spark:
+    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
         report = abandon(open_sink(spec.sink, spark), query)
     if output == "json":
         print_json({"schema": SCHEMA, "id": query, "released": {"batches": report.batches, "offsets": report.offsets}})

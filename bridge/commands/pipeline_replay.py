@@ -67,7 +67,7 @@ def replay(
     for warning in spec.warnings:
         print_message(warning)
     request = ReplayRequest(stage, since_ms, batch_letters)
-    with spark_session(spec.name, master, settings) as spark:
+    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             report = run_replay(prepared, request, SYSTEM_CLOCK.wall_ms, on_batch=_print_batch)

@@ -81,10 +81,14 @@ class ParquetTarget:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """A Delta table: in the folder ``path``, or ``table`` of Spark's catalog; the other one is None."""
+    """A Delta table: in the folder ``path``, or ``table`` of Spark's catalog; the other one is None.
+
+    ``place_folder``: of a table of the catalog: the folder beside the checkpoint with the place of the table.
+    """
 
     path: str | None
     table: str | None
+    place_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
