@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from bridge.spark.pipeline.backfill.backfill_bounds import parse_bounds
 from bridge.spark.pipeline.backfill.backfill_run import BackfillReport, BackfillRequest, backfill
 from bridge.spark.pipeline.pipeline_file import read_pipeline
-from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_pipeline, start_pipeline
+from bridge.spark.pipeline.pipeline_query import PreparedPipeline, prepare_pipeline
 from bridge.spark.pipeline.replay.replay_run import ReplayReport, ReplayRequest, replay
+from tests.pipeline_run_fixtures import run_to_end
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.main import main
 from zkconsumer.testing.sandbox import Sandbox
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.real
-
-END_MS = 240_000
 
 
 def good(first: int, count: int) -> list[bytes]:
@@ -79,16 +78,8 @@ class DeltaPlace:
 
     def run(self, *records: bytes) -> None:
         """One run, after these records were produced."""
-
-        def call(made: PreparedPipeline) -> None:
-            running = start_pipeline(made, SYSTEM_CLOCK.wall_ms)
-            try:
-                assert running.wait(END_MS), "the pipeline has not ended"
-            finally:
-                running.query.stop()
-
         self.cluster.produce(self.topic, 0, list(records))
-        self.prepared(call)
+        self.prepared(run_to_end)
 
     def replay(self) -> ReplayReport:
         found: ReplayReport = self.prepared(
