@@ -61,6 +61,7 @@ def build_spec(file: str, sections: Mapping[str, SectionValues], schemas: Mappin
         trigger=TriggerSection(None if trigger.get("available-now") else trigger.get("interval")),
         checkpoint=CheckpointSection(sections["checkpoint"].get("path")),
         metrics=MetricsSection(sections["metrics"].get("listen")),
+        hadoop=sections["hadoop"].values,
         warnings=tuple(f"{file}: {problem('source', option, why)}" for option, why in warnings.items()),
     )
 
