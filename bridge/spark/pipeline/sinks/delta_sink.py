@@ -229,9 +229,8 @@ class DeltaSink:
 
     def _replaced_rows(self, lineage: BatchLineage) -> tuple[str, int]:
         """The condition of the rows that the commit of a replacement deletes, and their number; "": none."""
-        if lineage.kind != "replace":
-            return "", 0
-        assert self._replaced is not None, "a replacement has a sink of replacing()"
+        if lineage.kind != "replace" or self._replaced is None:
+            return "", 0  # the dead letters of a replacement are added, and none is deleted
         condition = self._replaced.columns.condition(lineage.ranges)
         return condition, self._table.count(condition)
 

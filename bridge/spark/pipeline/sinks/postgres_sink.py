@@ -338,9 +338,8 @@ class PostgresSink:
 
     def _delete_replaced(self, connection: Connection[Any], lineage: BatchLineage) -> int:
         """Deletes the rows of the offsets of a replacement; returns their number."""
-        if lineage.kind != "replace":
-            return 0
-        assert self._replaced is not None, "a replacement has a sink of replacing()"
+        if lineage.kind != "replace" or self._replaced is None:
+            return 0  # the dead letters of a replacement are added, and none is deleted
         statement = self._row_statement(
             "DELETE FROM {table} WHERE {topic} = %s AND {partition} = %s AND {offset} >= %s AND {offset} < %s",
             self._replaced.columns,

@@ -498,6 +498,16 @@ def test_a_batch_that_is_no_replacement_deletes_nothing_and_is_tried_once(tmp_pa
     assert log.conditions == ["", ""]
 
 
+def test_the_dead_letters_of_a_replacement_are_added_and_none_is_deleted(tmp_path: Path) -> None:
+    open_sink(tmp_path)
+    log = ConflictingLog(tmp_path, 0)
+    letters = open_sink(tmp_path, log=log)
+    frame: Any = Frame([0, 1, 2])
+    staged = letters.write(frame, BatchAttempt("replace-1", 0, "t1", NOW_MS))
+    assert letters.commit(staged, replace(lineage(staged), kind="replace")) is CommitOutcome.COMMITTED
+    assert log.conditions == [""]
+
+
 def test_a_table_with_rows_of_unknown_offsets_is_not_replaced(tmp_path: Path) -> None:
     open_sink(tmp_path)
     spark: Any = Session()
