@@ -30,6 +30,8 @@ SPARK_QUERY = "11111111-2222-3333-4444-555555555555"
 
 TP = TopicPartition(TOPIC, 0)
 
+PARQUET = 'format = "parquet"\npath = "rows"'
+
 
 class PipelineInMemory:
     """A folder with the file ``clicks.toml``, and the table that its batches wrote."""
@@ -39,7 +41,7 @@ class PipelineInMemory:
         self.file = folder / "clicks.toml"
         self.write_file()
 
-    def write_file(self, more: str = "", source: str = "") -> None:
+    def write_file(self, more: str = "", source: str = "", rows: str = PARQUET) -> None:
         self.file.write_text(
             f"""
             [pipeline]
@@ -50,8 +52,7 @@ class PipelineInMemory:
             subscribe = "{TOPIC}"
             {source}
             [sink]
-            format = "parquet"
-            path = "rows"
+            {rows}
             [dead-letters]
             format = "parquet"
             path = "dead"

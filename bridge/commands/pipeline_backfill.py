@@ -10,7 +10,7 @@ import click
 
 from bridge.commands.pipeline_options import parse_time, pipeline_file, read_secret_file, session_options
 from bridge.spark.pipeline.backfill.backfill_bounds import parse_bounds
-from bridge.spark.pipeline.pipeline_session import require_spark, spark_session
+from bridge.spark.pipeline.pipeline_session import pipeline_spark_session, require_spark
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import print_json
 from zkconsumer.cli.console import print_message
@@ -37,7 +37,7 @@ BATCH_OFFSETS = 1_000_000
 @click.option("--to-time", metavar="TIME", help="Up to the first records at or after this time.")
 @click.option(
     "--replace", "is_replacement", is_flag=True,
-    help="Delete the rows of these offsets, and write them again in the same commit (PostgreSQL).",
+    help="Delete the rows of these offsets, and write them again in the same commit (Delta, PostgreSQL).",
 )  # fmt: skip
 @click.option(
     "--batch-offsets", default=BATCH_OFFSETS, show_default=True, type=click.IntRange(1), metavar="N",
@@ -90,7 +90,7 @@ def _backfill(
     from bridge.spark.pipeline.backfill.backfill_run import backfill as run_backfill
     from bridge.spark.pipeline.pipeline_query import prepare_pipeline
 
-    with spark_session(spec.name, master, settings) as spark:
+    with pipeline_spark_session(spec, master, settings) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             return run_backfill(prepared, request, SYSTEM_CLOCK.wall_ms, on_batch=_print_batch)
@@ -102,9 +102,11 @@ def _abandon(
     spec: PipelineSpec, query: str, master: str | None, settings: dict[str, str], output: OutputFormat
 ) -> None:
     from bridge.spark.pipeline.backfill.backfill_run import abandon
+    from bridge.spark.pipeline.hadoop_session import apply_hadoop_settings
     from bridge.spark.pipeline.sinks.sink_choice import open_sink
 
-    with spark_session(spec.name, master, settings) as spark:
+    with pipeline_spark_session(spec, master, settings) as spark:
+        apply_hadoop_settings(spark, spec, os.environ, read_secret_file)
         report = abandon(open_sink(spec.sink, spark), query)
     if output == "json":
         print_json({"schema": SCHEMA, "id": query, "released": {"batches": report.batches, "offsets": report.offsets}})

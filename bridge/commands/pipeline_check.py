@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bridge.commands.pipeline_options import pipeline_file, read_secret_file, session_options
-from bridge.spark.pipeline.pipeline_session import require_spark, spark_session
+from bridge.spark.pipeline.pipeline_session import pipeline_spark_session, require_spark
 from zkconsumer.cli.common import print_table
 from zkconsumer.cli.console import print_message
 
@@ -34,7 +34,7 @@ def check(file: Path, master: str | None, settings: dict[str, str]) -> None:
     spec = read_pipeline(file)
     for warning in spec.warnings:
         print_message(warning)
-    with spark_session(spec.name, master, settings, writes_delta=spec.writes_delta) as spark:
+    with pipeline_spark_session(spec, master, settings) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             sample = read_sample(prepared, RECORDS)

@@ -10,7 +10,7 @@ import click
 
 from bridge.commands.pipeline_options import parse_time, pipeline_file, read_secret_file, session_options
 from bridge.spark.pipeline.dead_letters import STAGES
-from bridge.spark.pipeline.pipeline_session import require_spark, spark_session
+from bridge.spark.pipeline.pipeline_session import pipeline_spark_session, require_spark
 from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.cli.common import print_json
 from zkconsumer.cli.console import print_message
@@ -67,7 +67,7 @@ def replay(
     for warning in spec.warnings:
         print_message(warning)
     request = ReplayRequest(stage, since_ms, batch_letters)
-    with spark_session(spec.name, master, settings) as spark:
+    with pipeline_spark_session(spec, master, settings) as spark:
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)
         try:
             report = run_replay(prepared, request, SYSTEM_CLOCK.wall_ms, on_batch=_print_batch)

@@ -13,7 +13,7 @@ import click
 
 from bridge.commands.pipeline_options import pipeline_file, read_secret_file, session_options
 from bridge.spark.membership.metrics import MetricsServer
-from bridge.spark.pipeline.pipeline_session import require_spark, spark_session
+from bridge.spark.pipeline.pipeline_session import pipeline_spark_session, require_spark
 from bridge.spark.pipeline.status.pipeline_metrics import render_pipeline_metrics
 from bridge.spark.pipeline.status.run_phase import ProcessSight
 from bridge.spark.pipeline.status.run_recorder import RunRecorder
@@ -90,7 +90,7 @@ def run(file: Path, master: str | None, settings: dict[str, str], grace_s: int) 
         print_message(warning)
     totals = _Totals(recorder)
     totals.handle_signals()
-    session = spark_session(spec.name, master, settings, writes_delta=spec.writes_delta)
+    session = pipeline_spark_session(spec, master, settings)
     with _recorded(recorder), _metrics_server(spec, recorder), session as spark:
         totals.handle_signals()  # a session of Spark has replaced the handler of Ctrl-C
         prepared = prepare_pipeline(spark, spec, os.environ, read_secret_file)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.spark.pipeline.audit.stored_rows import count_stored_rows
 from bridge.spark.pipeline.lineage import BatchAttempt, BatchCounts, BatchLineage, LineageConflictError, from_json
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget
 from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
 from bridge.spark.pipeline.sinks.delta_table import AppendRows, append_rows
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
 from bridge.spark.pipeline.sinks.sink import AttemptRemovedError, CommitOutcome, StagedBatch
+from bridge.spark.pipeline.sinks.sink_choice import open_stored
+from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
@@ -67,6 +72,16 @@ def history(spark: SparkSession, path: Path) -> list[str]:
     """The lineages in Delta's own history, newest first."""
     found = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").select("userMetadata").collect()
     return [row.userMetadata for row in found if row.userMetadata is not None]
+
+
+def audited(path: Path) -> tuple[list[int], int | None, tuple[str, ...]]:
+    """What an audit reads without Spark: the batches, the number of rows, and what is missing."""
+    table = open_stored(DeltaTarget(str(path), None))
+    lineages = list(table.lineages())
+    rows = sum(each.counts.rows for each in lineages)
+    found = count_stored_rows(table, rows, SYSTEM_CLOCK.now_ms() + 60_000, SYSTEM_CLOCK)
+    assert found.problem == ""
+    return [each.batch for each in lineages], found.rows, found.missing
 
 
 def leftovers(path: Path) -> list[Path]:
@@ -227,13 +242,16 @@ def test_optimize_and_vacuum_between_batches_change_neither_lineages_nor_live_at
     sink = open_sink(spark, tmp_path)
     run(sink, spark, "t1", 0)
     staged = sink.write(rows(spark, 3), attempt("t1", 1))
+    assert audited(tmp_path) == ([0], 3, ())
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
         spark.sql(f"OPTIMIZE delta.`{tmp_path}`").collect()
         spark.sql(f"VACUUM delta.`{tmp_path}` RETAIN 0 HOURS").collect()
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert audited(tmp_path) == ([0], 3, ())
     assert sink.commit(staged, lineage(staged)) is CommitOutcome.COMMITTED
+    assert audited(tmp_path) == ([0, 1], 6, ())
     assert run(open_sink(spark, tmp_path), spark, "t2", 0) is CommitOutcome.ALREADY_COMMITTED
     assert values(spark, tmp_path) == [0, 1, 2, 3, 4, 5]
     assert [each.batch for each in sink.lineages()] == [0, 1]
@@ -258,7 +276,9 @@ def test_a_batch_whose_commit_was_removed_from_the_log_is_known_by_its_copy_or_i
     for batch in range(4):
         run(sink, spark, "t1", batch)
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('a' = 'b')")
+    assert audited(tmp_path) == ([0, 1, 2, 3], 12, ())
     assert remove_old_commits(tmp_path) > 3
+    assert audited(tmp_path) == ([0, 1, 2, 3], 12, ())
     assert [each.batch for each in open_sink(spark, tmp_path).lineages()] == [0, 1, 2, 3]
     assert run(open_sink(spark, tmp_path), spark, "t2", 2) is CommitOutcome.ALREADY_COMMITTED
     (tmp_path / "_zkconsumer").rename(tmp_path / "_moved")
@@ -269,6 +289,77 @@ def test_a_batch_whose_commit_was_removed_from_the_log_is_known_by_its_copy_or_i
     assert values(spark, tmp_path) == list(range(12))
     assert leftovers(tmp_path) == []
     assert run(late, spark, "t3", 4) is CommitOutcome.COMMITTED
+
+
+def test_a_replacement_beside_the_live_query_is_one_commit_and_fails_none_of_its_batches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A task of the replacement waits until the live query has committed a batch; then the replacement tries again."""
+    started, may_end, path = tmp_path / "started", tmp_path / "may-end", tmp_path / "table"
+    errors: list[str] = []
+    schema = "v string, topic string, partition int, offset bigint"
+
+    def placed(first: int, value: str, count: int = 3) -> DataFrame:
+        made = [(value, "clicks", 0, n) for n in range(first, first + count)]
+        return spark.createDataFrame(made, schema).repartition(2)
+
+    def wait(batches: Iterable[Any]) -> Iterable[Any]:
+        import time
+
+        started.touch()
+        while not may_end.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    def stopped_append(frame: DataFrame, target: DeltaTarget, options: Mapping[str, str]) -> None:
+        try:
+            append_rows(frame.coalesce(1).mapInArrow(wait, frame.schema), target, options)
+        except Exception as error:
+            errors.append(str(error))
+            raise
+
+    def live(batch: int) -> CommitOutcome:
+        staged = second.write(placed(3 * batch, "old"), attempt("t1", batch))
+        return second.commit(staged, lineage(staged))
+
+    second = DeltaSink(spark, DeltaTarget(str(path), None))
+    second.prepare(placed(0, "").schema)
+    assert [live(0), live(1)] == [CommitOutcome.COMMITTED] * 2
+    deleted: list[int] = []
+    places = OffsetColumns("topic", "partition", "offset")
+    first = DeltaSink(spark, DeltaTarget(str(path), None), stopped_append).replacing(
+        ReplacedRows(places, deleted.append)
+    )
+    staged = first.write(placed(1, "new", 2), BatchAttempt("replace-1", 0, "t9", NOW_MS))
+    wanted = replace(lineage(staged, 1), kind="replace", counts=BatchCounts(2, 1))
+    first.reserve(wanted, {})
+    outcomes: list[CommitOutcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(first.commit(staged, wanted)), daemon=True)
+    thread.start()
+    try:
+        waited = threading.Event()
+        while not started.exists() and thread.is_alive():
+            waited.wait(0.05)
+        assert live(2) is CommitOutcome.COMMITTED
+    finally:
+        may_end.touch()
+        thread.join(WAIT_S)
+    assert (outcomes, deleted) == ([CommitOutcome.COMMITTED], [3])
+    assert len(errors) == 1
+    assert "CONCURRENT_APPEND" in errors[0]
+    found = spark.read.format("delta").load(str(path)).collect()
+    assert sorted((row.offset, row.v) for row in found) == [
+        (0, "old"), (1, "new"), (2, "new"), *((n, "old") for n in range(4, 9)),
+    ]  # fmt: skip
+    assert [(each.kind, each.batch) for each in second.lineages()] == [
+        ("batch", 0), ("batch", 1), ("batch", 2), ("replace", 0),
+    ]  # fmt: skip
+    assert list(second.reservations()) == []
+    assert leftovers(path) == []
+    empty = first.write(placed(0, "x").where("offset < 0"), BatchAttempt("replace-2", 0, "t9", NOW_MS))
+    gone = replace(lineage(empty, 3), query="replace-2", kind="replace", counts=BatchCounts(0, 3))
+    assert first.commit(empty, gone) is CommitOutcome.COMMITTED
+    assert (deleted, spark.read.format("delta").load(str(path)).count()) == ([3, 2], 6)
 
 
 def test_a_table_of_the_catalog_is_created_and_written(spark: SparkSession) -> None:

@@ -25,6 +25,12 @@ _OPTIONS_PAGE = (
     'Further keys: every option for streams of [format("zkconsumer")](spark-options.md), under its own name.'
 )
 
+_HADOOP_PAGE = (
+    "Names are not checked. A name that contains `secret`, `password`, `token`, `access.key`, `account.key`, "
+    "`private.key` or `encryption.key` takes only `env:NAME` or `file:PATH`, unless its end says that the value is a "
+    "class, a path or a switch; any other name takes a text, or `env:NAME`. Write the names in quotes."
+)
+
 
 def render() -> str:
     """The text of the page."""
@@ -33,6 +39,8 @@ def render() -> str:
 
 def _section(name: str, about: str) -> str:
     keys = [key for key in keys_of(name) if key.is_in_template or name != "source"]
+    if not keys:  # names of another program
+        return f"## [{name}]\n\n{about} {_HADOOP_PAGE}\n"
     lines = [f"## [{name}]", "", about, "", "| key | value | default | meaning |", "|---|---|---|---|"]
     lines += [_row(key) for key in keys]
     if name == "source":

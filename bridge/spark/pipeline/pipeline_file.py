@@ -1,7 +1,7 @@
 """Reads a pipeline file: TOML text -> ``PipelineSpec``, or one error with all problems.
 
-    text --TOML--> sections --read_section, read_source--> values --rule_problems--> PipelineSpec
-                                                      `--> problems -------------'--> PipelineFileError
+    text --TOML--> sections --read_section, …--> values --rule_problems--> PipelineSpec
+                                            `--> problems -------------'--> PipelineFileError
 
 Pure, except ``read_pipeline``, which reads the file and its schema files, and the file that ``consumer.config`` names,
 which ``bridge.spark.options`` reads.  A specification is built only when there is no problem at all.
@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bridge.spark.pipeline.hadoop_settings import SECTION as HADOOP
+from bridge.spark.pipeline.hadoop_settings import read_hadoop
 from bridge.spark.pipeline.pipeline_keys import DECODE_SECTIONS, SECTIONS
 from bridge.spark.pipeline.pipeline_rules import rule_problems
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
@@ -73,9 +75,12 @@ def parse_pipeline(
     tables = _tables_of(_toml(text, name), problems)
     base = posixpath.dirname(name) if folder is None else folder
     sections = {
-        section: read_section(section, tables[section], base, problems) for section in SECTIONS if section != "source"
+        section: read_section(section, tables[section], base, problems)
+        for section in SECTIONS
+        if section not in ("source", HADOOP)
     }
     sections["source"] = read_source(tables["source"], base, problems)
+    sections[HADOOP] = read_hadoop(tables[HADOOP], base, problems)
     problems += rule_problems(sections)
     schemas = _schemas(sections, read_text, problems)
     if problems:

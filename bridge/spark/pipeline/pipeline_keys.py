@@ -43,6 +43,8 @@ SECTIONS: Mapping[str, str] = {
     "server or brokers are those of [sink].",
     "trigger": "When a micro-batch begins.",
     "checkpoint": "Where Spark stores the progress of the query.",
+    "hadoop": "Settings of Hadoop's file systems, with Hadoop's own names, for all folders of this file that are not "
+    'local: "fs.s3a.endpoint" = "https://s3:9000". A secret is a place: "fs.s3a.secret.key" = "env:S3_SECRET".',
     "metrics": "Where the pipeline serves its metrics.",
 }
 

@@ -39,6 +39,7 @@ from bridge.spark.pipeline.corrupt_rows import corrupt_policy, source_option
 from bridge.spark.pipeline.dead_letters import DEAD_LETTER_SCHEMA
 from bridge.spark.pipeline.decode.decode_plan import DecodePlan, decode_plan_of
 from bridge.spark.pipeline.decode.decoded_frame import decode
+from bridge.spark.pipeline.hadoop_session import apply_hadoop_settings
 from bridge.spark.pipeline.pipeline_file import PipelineFileError
 from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, SinkTarget
 from bridge.spark.pipeline.replay.dead_letter_reader import letter_places
@@ -112,6 +113,7 @@ def prepare_pipeline(
 
     Connects to the sinks and not to the group: the source does that when the query starts.
     """
+    apply_hadoop_settings(spark, spec, environment, read_file)
     sink = open_sink(spec.sink, spark)  # before any SQL: each expression fails in a session with half of Delta
     dead_letters = None if spec.dead_letters is None else open_sink(spec.dead_letters, spark)
     register(spark)

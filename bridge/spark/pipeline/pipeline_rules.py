@@ -94,7 +94,7 @@ def _ssl_modes(sections: Mapping[str, SectionValues]) -> Iterator[str]:
 
 
 def lineage_folder(checkpoint: str) -> str:
-    """The folder with the lineages of a pipeline's topics, beside the folder of its checkpoint."""
+    """The folder beside the checkpoint: the lineages of topics, and the places of Delta tables of a catalog."""
     return f"{checkpoint.rstrip('/')}-lineage"
 
 
@@ -102,8 +102,11 @@ def _folders(sections: Mapping[str, SectionValues]) -> Iterator[str]:
     """No folder is another one, or in another one."""
     seen: list[tuple[str, str]] = []
     checkpoint = sections["checkpoint"].get("path")
-    if checkpoint is not None and "topic" in (sections["sink"].format, sections["dead-letters"].format):
+    targets = sections["sink"], sections["dead-letters"]
+    if checkpoint is not None and any(values.format == "topic" for values in targets):
         seen.append(("the lineage of topics", lineage_folder(checkpoint)))
+    elif checkpoint is not None and any(values.format == "delta" and values.get("table") for values in targets):
+        seen.append(("the places of Delta tables", lineage_folder(checkpoint)))
     for section in ("sink", "dead-letters", "checkpoint"):
         path = sections[section].get("path")
         if path is None:

@@ -7,18 +7,22 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bridge.spark.pipeline.hadoop_settings import REDACTION, redaction_regex, secret_names
+from bridge.spark.pipeline.secret_reference import MaybeSecret
 from bridge.spark.pipeline.sinks.delta_session import delta_settings
 from zkconsumer.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from bridge.spark.pipeline.pipeline_spec import PipelineSpec
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """Of a Spark in this process; the setting ``spark.driver.extraJavaOptions`` replaces them."""
@@ -80,7 +84,12 @@ OPEN_FOLDERS_MAX = 8
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None, settings: Mapping[str, str], *, writes_delta: bool = False
+    name: str,
+    master: str | None,
+    settings: Mapping[str, str],
+    *,
+    writes_delta: bool = False,
+    hadoop: Mapping[str, MaybeSecret] | None = None,
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
 
@@ -89,6 +98,7 @@ def spark_session(
 
     ``writes_delta``: adds Delta's extension and catalog; the package is a setting of the operator
     (``spark.jars.packages``).  A Connect server has all three at its start; this program cannot change them.
+    ``hadoop``: of the pipeline file; the session does not show the secrets among them.
     """
     from pyspark.sql import SparkSession
 
@@ -102,6 +112,8 @@ def spark_session(
         builder = builder.remote(master)
     else:
         builder = _classic_builder(builder, master, chosen)
+    if hidden := secret_names(hadoop or {}):
+        chosen[REDACTION] = redaction_regex(hidden)
     chosen |= settings
     if writes_delta and not is_remote:
         chosen |= delta_settings(settings)
@@ -112,6 +124,13 @@ def spark_session(
         yield session
     finally:
         session.stop()
+
+
+def pipeline_spark_session(
+    spec: PipelineSpec, master: str | None, settings: Mapping[str, str]
+) -> AbstractContextManager[SparkSession]:
+    """The session of a pipeline file; see ``spark_session``."""
+    return spark_session(spec.name, master, settings, writes_delta=spec.writes_delta, hadoop=spec.hadoop)
 
 
 def _classic_builder(builder: Any, master: str | None, chosen: dict[str, str]) -> Any:

@@ -8,7 +8,7 @@ absolute, or URIs), times are in ms, and what one section takes from another one
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bridge.spark.pipeline.secret_reference import MaybeSecret, ReadFile, SecretReference, resolve_secrets
@@ -81,10 +81,14 @@ class ParquetTarget:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """A Delta table: in the folder ``path``, or ``table`` of Spark's catalog; the other one is None."""
+    """A Delta table: in the folder ``path``, or ``table`` of Spark's catalog; the other one is None.
+
+    ``place_folder``: of a table of the catalog: the folder beside the checkpoint with the place of the table.
+    """
 
     path: str | None
     table: str | None
+    place_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ class PipelineSpec:
 
     ``file``: the pipeline file, as the user named it.  ``name``: the pipeline's.  ``decode_headers``: None: the headers
     are not decoded.  ``dead_letters``: None: a record that would be one fails the query.  ``warnings``: a line for each
-    key that has no effect.
+    key that has no effect.  ``hadoop``: settings of Hadoop's file systems.
     """
 
     file: str
@@ -175,6 +179,7 @@ class PipelineSpec:
     checkpoint: CheckpointSection
     metrics: MetricsSection
     warnings: tuple[str, ...] = ()
+    hadoop: Mapping[str, MaybeSecret] = field(default_factory=dict)
 
     @property
     def writes_delta(self) -> bool:

@@ -61,6 +61,7 @@ def build_spec(file: str, sections: Mapping[str, SectionValues], schemas: Mappin
         trigger=TriggerSection(None if trigger.get("available-now") else trigger.get("interval")),
         checkpoint=CheckpointSection(sections["checkpoint"].get("path")),
         metrics=MetricsSection(sections["metrics"].get("listen")),
+        hadoop=sections["hadoop"].values,
         warnings=tuple(f"{file}: {problem('source', option, why)}" for option, why in warnings.items()),
     )
 
@@ -109,17 +110,23 @@ def _target(values: SectionValues, sections: Mapping[str, SectionValues]) -> Sin
         case "parquet":
             return ParquetTarget(values.get("path"), values.get("partition-by-time"), values.get("compression"))
         case "delta":
-            return DeltaTarget(values.get("path"), values.get("table"))
+            place = None if values.get("table") is None else _lineage_folder(values, sections)
+            return DeltaTarget(values.get("path"), values.get("table"), place)
         case "postgres":
             return _postgres(values, sections["sink"] if values.get("connection") == "sink" else values)
         case "topic":
             brokers = _connection(values, sections)
             return TopicTarget(
                 values.get("topic"), brokers, values.get("compression"), values.get("acks"),
-                f"{lineage_folder(sections['checkpoint'].get('path'))}/{values.section}",
+                _lineage_folder(values, sections),
                 holds_dead_letters=values.section == "dead-letters",
             )  # fmt: skip
     raise AssertionError(f"{values.format} is not a format, so it is a problem of the file")
+
+
+def _lineage_folder(values: SectionValues, sections: Mapping[str, SectionValues]) -> str:
+    """The folder of a section beside the checkpoint."""
+    return f"{lineage_folder(sections['checkpoint'].get('path'))}/{values.section}"
 
 
 def _postgres(values: SectionValues, server: SectionValues) -> PostgresTarget:

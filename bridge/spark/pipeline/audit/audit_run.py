@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.spark.handoff.claim_administration import list_claims
 from bridge.spark.handoff.reconcile_plan import current_of
@@ -46,7 +46,7 @@ from bridge.spark.pipeline.audit.stored_rows import count_stored_rows
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
 from bridge.spark.pipeline.secret_options import options_with_secret_file
 from bridge.spark.pipeline.secret_reference import ReadFile
-from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.sinks.sink_choice import open_stored
 from zkconsumer.admin.admin_session import CONNECTION_TIMEOUT_MS, AdminDependencies, AdminSession
 from zkconsumer.admin.group_offset_stores import GroupOffsetStores
 from zkconsumer.admin.log_ranges import NO_SUCH_PARTITION, LogRange, log_ranges
@@ -60,7 +60,7 @@ from zkconsumer.zk.group_procedures import owner_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.spark.pipeline.sinks.sink import Sink
+    from bridge.spark.pipeline.sinks.sink_choice import StoredBatches
     from zkconsumer.admin.offset_lines import OffsetStoreName
 
 BUCKETS_MAX = 60
@@ -109,8 +109,8 @@ def audit_pipeline(
     ``InvalidLineageError``; what is unknown of a single partition, of the group or of the checkpoint is a finding.
     """
     clock = session.clock
-    sink = open_sink(spec.sink, None)
-    letters = None if spec.dead_letters is None else open_sink(spec.dead_letters, None)
+    sink = open_stored(spec.sink)
+    letters = None if spec.dead_letters is None else open_stored(spec.dead_letters)
     checkpoint = read_pipeline_checkpoint(spec.checkpoint.path)
     group = read_group(session, options, checkpoint.source_query)
     reserved = list(sink.reservations())
@@ -149,7 +149,9 @@ def audit_pipeline(
     return AuditReport(spec.name, facts, findings, buckets)
 
 
-def _dead_letters(letters: Sink[Any], deadline_ms: int, clock: Clock) -> tuple[dict[tuple[str, int], int], StoredRows]:
+def _dead_letters(
+    letters: StoredBatches, deadline_ms: int, clock: Clock
+) -> tuple[dict[tuple[str, int], int], StoredRows]:
     found = {each.key: each.counts.rows for each in letters.lineages() if each.counts.rows}
     return found, count_stored_rows(letters, sum(found.values()), deadline_ms, clock)
 

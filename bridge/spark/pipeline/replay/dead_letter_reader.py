@@ -3,8 +3,8 @@
     places()              the place of each letter, sorted by topic, partition and offset
     records(letters)      the columns of format("zkconsumer") of these letters, each once
 
-A table of parquet files is read by its manifests, one of PostgreSQL by psycopg: the places on the driver in pages, the
-records in the executors, which read the password where they connect (``SecretReference``).
+A table of parquet files is read by its manifests, a Delta table by Delta, one of PostgreSQL by psycopg: the places on
+the driver in pages, the records in the executors, which read the password where they connect (``SecretReference``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.spark.pipeline.pipeline_spec import ParquetTarget, PipelineSpec, PostgresTarget, TopicTarget
+from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PipelineSpec, PostgresTarget, TopicTarget
 from bridge.spark.pipeline.replay.letter_choice import LetterPlace
+from bridge.spark.pipeline.sinks.delta_table import read_delta_table
 from bridge.spark.pipeline.sinks.parquet_table import read_parquet_table
 from bridge.spark.pipeline.sinks.postgres_connection import Connect, connect_postgres, postgres_errors
 from zkconsumer.errors import UsageError
@@ -59,7 +60,9 @@ def open_dead_letters(spec: PipelineSpec, spark: SparkSession) -> DeadLetterRead
     """The reader of ``[dead-letters]``.  Raises ``UsageError`` if there is no table of dead letters."""
     match spec.dead_letters:
         case ParquetTarget(path=path):
-            return ParquetDeadLetters(spark, path)
+            return StoredDeadLetters(spark, read_parquet_table(spark, path))
+        case DeltaTarget() as target:
+            return StoredDeadLetters(spark, read_delta_table(spark, target))
         case PostgresTarget() as target:
             return PostgresDeadLetters(spark, target)
         case None:
@@ -78,12 +81,12 @@ def letter_places(spec: PipelineSpec, spark: SparkSession, query: str, batch: in
     return [each for each in open_dead_letters(spec, spark).places() if each.key == (query, batch)]
 
 
-class ParquetDeadLetters:
-    """Of a table of ``ParquetSink``; what was committed when this object was made."""
+class StoredDeadLetters:
+    """Of a table that Spark reads.  ``table``: a frame of it."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    def __init__(self, spark: SparkSession, table: DataFrame) -> None:
         self._spark = spark
-        self._table = read_parquet_table(spark, path)
+        self._table = table
 
     def places(self) -> Iterator[LetterPlace]:
         """See ``DeadLetterReader``."""

@@ -3,7 +3,8 @@
     sink            the Protocol ``Sink`` and what all sinks have in common
     sink_choice     the sink of a section of the pipeline file
     parquet_sink    files, visible through a manifest for each batch
-    delta_sink      a Delta table: a batch is one commit of its log (pyspark 4.2.0)
+    delta_sink      a Delta table: a batch is one commit of its log (pyspark 4.2.0); stored_delta_table reads it without
+                    Spark
     postgres_sink   a table of PostgreSQL, and a table of batches
     topic_sink      records of a topic, at least once, and a file with the lineage of each batch beside the checkpoint
 

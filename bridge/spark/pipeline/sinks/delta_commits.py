@@ -42,17 +42,27 @@ def commit_path(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020}.json"
 
 
+def is_outside(path: str) -> bool:
+    """Whether a data file is not in the table's folder: its path is absolute."""
+    return _ABSOLUTE.match(path) is not None
+
+
 def commit_versions(names: Iterable[str]) -> list[int]:
     """The versions of the commits in a listing of the log, sorted."""
     return sorted(int(found[1]) for name in names if (found := _COMMIT_NAME.fullmatch(name)) is not None)
 
 
-def batch_options(lineage: BatchLineage) -> Mapping[str, str]:
+REPLACE_WHERE = "replaceWhere"
+"""Delta's option: in the same commit the rows of a condition are deleted."""
+
+
+def batch_options(lineage: BatchLineage, replaced: str = "") -> Mapping[str, str]:
     """The options of Delta's writer for the one commit of a batch.
 
-    ``mergeSchema``: a setting of the session cannot change the table's columns.
+    ``mergeSchema``: a setting of the session cannot change the table's columns.  ``replaced``: the condition of the
+    rows that the commit deletes.
     """
-    return {
+    return ({REPLACE_WHERE: replaced} if replaced else {}) | {
         "txnAppId": lineage.query,
         "txnVersion": str(lineage.batch),
         "userMetadata": to_json(lineage),
@@ -66,7 +76,7 @@ def parse_commit(data: bytes, where: str) -> DeltaBatch | None:
     Raises ``InvalidLineageError`` if the commit cannot be read.
     """
     metadata, transactions, files = None, set(), []
-    for name, action in _actions(data, where):
+    for name, action in commit_actions(data, where, _OTHER_ACTIONS):
         if name == "commitInfo":
             metadata = action.get("userMetadata")
         elif name == "txn":
@@ -78,12 +88,15 @@ def parse_commit(data: bytes, where: str) -> DeltaBatch | None:
     lineage = from_json(metadata, where)
     if lineage.key not in transactions:
         return None
-    return DeltaBatch(lineage, tuple(path for path in files if not _ABSOLUTE.match(path)))
+    return DeltaBatch(lineage, tuple(path for path in files if not is_outside(path)))
 
 
-def _actions(data: bytes, where: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for line in data.decode("utf-8", "replace").splitlines():
-        if not line or line.startswith(_OTHER_ACTIONS):
+def commit_actions(data: bytes, where: str, others: tuple[str, ...] = ()) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """The actions of a commit with their names.  ``where``: the place, for the error.  ``others``: the beginnings of
+    lines that are left out.  Raises ``InvalidLineageError``.
+    """
+    for line in data.decode("utf-8", "replace").split("\n"):
+        if not line.strip() or line.startswith(others):
             continue
         try:
             action = json.loads(line)

@@ -41,6 +41,10 @@ name, so it fails if one was removed (``AttemptRemovedError``), and never commit
 into the table's folder when a driver ends is a file that no commit has: VACUUM of the operator removes it.  VACUUM and
 OPTIMIZE do not touch ``_zkconsumer``, and change no lineage.
 
+A replacement (a sink of ``replacing``) deletes the rows of its offsets in step 4, by Delta's ``replaceWhere``: in the
+same commit.  Delta reads the table for it, so a batch of the live query that is committed meanwhile fails the commit of
+the replacement, never that of the live query; the replacement tries again (``REPLACE_TRIES_MAX``).
+
 When the snapshot of the table has the batch and no commit with its lineage is left (see ``lineage_archive``; or a user
 has removed ``_zkconsumer``), its ranges are not known.  Then Delta skips the append, nothing is found, and the batch is
 an error that the operator must resolve: to go on as if the ranges were equal could lose records.
@@ -64,12 +68,14 @@ from bridge.spark.pipeline.lineage import (
 )
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget
 from bridge.spark.pipeline.sinks.delta_commits import batch_options
+from bridge.spark.pipeline.sinks.delta_place import store_place
 from bridge.spark.pipeline.sinks.delta_table import AppendRows, DeltaTable, append_rows
 from bridge.spark.pipeline.sinks.folder_reservations import FolderReservations
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
 from bridge.spark.pipeline.sinks.lineage_archive import LineageArchive
 from bridge.spark.pipeline.sinks.parquet_manifest import ATTEMPTS, parse_staging_name, staging_folder
 from bridge.spark.pipeline.sinks.parquet_writing import WriteFiles, literal_path, write_parquet_files
+from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows, unknown_rows_text
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
@@ -88,6 +94,11 @@ if TYPE_CHECKING:
 
 STAGING_CODEC = "lz4"
 """The cheapest for the processor; the files live for one batch."""
+
+
+REPLACE_TRIES_MAX = 20
+"""How often the commit of a replacement is tried while batches of the live query are committed between its reading and
+its commit; a batch of the live query reads nothing, so it does not fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +122,24 @@ class DeltaSink:
         append: AppendRows = append_rows,
         write_files: WriteFiles = write_parquet_files,
         table: DeltaTable | None = None,
+        replaced: ReplacedRows | None = None,
     ) -> None:
         self._spark = spark
         self._target = target
         self._append = append
         self._write_files = write_files
         self._table = table or DeltaTable(spark, target)
+        self._replaced = replaced
         self._opened: tuple[FolderStore, LineageArchive, FolderReservations] | None = None
+
+    def replacing(self, replaced: ReplacedRows) -> DeltaSink:
+        """The same sink; the commit of a replacement deletes the rows of its offsets.
+
+        Raises ``PreconditionFailed`` if the table has a row whose offset is not known.
+        """
+        if self._table.count(replaced.columns.condition_of_unknown()):
+            raise PreconditionFailed(unknown_rows_text(self._table.name, replaced.columns))
+        return DeltaSink(self._spark, self._target, self._append, self._write_files, self._table, replaced)
 
     @property
     def needs_message_time(self) -> bool:
@@ -139,6 +161,7 @@ class DeltaSink:
             if problems := self.check(schema):
                 raise PreconditionFailed("\n".join(problems))
         self._archive.update()
+        store_place(self._target, self._store.uri(""), self._spark)
 
     def rejections(self, schema: StructType) -> tuple[RowRejection, ...]:
         return ()
@@ -182,17 +205,16 @@ class DeltaSink:
 
     def _append_batch(self, staged: StagedBatch[StagedDeltaRows], lineage: BatchLineage) -> BatchLineage:
         """Step 4; returns the lineage that the table has after it, of this attempt or of another one."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        failure: Exception | None = None
-        try:
-            self._append(self._staged_frame(staged), self._target, batch_options(lineage))
-        except (PySparkException, Py4JError) as error:
-            failure = error
-        stored = self.committed(*lineage.key)
-        if stored is not None:
-            return stored
+        condition, deleted = self._replaced_rows(lineage)
+        for left in reversed(range(REPLACE_TRIES_MAX)):
+            failure = self._try_append(staged, batch_options(lineage, condition))
+            stored = self.committed(*lineage.key)
+            if stored is not None:
+                if self._replaced is not None and stored.attempt == lineage.attempt:
+                    self._replaced.on_deleted(deleted)
+                return stored
+            if not condition or not left or not is_append_conflict(failure):
+                break
         if failure is None:
             self._store.remove_tree(staging_folder(staged.attempt))
             raise self._no_offsets_left(lineage) from None
@@ -210,6 +232,25 @@ class DeltaSink:
             "removed. Nothing was written. The operator must restore the folder; or, after a look whether the table "
             "has the rows of the batch, start with a new checkpoint, which continues from the offsets of the group"
         )
+
+    def _try_append(self, staged: StagedBatch[StagedDeltaRows], options: Mapping[str, str]) -> Exception | None:
+        """The error of Spark, if there is one; the log says whether the batch was committed."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            self._append(self._staged_frame(staged), self._target, options)
+        except (PySparkException, Py4JError) as error:
+            failure: Exception = error
+            return failure
+        return None
+
+    def _replaced_rows(self, lineage: BatchLineage) -> tuple[str, int]:
+        """The condition of the rows that the commit of a replacement deletes, and their number; "": none."""
+        if lineage.kind != "replace" or self._replaced is None:
+            return "", 0  # the dead letters of a replacement are added, and none is deleted
+        condition = self._replaced.columns.condition(lineage.ranges)
+        return condition, self._table.count(condition)
 
     def _staged_frame(self, staged: StagedBatch[StagedDeltaRows]) -> DataFrame:
         """The rows of the attempt; exactly its files, so a file that was removed is an error."""
@@ -267,6 +308,11 @@ class DeltaSink:
     @property
     def _reservations(self) -> FolderReservations:
         return self._open()[2]
+
+
+def is_append_conflict(error: Exception | None) -> bool:
+    """Whether a commit failed only because another one has added rows since it began."""
+    return error is not None and ("CONCURRENT_APPEND" in str(error) or "ConcurrentAppendException" in str(error))
 
 
 def _listing(files: StagedFiles) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridge.spark.pipeline.decode.decode_plan import first_line
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget
-from bridge.spark.pipeline.sinks.delta_commits import LOG_FOLDER, commit_versions
+from bridge.spark.pipeline.sinks.delta_commits import LOG_FOLDER, REPLACE_WHERE, commit_versions
 from bridge.spark.pipeline.sinks.delta_session import delta_session_problem
 from bridge.spark.pipeline.sinks.folder_choice import open_folder
 from bridge.spark.pipeline.sinks.folder_store import FolderStore
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 AppendRows: TypeAlias = "Callable[[DataFrame, DeltaTarget, Mapping[str, str]], None]"
-"""Appends a frame to a table in one commit of Delta, with options of Delta's writer."""
+"""Writes a frame to a table in one commit of Delta, with options of Delta's writer: appends it, or, with
+``REPLACE_WHERE``, puts it in the place of the rows of this condition."""
 
 REFUSED_FEATURES = ("catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview")
 """Tables whose commits are not all in the log's folder: a catalog has the newest ones."""
@@ -33,12 +34,20 @@ _NOT_IN_NAMES = " ,;{}()\n\t="
 
 def append_rows(frame: DataFrame, target: DeltaTarget, options: Mapping[str, str]) -> None:
     """An ``AppendRows``."""
-    writer = frame.write.format("delta").mode("append").options(**options)
+    mode = "overwrite" if REPLACE_WHERE in options else "append"
+    writer = frame.write.format("delta").mode(mode).options(**options)
     if target.path is not None:
         writer.save(target.path)
     else:
         assert target.table is not None, "a target has a path or a table"
         writer.saveAsTable(target.table)
+
+
+def read_delta_table(spark: SparkSession, target: DeltaTarget) -> DataFrame:
+    """The rows of a table, which exists."""
+    if target.path is not None:
+        return spark.read.format("delta").load(target.path)
+    return spark.table(str(target.table))
 
 
 class DeltaTable:
@@ -79,6 +88,10 @@ class DeltaTable:
     def schema(self) -> StructType:
         """The columns of the table, which exists."""
         return self._read().schema
+
+    def count(self, condition: str) -> int:
+        """The rows for which a condition of Spark SQL is true."""
+        return int(self._read().where(condition).count())
 
     def problems(self, schema: StructType) -> Iterator[str]:
         """Why rows of this schema cannot be written, one line each; changes nothing."""
@@ -125,9 +138,7 @@ class DeltaTable:
             writer.saveAsTable(str(self._target.table))
 
     def _read(self) -> DataFrame:
-        if self._target.path is not None:
-            return self._spark.read.format("delta").load(self._target.path)
-        return self._spark.table(str(self._target.table))
+        return read_delta_table(self._spark, self._target)
 
     def _detail(self) -> Mapping[str, Any]:
         """What Delta says about the table; the format of a table of another kind."""

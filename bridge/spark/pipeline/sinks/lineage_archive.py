@@ -54,18 +54,17 @@ class LineageArchive:
         """Copies the lineages of the commits since the last call; of the first call: since the newest marker."""
         first = self._first_version() if self._next is None else self._next
         end = first
-        for version in count(first):
-            try:
-                data = self._store.read(commit_path(version))
-            except FileNotFoundError:
-                break
-            found = parse_commit(data, self._store.uri(commit_path(version)))
+        for version, found in self._commits(first):
             if found is not None:
                 self._copy(found, version)
             end = version + 1
         if end > first:
             self._mark(end - 1)
         self._next = end
+
+    def not_copied(self) -> list[BatchLineage]:
+        """The lineages of commits after the newest marker; changes nothing.  Some may have a file already."""
+        return [found.lineage for _, found in self._commits(self._first_version()) if found is not None]
 
     def lineage(self, query: str, batch: int) -> BatchLineage | None:
         """The lineage of a batch whose commit was there at the last ``update``."""
@@ -80,6 +79,15 @@ class LineageArchive:
         after_marker = max((int(name) for name in self._store.names(ARCHIVED) if name.isdecimal()), default=-1) + 1
         versions = commit_versions(self._store.names(LOG_FOLDER))
         return next((version for version in versions if version >= after_marker), after_marker)
+
+    def _commits(self, first: int) -> Iterator[tuple[int, DeltaBatch | None]]:
+        """The commits from ``first`` on, with their batches."""
+        for version in count(first):
+            try:
+                data = self._store.read(commit_path(version))
+            except FileNotFoundError:
+                return
+            yield version, parse_commit(data, self._store.uri(commit_path(version)))
 
     def _copy(self, found: DeltaBatch, version: int) -> None:
         for path in (*found.files, commit_path(version)):

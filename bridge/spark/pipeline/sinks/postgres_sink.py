@@ -66,7 +66,7 @@ from bridge.spark.pipeline.sinks.postgres_types import (
     postgres_columns,
     rejections_of,
 )
-from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows, unknown_rows_text
 from bridge.spark.pipeline.sinks.row_rejection import RowRejection
 from bridge.spark.pipeline.sinks.sink import (
     LEFTOVER_AGE_MS,
@@ -126,11 +126,7 @@ class PostgresSink:
         with self._transaction() as connection:
             statement = "SELECT 1 FROM {table} WHERE {topic} IS NULL OR {partition} IS NULL OR {offset} IS NULL LIMIT 1"
             if connection.execute(self._row_statement(statement, columns)).fetchone() is not None:
-                raise PreconditionFailed(
-                    f"the table {self._target.table} has rows without a value in {', '.join(columns.names)}, so it is "
-                    "not known which offsets they have; nothing was written. They may be older than these columns: the "
-                    "operator must fill the columns or delete these rows, and read their offsets by a backfill"
-                )
+                raise PreconditionFailed(unknown_rows_text(self._target.table, columns))
         return PostgresSink(self._target, self._connect, self._load, self._idle_limit_ms, replaced)
 
     @property

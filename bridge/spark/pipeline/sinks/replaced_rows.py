@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from bridge.spark.pipeline.lineage import PartitionRanges
 from zkconsumer.errors import UsageError
 
 _PLAIN = re.compile(r"\s*`?(topic|partition|offset)`?(?:\s+(?:as\s+)?(?:`((?:[^`]|``)+)`|(\w+)))?\s*", re.IGNORECASE)
@@ -29,6 +30,19 @@ class OffsetColumns:
     def names(self) -> tuple[str, str, str]:
         return self.topic, self.partition, self.offset
 
+    def condition(self, ranges: PartitionRanges) -> str:
+        """The rows of these offsets, in Spark SQL."""
+        topic, partition, offset = (f"`{name.replace('`', '``')}`" for name in self.names)
+        return " OR ".join(
+            f"({topic} = '{tp.topic}' AND {partition} = {tp.partition} AND {offset} >= {first} AND {offset} < {end})"
+            for tp, pairs in ranges.items()
+            for first, end in pairs
+        )
+
+    def condition_of_unknown(self) -> str:
+        """The rows whose offset is not known, in Spark SQL."""
+        return " OR ".join(f"`{name.replace('`', '``')}` IS NULL" for name in self.names)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplacedRows:
@@ -36,6 +50,15 @@ class ReplacedRows:
 
     columns: OffsetColumns
     on_deleted: Callable[[int], None]
+
+
+def unknown_rows_text(table: str, columns: OffsetColumns) -> str:
+    """Why the rows of a table cannot be replaced, if one has no offset."""
+    return (
+        f"the table {table} has rows without a value in {', '.join(columns.names)}, so it is "
+        "not known which offsets they have; nothing was written. They may be older than these columns: the "
+        "operator must fill the columns or delete these rows, and read their offsets by a backfill"
+    )
 
 
 def offset_columns(select: Iterable[str], source_columns: Collection[str], file: str) -> OffsetColumns:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
+from bridge.spark.pipeline.lineage import BatchLineage
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget, PostgresTarget, SinkTarget, TopicTarget
 from bridge.spark.pipeline.sinks.replaced_rows import ReplacedRows
 from bridge.spark.pipeline.sinks.sink import Sink
@@ -17,25 +18,49 @@ if TYPE_CHECKING:
 
 
 NO_REPLACE = (
-    "a replacement needs a table whose rows can be deleted in the commit of others: [sink] format postgres; files of "
-    "parquet are never changed. Nothing was changed. Read only what no batch has read, or load a new folder "
+    "a replacement needs a table whose rows can be deleted in the commit of others: [sink] format delta or postgres; "
+    "files of parquet are never changed. Nothing was changed. Read only what no batch has read, or load a new folder "
     "with a new checkpoint"
 )
 
 
 def replacing(sink: Sink[Any]) -> Callable[[ReplacedRows], Sink[Any]]:
     """How to open the sink for replacements.  Raises ``UsageError`` for a sink that cannot delete rows."""
+    from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
     from bridge.spark.pipeline.sinks.postgres_sink import PostgresSink
 
-    if not isinstance(sink, PostgresSink):
+    if not isinstance(sink, DeltaSink | PostgresSink):
         raise UsageError(NO_REPLACE)
     return sink.replacing
+
+
+class StoredBatches(Protocol):
+    """What a command without Spark reads of a target."""
+
+    def lineages(self) -> Iterator[BatchLineage]:
+        """As ``Sink.lineages``."""
+
+    def reservations(self) -> Iterator[BatchLineage]:
+        """As ``Sink.reservations``."""
+
+
+def open_stored(target: SinkTarget) -> StoredBatches:
+    """The batches of ``[sink]`` or ``[dead-letters]``, without Spark; nothing is written.
+
+    Raises ``UsageError`` for a folder that is not local; for a Delta table of a catalog also ``PreconditionFailed``,
+    if no pipeline has stored its folder.
+    """
+    if isinstance(target, DeltaTarget):
+        from bridge.spark.pipeline.sinks.delta_place import open_stored_table
+
+        return open_stored_table(target)
+    return open_sink(target, None)
 
 
 def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
     """The sink of ``[sink]`` or ``[dead-letters]``; nothing is written and no server is called.
 
-    ``spark`` None: a sink that only reads what is stored; folders must be local.
+    ``spark`` None: for ``open_stored``.
 
     Raises ``UsageError`` for a file system without a create-if-absent, and for a session that does not have the format.
     """
@@ -53,11 +78,7 @@ def open_sink(target: SinkTarget, spark: SparkSession | None) -> Sink[Any]:
             from bridge.spark.pipeline.sinks.delta_session import delta_session_problem
             from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
 
-            if spark is None:
-                raise UsageError(
-                    "format delta: this command works without Spark, and only Spark reads the log of a Delta table; "
-                    "read the table's history with Spark (DESCRIBE HISTORY): userMetadata has the offsets of each batch"
-                )
+            assert spark is not None, "open_stored reads a Delta table without Spark"
             if (problem := delta_session_problem(spark)) is not None:
                 raise UsageError(problem)
             return DeltaSink(spark, target)

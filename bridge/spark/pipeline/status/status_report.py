@@ -20,7 +20,7 @@ from bridge.spark.pipeline.audit.checkpoint_positions import PipelineCheckpoint,
 from bridge.spark.pipeline.audit.lineage_totals import LastBatch, LineageTotals
 from bridge.spark.pipeline.pipeline_spec import PipelineSpec
 from bridge.spark.pipeline.secret_reference import ReadFile
-from bridge.spark.pipeline.sinks.sink_choice import open_sink
+from bridge.spark.pipeline.sinks.sink_choice import open_stored
 from bridge.spark.pipeline.status.run_phase import PhaseReport, PipelinePhase, ProcessSight, phase_of
 from bridge.spark.pipeline.status.run_state import InvalidRunStateError, RunState
 from bridge.spark.pipeline.status.run_state_file import read_run_state, run_state_path, sight_of
@@ -122,7 +122,7 @@ def read_pipeline_status(
 def _read_totals(spec: PipelineSpec, unknown: list[str]) -> LineageTotals | None:
     totals = LineageTotals()
     try:
-        for lineage in open_sink(spec.sink, None).lineages():
+        for lineage in open_stored(spec.sink).lineages():
             totals.add(lineage)
     except (UnavailableError, PreconditionFailed, UsageError) as error:
         unknown.append(f"the sink: {error}")

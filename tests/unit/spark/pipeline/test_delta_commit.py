@@ -21,10 +21,12 @@ from py4j.protocol import Py4JError
 from bridge.spark.pipeline.lineage import BatchAttempt, BatchCounts, BatchLineage, LineageConflictError, to_json
 from bridge.spark.pipeline.pipeline_spec import DeltaTarget, ParquetTarget
 from bridge.spark.pipeline.sinks.delta_commits import batch_options, commit_path, commit_versions
-from bridge.spark.pipeline.sinks.delta_sink import DeltaSink
+from bridge.spark.pipeline.sinks.delta_sink import REPLACE_TRIES_MAX, DeltaSink
 from bridge.spark.pipeline.sinks.folder_store import FolderStore, LocalFolderStore
 from bridge.spark.pipeline.sinks.lineage_archive import LineageArchive
+from bridge.spark.pipeline.sinks.replaced_rows import OffsetColumns, ReplacedRows
 from bridge.spark.pipeline.sinks.sink import AttemptRemovedError, CommitOutcome, StagedBatch
+from zkconsumer.errors import PreconditionFailed
 from zkconsumer.types import TopicPartition
 
 NOW_MS = 1_790_000_000_000
@@ -128,6 +130,12 @@ class Table:
         self.store = store
         self.name = "t"
         self.schema = None
+        self.counted: list[str] = []
+        self.rows = 0
+
+    def count(self, condition: str) -> int:
+        self.counted.append(condition)
+        return self.rows
 
 
 def attempt(name: str, batch: int = 0) -> BatchAttempt:
@@ -420,6 +428,95 @@ def test_a_backfill_reserves_its_ranges_and_its_commit_ends_the_reservation(tmp_
     assert list(sink.reservations()) == []
     with pytest.raises(LineageConflictError, match="with other offsets"):
         sink.commit(late, replace(lineage(late), kind="backfill", ranges={TP: ((6, 7),)}))
+
+
+# --- replacements -------------------------------------------------------------------------------------------------
+
+
+COLUMNS = OffsetColumns("topic", "p`x", "at")
+
+
+class ConflictingLog(DeltaLog):
+    """Delta fails the first ``conflicts`` commits with a condition, since the live query has added rows meanwhile."""
+
+    def __init__(self, path: Path, conflicts: int, text: str = "[DELTA_CONCURRENT_APPEND] Files were added") -> None:
+        super().__init__(path)
+        self.left = conflicts
+        self.text = text
+        self.conditions: list[str] = []
+
+    def __call__(self, frame: Any, target: DeltaTarget, options: Mapping[str, str]) -> None:
+        self.conditions.append(options.get("replaceWhere", ""))
+        if self.left:
+            self.left -= 1
+            raise ConcurrentTransaction(self.text)
+        super().__call__(frame, target, options)
+
+
+def replace_rows(path: Path, log: DeltaLog, deleted: list[int]) -> CommitOutcome:
+    """A replacement of the offsets 0 to 2; the table has four rows of these."""
+    open_sink(path)
+    spark: Any = Session()
+    table: Any = Table(LocalFolderStore(str(path)))
+    plain = DeltaSink(spark, DeltaTarget(str(path), None), log, write_files, table)  # type: ignore[arg-type]
+    sink = plain.replacing(ReplacedRows(COLUMNS, deleted.append))
+    table.rows = 4
+    frame: Any = Frame([0, 1, 2])
+    staged = sink.write(frame, BatchAttempt("replace-1", 0, "t1", NOW_MS))
+    return sink.commit(staged, replace(lineage(staged), kind="replace"))
+
+
+def test_a_replacement_deletes_the_rows_of_its_offsets_in_its_commit(tmp_path: Path) -> None:
+    deleted: list[int] = []
+    log = ConflictingLog(tmp_path, 0)
+    assert replace_rows(tmp_path, log, deleted) is CommitOutcome.COMMITTED
+    assert log.conditions == ["(`topic` = 'clicks' AND `p``x` = 0 AND `at` >= 0 AND `at` < 3)"]
+    assert deleted == [4]
+    assert [each.kind for each in open_sink(tmp_path).lineages()] == ["replace"]
+
+
+def test_a_replacement_tries_again_while_batches_of_the_live_query_are_committed(tmp_path: Path) -> None:
+    deleted: list[int] = []
+    log = ConflictingLog(tmp_path, REPLACE_TRIES_MAX - 1)
+    assert replace_rows(tmp_path, log, deleted) is CommitOutcome.COMMITTED
+    assert (len(log.conditions), deleted) == (REPLACE_TRIES_MAX, [4])
+    late = ConflictingLog(tmp_path / "late", REPLACE_TRIES_MAX)
+    with pytest.raises(ConcurrentTransaction, match="DELTA_CONCURRENT_APPEND"):
+        replace_rows(tmp_path / "late", late, deleted)
+    other = ConflictingLog(tmp_path / "other", 1, "the disk is full")
+    with pytest.raises(ConcurrentTransaction, match="the disk is full"):
+        replace_rows(tmp_path / "other", other, deleted)
+    assert (len(other.conditions), deleted) == (1, [4])
+
+
+def test_a_batch_that_is_no_replacement_deletes_nothing_and_is_tried_once(tmp_path: Path) -> None:
+    open_sink(tmp_path)
+    log = ConflictingLog(tmp_path, 1)
+    with pytest.raises(ConcurrentTransaction):
+        run(open_sink(tmp_path, log=log), "t1")
+    assert run(open_sink(tmp_path, log=log), "t2") is CommitOutcome.COMMITTED
+    assert log.conditions == ["", ""]
+
+
+def test_the_dead_letters_of_a_replacement_are_added_and_none_is_deleted(tmp_path: Path) -> None:
+    open_sink(tmp_path)
+    log = ConflictingLog(tmp_path, 0)
+    letters = open_sink(tmp_path, log=log)
+    frame: Any = Frame([0, 1, 2])
+    staged = letters.write(frame, BatchAttempt("replace-1", 0, "t1", NOW_MS))
+    assert letters.commit(staged, replace(lineage(staged), kind="replace")) is CommitOutcome.COMMITTED
+    assert log.conditions == [""]
+
+
+def test_a_table_with_rows_of_unknown_offsets_is_not_replaced(tmp_path: Path) -> None:
+    open_sink(tmp_path)
+    spark: Any = Session()
+    table: Any = Table(LocalFolderStore(str(tmp_path)))
+    table.rows = 1
+    sink = DeltaSink(spark, DeltaTarget(str(tmp_path), None), table=table)
+    with pytest.raises(PreconditionFailed, match=r"the table t has rows without a value in topic, p`x, at"):
+        sink.replacing(ReplacedRows(COLUMNS, lambda _: None))
+    assert table.counted == ["`topic` IS NULL OR `p``x` IS NULL OR `at` IS NULL"]
 
 
 def test_a_lineage_in_a_copied_commit_message_is_not_a_batch(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ def test_a_batch_has_its_lineage_and_the_files_in_the_folder_of_the_table() -> N
     assert found.files == ("part-0.parquet", "day=1:2/part 1.parquet")
 
 
+def test_line_separators_of_unicode_in_a_text_end_no_line() -> None:
+    other = json.dumps({"commitInfo2": {"text": "a\u2028b\x85c"}}, ensure_ascii=False)
+    found = parse_commit(f"{other}\n".encode() + commit(INFO, TRANSACTION), "7.json")
+    assert found is not None
+    assert found.lineage == LINEAGE
+
+
 @pytest.mark.parametrize("spaced", [False, True])
 def test_the_order_and_the_spaces_of_other_writers_make_no_difference(spaced: bool) -> None:
     text = commit(add("x"), TRANSACTION, {"remove": {"path": "y"}}, INFO)

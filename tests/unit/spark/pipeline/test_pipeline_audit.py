@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bridge.spark.decode.offset_ranges import OffsetRange
 from bridge.spark.pipeline.audit import audit_run
+from bridge.spark.pipeline.lineage import BatchCounts, BatchLineage, partition_ranges
 from bridge.testing.fake_environment import FakeEnvironment
+from tests.delta_log_fixtures import DeltaTableFiles
 from tests.pipeline_audit_fixtures import TOPIC, TP, PipelineInMemory
 from tests.transactional_records import ABORT, COMMIT, Transactions, marker
 from zkconsumer.admin.admin_session import AdminDependencies
@@ -168,6 +171,37 @@ def test_files_that_are_missing_shorter_or_damaged(place: AuditPlace) -> None:
     assert found.code == 3
     assert [each[0] for each in found.findings] == ["rows-missing"] * 3
     assert sum(each[3] for each in found.findings) == 10 + 10 + 6
+
+
+@pytest.mark.parametrize("kind", ["path", "table"])
+def test_a_delta_table_is_audited_without_spark(place: AuditPlace, kind: str) -> None:
+    place.world.cluster.append(TOPIC, 0, [b"v"] * 30)
+    place.pipeline.write_file(rows=f'format = "delta"\n{kind} = "rows"')
+    place.pipeline.set_offset(30)
+    if kind == "table":
+        done = place.call()
+        assert done.exit_code == 4
+        assert "the folder of the Delta table rows is not known without Spark" in done.stderr
+        file = place.pipeline.folder / "checkpoint-lineage/sink/delta-table"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"file://{place.pipeline.folder}/rows\n")
+    assert place.audit().findings == [("other-members", 0, 30, 30)], "there is no table yet"
+    table = DeltaTableFiles(place.pipeline.folder / "rows")
+    for batch in range(3):
+        ranges = partition_ranges([OffsetRange(TP, 10 * batch, 10 * batch + 10)])
+        counts = BatchCounts(10)
+        table.batch(BatchLineage("q", batch, "batch", "clicks", "claim", "a", 1, ranges, counts), is_copied=batch < 2)
+    found = place.audit()
+    assert (found.code, found.findings, found.document["rows_in_sink"]) == (0, [], 30)
+    table.optimize()
+    table.vacuum()
+    assert place.audit() == found
+    table.delete(4)
+    found = place.audit()
+    assert (found.code, found.findings) == (3, [("rows-missing", None, None, 4)])
+    table.commit({"protocol": {"minReaderVersion": 3, "readerFeatures": ["future"]}})
+    found = place.audit()
+    assert (found.code, found.findings) == (1, [("not-checked", None, None, 0)])
 
 
 def test_dead_letters_that_are_not_in_their_table(place: AuditPlace) -> None:

@@ -38,7 +38,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         yield None
 
     for module in (pipeline_backfill, pipeline_replay):
-        monkeypatch.setattr(module, "spark_session", no_session)
+        monkeypatch.setattr(module, "pipeline_spark_session", no_session)
         monkeypatch.setattr(module, "require_spark", lambda: None)
     monkeypatch.setattr(pipeline_query, "prepare_pipeline", lambda *_: SimpleNamespace(close=lambda: None))
     found = tmp_path / "p.toml"

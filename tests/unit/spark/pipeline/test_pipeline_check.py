@@ -40,7 +40,7 @@ def printed(sink: str, folder: Path, patch: pytest.MonkeyPatch) -> str:
     def no_session(*_: Any, **__: Any) -> Iterator[None]:
         yield
 
-    patch.setattr(pipeline_check, "spark_session", no_session)
+    patch.setattr(pipeline_check, "pipeline_spark_session", no_session)
     patch.setattr(pipeline_query, "prepare_pipeline", lambda *_: prepared)
     patch.setattr(pipeline_sample, "read_sample", lambda *_: sample)
     file = folder / "clicks.toml"

@@ -158,7 +158,9 @@ def test_every_key_of_every_section_is_in_the_specification() -> None:
 
 def test_a_delta_sink_is_a_folder_or_a_table() -> None:
     assert parsed(sink={"format": '"delta"', "path": '"rows"'}).sink == DeltaTarget("/etc/pipelines/rows", None)
-    assert parsed(sink={"format": '"delta"', "table": '"a.b"'}).sink == DeltaTarget(None, "a.b")
+    assert parsed(sink={"format": '"delta"', "table": '"a.b"'}).sink == DeltaTarget(
+        None, "a.b", "/data/checkpoint-lineage/sink"
+    )
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,16 @@ def test_the_lineage_of_topics_has_a_folder_of_its_own() -> None:
     assert parsed(PARQUET, dead).dead_letters is not None
 
 
+def test_the_places_of_delta_tables_have_a_folder_of_their_own() -> None:
+    dead = {"format": '"parquet"', "path": '"/data/checkpoint-lineage/x"'}
+    line = problem({"format": '"delta"', "table": '"shop.clicks"'}, dead)
+    assert line == (
+        "[dead-letters] path: is the folder of the places of Delta tables, or one is in the other; choose another "
+        "folder"
+    )
+    assert parsed({"format": '"delta"', "path": '"/data/rows"'}, dead).dead_letters is not None
+
+
 def test_the_topic_of_rows_can_be_a_column_and_that_of_dead_letters_cannot() -> None:
     target = parsed({name: value for name, value in TOPIC.items() if name != "topic"}).sink
     assert isinstance(target, TopicTarget)
@@ -154,7 +164,7 @@ def test_rows_and_dead_letters_are_in_two_delta_tables() -> None:
     line = "[dead-letters] table: Shop.Clicks is the table of [sink]; choose another name"
     assert problem(sink, dead) == line
     spec = parsed(sink, {**dead, "table": '"shop.dead"'})
-    assert spec.dead_letters == DeltaTarget(None, "shop.dead")
+    assert spec.dead_letters == DeltaTarget(None, "shop.dead", "/data/checkpoint-lineage/dead-letters")
     assert spec.writes_delta
     assert problem({"format": '"delta"', "path": '"/t"'}, {"format": '"delta"', "path": '"/t/d"'}) == (
         "[dead-letters] path: is the folder of [sink], or one is in the other; choose another folder"

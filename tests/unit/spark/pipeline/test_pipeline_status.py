@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from bridge.spark.pipeline.lineage import BatchCounts
+from bridge.spark.decode.offset_ranges import OffsetRange
+from bridge.spark.pipeline.lineage import BatchCounts, BatchLineage, partition_ranges
 from bridge.spark.pipeline.status.run_phase import BEAT_AGE_MAX_MS
 from bridge.spark.pipeline.status.run_state import RunBatch, RunError, RunState
 from bridge.spark.pipeline.status.run_state_file import this_process, write_run_state
 from bridge.testing.fake_environment import FakeEnvironment
+from tests.delta_log_fixtures import DeltaTableFiles
 from tests.pipeline_audit_fixtures import SPARK_QUERY, TOPIC, TP, PipelineInMemory
 from zkconsumer.admin.admin_session import AdminDependencies
 from zkconsumer.base.clock import SYSTEM_CLOCK
@@ -82,6 +84,20 @@ def test_a_running_pipeline_has_its_batch_offsets_and_lag(pipeline: PipelineInMe
     assert (found["batch_in_progress"], found["dead_letters"], found["lag"]) == (1, 2, 5)
     [row] = found["partitions"]
     assert (row["reached"], row["planned"], row["group_offset"], row["log_end"]) == (10, 10, 25, 30)
+
+
+def test_a_delta_table_has_its_last_batch_without_spark(pipeline: PipelineInMemory) -> None:
+    pipeline.write_file(rows='format = "delta"\ntable = "shop.clicks"')
+    found = status(pipeline, 1)
+    assert "the folder of the Delta table shop.clicks is not known without Spark" in found["not_known"][0]
+    pipeline.write_file(rows='format = "delta"\npath = "rows"')
+    assert status(pipeline)["batches"] == 0
+    made = BatchLineage(
+        SPARK_QUERY, 0, "batch", "clicks", "claim", "a", 1, partition_ranges([OffsetRange(TP, 0, 10)]), BatchCounts(10)
+    )
+    DeltaTableFiles(pipeline.folder / "rows").batch(made, is_copied=False)
+    found = status(pipeline)
+    assert (found["rows"], found["last_batch"]["batch"], found["partitions"][0]["reached"]) == (10, 0, 10)
 
 
 def test_the_table_has_the_last_error_and_what_is_in_the_sink(pipeline: PipelineInMemory) -> None:
