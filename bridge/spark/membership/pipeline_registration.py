@@ -123,11 +123,12 @@ class PipelineRegistration:
         except ZkTimeoutException:
             is_registered = False
         if is_registered and not is_held:
-            is_first, self._session_id = self._session_id is None, session_id
-            log.log(
-                logging.INFO if is_first else logging.DEBUG, "pipeline-registered group=%s pipeline=%s query=%s",
-                self._group, self._pipeline.name, self._pipeline.query,
-            )  # fmt: skip
+            if self._session_id is None:
+                log.info(
+                    "pipeline-registered group=%s pipeline=%s query=%s", self._group, self._pipeline.name,
+                    self._pipeline.query,
+                )  # fmt: skip
+            self._session_id = session_id
         return is_registered
 
 
