@@ -69,7 +69,7 @@ class TableColumns:
 
     __slots__ = ("_count", "data", "first", "rows")
 
-    def __init__(self, data: Any, rows: bytes, count: int, first: int = 0) -> None:
+    def __init__(self, data: Any, rows: bytes | bytearray, count: int, first: int = 0) -> None:
         self.data, self.rows, self.first, self._count = data, rows, first, count
 
     def __len__(self) -> int:

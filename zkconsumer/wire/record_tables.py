@@ -16,7 +16,7 @@ table for each would cost more than its records do.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from struct import Struct
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
@@ -52,7 +52,7 @@ REFERENCE_BYTES_MAX = 1 << 26
 class RecordTable(NamedTuple):
     """Records of one partition, in order of offset: ``size`` rows in ``rows``, whose positions are bytes of ``data``.
 
-    Valid until the next table is requested: the buffer ``rows`` is used again, ``data`` is not.
+    Valid until the next table is requested: the buffer ``rows`` may be used again, ``data`` is not.
     """
 
     data: TableData
@@ -63,7 +63,7 @@ class RecordTable(NamedTuple):
 def read_tables(
     decoder: ModuleType,
     record_set: bytes | memoryview,
-    rows: bytearray,
+    rows: bytearray | Callable[[], bytearray],
     start_offset: int = 0,
     check_crcs: bool = True,
     *,
@@ -76,11 +76,13 @@ def read_tables(
 ) -> Iterator[RecordTable]:
     """The records with ``start_offset`` <= offset < ``end_offset``, in tables that are not empty.
 
-    ``decoder``: ``compiled.RECORD_DECODER``.  ``rows``: filled again for each table; its size, a multiple of
-    ``ROW.size``, bounds the number of rows.  ``max_bytes``: no record of a table begins that many bytes behind the
-    first one. ``joined_bytes_max``: small compressed entries that follow each other become one table, whose data is a
-    copy of at most that many bytes; entries of more than a quarter of it are not joined. ``excluded_batches``: as for
-    ``iter_records``. ``with_instructions`` False: checksums without the processor's instructions.
+    ``decoder``: ``compiled.RECORD_DECODER``. ``rows``: filled again for each table, or a function that returns the
+    buffer for the next one, which the caller may keep; its size, a multiple of ``ROW.size``, bounds the number of
+    rows. Rows of entries that the reference has read are in another buffer then, which is filled again.
+    ``max_bytes``: no record of a table begins that many bytes behind the first one. ``joined_bytes_max``: small
+    compressed entries that follow each other become one table, whose data is a copy of at most that many bytes;
+    entries of more than a quarter of it are not joined. ``excluded_batches``: as for ``iter_records``.
+    ``with_instructions`` False: checksums without the processor's instructions.
 
     Raises as ``records.iter_records`` does, after the table with the records before the error.
     """
@@ -92,13 +94,14 @@ def read_tables(
     )  # fmt: skip
     end, odd, next_table = decoder.END, decoder.ODD, cursor.table
     while True:
+        buffer = rows() if callable(rows) else rows
         try:
-            data, count = next_table(rows, max_bytes)
+            data, count = next_table(buffer, max_bytes)
         except DECODE_ERRORS as error:
             raise invalid_entry_error(type(error), LogEntry(*cursor.entry), str(error)) from error
         stop = cursor.stop
         if count:
-            yield RecordTable(data, rows, count)
+            yield RecordTable(data, buffer, count)
             # The next entry is expanded now.
             del data
         if stop == end:
@@ -107,7 +110,9 @@ def read_tables(
             limits = _Limits(
                 cursor.next_offset, end_offset, check_crcs, frozenset(excluded_batches), decompressed_bytes_max
             )
-            yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, rows)
+            # One buffer for several tables: it is not one that the caller may keep.
+            buffer = bytearray(len(rows())) if callable(rows) else rows
+            yield from _read_in_python(flat, cursor.position, cursor.offset_before, limits, buffer)
             cursor.skip()
 
 

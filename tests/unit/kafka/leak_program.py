@@ -16,7 +16,7 @@ from zkconsumer.base.delivery_lease import Lease
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.kafka.chunks import ChunkQueue, FetchedDataChunk, PartitionTopicInfo
 from zkconsumer.kafka.fetch.fetched_records import BatchEpochs, FetchedRecords, RecordSlice
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, new_row_buffer
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers
 from zkconsumer.streams import KafkaStream, MessageAndMetadata
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.entries import Record
@@ -54,8 +54,8 @@ def read(data: bytes) -> None:
 
 def read_polled(data: bytes) -> None:
     """Read the records as ``poll`` returns them; some are kept."""
-    rows = new_row_buffer(RECORDS)
-    reader = RecordSetReader(memoryview(data), 0, rows, check_crcs=True, excluded=[])
+    buffers = RowBuffers(RECORDS)
+    reader = RecordSetReader(memoryview(data), 0, buffers, check_crcs=True, excluded=[])
     kept = []
     while (found := reader.peek(RECORDS)) is not None:
         part = RecordSlice(found.columns, BatchEpochs([0], [1]))

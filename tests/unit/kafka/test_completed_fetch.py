@@ -15,7 +15,7 @@ from tests.poll_fetcher_fixtures import (
 )
 from tests.transactional_records import ABORT, COMMIT, TRANSACTIONAL, batch, marker, signed
 from zkconsumer.errors import KafkaException
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, excluded_batches, new_row_buffer, outline_of
+from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RowBuffers, excluded_batches, outline_of
 from zkconsumer.wire import compiled
 from zkconsumer.wire.entries import Record
 from zkconsumer.wire.record_set_builder import build_record_set
@@ -226,7 +226,7 @@ def test_a_record_is_decoded_when_it_is_requested_and_not_before() -> None:
 
 def test_the_error_of_a_reader_is_raised_by_each_peek() -> None:
     damaged = record_set(1, 1)
-    reader = RecordSetReader(damaged[:17] + b"beef" + damaged[21:], 0, new_row_buffer(10), True, [])
+    reader = RecordSetReader(damaged[:17] + b"beef" + damaged[21:], 0, RowBuffers(10), True, [])
     for _ in range(2):
         with pytest.raises(Exception, match="checksum"):
             reader.peek(5)

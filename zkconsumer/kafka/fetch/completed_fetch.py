@@ -36,7 +36,13 @@ from zkconsumer.kafka.fetch.fetched_records import (
     bytes_of,
     headers_of,
 )
-from zkconsumer.kafka.fetch.record_set_reader import RecordSetReader, RecordsPart, excluded_batches, outline_of
+from zkconsumer.kafka.fetch.record_set_reader import (
+    RecordSetReader,
+    RecordsPart,
+    RowBuffers,
+    excluded_batches,
+    outline_of,
+)
 from zkconsumer.types import TopicPartition
 from zkconsumer.wire.fetch_codec import UNKNOWN_VALUE, FetchedPartition
 from zkconsumer.wire.record_tables import DECODE_ERRORS
@@ -46,10 +52,10 @@ from zkconsumer.wire.transactions import IsolationLevel
 class RecordReading(NamedTuple):
     """How records are read: the same for all fetches of a ``Fetcher``.
 
-    ``rows``: of ``record_set_reader.new_row_buffer``.  A deserializer None: bytes are returned as they are.
+    A deserializer None: bytes are returned as they are.
     """
 
-    rows: bytearray
+    buffers: RowBuffers
     check_crcs: bool
     isolation_level: IsolationLevel
     key_deserializer: Deserializer[Any] | None = None
@@ -153,7 +159,7 @@ class CompletedFetch:
         self._reader = RecordSetReader(
             records[begin:],
             self.next_fetch_offset,
-            reading.rows,
+            reading.buffers,
             reading.check_crcs,
             [position - begin for position in excluded if position >= begin],
         )

@@ -63,7 +63,7 @@ from zkconsumer.kafka.fetch.list_offsets_requests import OffsetAndTimestamp
 from zkconsumer.kafka.fetch.offset_fetcher import OffsetFetcher, OffsetNetworkClient
 from zkconsumer.kafka.fetch.partition_positions import LOG_EVENTS_MAX
 from zkconsumer.kafka.fetch.position_errors import offset_out_of_range_error
-from zkconsumer.kafka.fetch.record_set_reader import new_row_buffer
+from zkconsumer.kafka.fetch.record_set_reader import RowBuffers
 from zkconsumer.kafka.fetch.response_queue import ResponseQueue
 from zkconsumer.kafka.fetch.subscription_state import SubscriptionState
 from zkconsumer.kafka.fetch.topic_metadata_fetcher import PolledNetworkClient, TopicMetadataFetcher
@@ -111,7 +111,7 @@ class Fetcher:
         self._config = config
         self._clock = clock
         self._reading = RecordReading(
-            new_row_buffer(config.max_poll_records),
+            RowBuffers(config.max_poll_records),
             config.check_crcs,
             config.isolation_level,
             key_deserializer,

@@ -28,7 +28,7 @@ from zkconsumer.wire.records import iter_records
 from zkconsumer.wire.transactions import aborted_batches, read_aborted_transactions
 
 TABLE_ROWS_MIN, TABLE_ROWS_MAX = 4 * 1024, 16 * 1024
-"""The rows of the buffer for one table: 192 to 768 KB."""
+"""The rows of one table: 192 to 768 KB."""
 
 _LEADER_EPOCH_POSITION = 12
 _INT32 = Struct(">i")
@@ -36,10 +36,35 @@ _INTS_OF_ROW = ROW.size // 4
 _KEY_START, _VALUE_START, _VALUE_LENGTH, _HEADERS_END = 4, 6, 7, 9
 
 
-def new_row_buffer(records_max: int) -> bytearray:
-    """A buffer for tables of records of which at most so many are read at a time; the readers of one thread may share
-    it."""
-    return bytearray(max(TABLE_ROWS_MIN, min(records_max, TABLE_ROWS_MAX)) * ROW.size)
+class RowBuffers:
+    """Buffers for tables of records of which at most ``records_max`` are read at a time; the readers of one thread may
+    share them.
+
+    A table that fills at least half of its buffer keeps it.  Of a smaller one the rows are copied, so that a few rows
+    do not keep the whole buffer.
+    """
+
+    __slots__ = ("_next", "table_rows")
+
+    def __init__(self, records_max: int) -> None:
+        self.table_rows = max(TABLE_ROWS_MIN, min(records_max, TABLE_ROWS_MAX))
+        """The most rows of a table."""
+        self._next: bytearray | None = None
+
+    def next_buffer(self) -> bytearray:
+        """The buffer for the next table, with undefined content."""
+        if self._next is None:
+            assert compiled.RECORD_DECODER is not None, "tables are made by it"
+            self._next = compiled.RECORD_DECODER.unwritten(self.table_rows * ROW.size)
+        return self._next
+
+    def kept_rows(self, table: RecordTable) -> bytes | bytearray:
+        """The rows of a table, perhaps with others after them, which stay as they are."""
+        size_bytes = table.size * ROW.size
+        if table.rows is not self._next or 2 * size_bytes < len(table.rows):
+            return bytes(memoryview(table.rows)[:size_bytes])
+        self._next = None
+        return table.rows
 
 
 class RecordSetOutline(NamedTuple):
@@ -115,9 +140,9 @@ class _Chunk(Protocol):
 class _TableChunk:
     __slots__ = ("_data", "_ints", "_longs", "_rows", "count")
 
-    def __init__(self, table: RecordTable) -> None:
+    def __init__(self, table: RecordTable, buffers: RowBuffers) -> None:
         self._data: TableData = table.data
-        self._rows = bytes(memoryview(table.rows)[: table.size * ROW.size])
+        self._rows = buffers.kept_rows(table)
         rows = memoryview(self._rows)
         self._longs, self._ints = rows.cast("q"), rows.cast("i")
         self.count = table.size
@@ -149,11 +174,11 @@ class _ListChunk:
 
 @dataclass(slots=True, eq=False)
 class RecordSetReader:
-    """``rows``: of ``new_row_buffer``.  ``excluded``: of ``excluded_batches``.  See the module."""
+    """``excluded``: of ``excluded_batches``.  See the module."""
 
     record_set: RecordSet
     start_offset: int
-    rows: bytearray
+    buffers: RowBuffers
     check_crcs: bool
     excluded: list[int]
     _chunks: Iterator[_Chunk] = field(init=False)
@@ -198,17 +223,21 @@ class RecordSetReader:
         decoder = compiled.RECORD_DECODER
         assert decoder is not None, "tables are made by it"
         tables = read_tables(
-            decoder, self.record_set, self.rows, self.start_offset, self.check_crcs, excluded_batches=self.excluded
+            decoder,
+            self.record_set,
+            self.buffers.next_buffer,
+            self.start_offset,
+            self.check_crcs,
+            excluded_batches=self.excluded,
         )
-        # A table is copied here, since the buffer belongs to all readers.
-        return map(_TableChunk, tables)
+        return (_TableChunk(table, self.buffers) for table in tables)
 
     def _lists(self) -> Iterator[_Chunk]:
         """The records before an error come first, then the error."""
         records = iter_records(
             self.record_set, self.start_offset, self.check_crcs, excluded_batches=frozenset(self.excluded)
         )
-        size = len(self.rows) // ROW.size
+        size = self.buffers.table_rows
         failure: Exception | None = None
         while failure is None:
             found: list[Record] = []

@@ -1,0 +1,62 @@
+"""``RowBuffers``: a table keeps its buffer, and no other table writes into it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zkconsumer.kafka.fetch.record_set_reader import TABLE_ROWS_MIN, RecordSetReader, RowBuffers
+from zkconsumer.kafka.record_columns import TableColumns
+from zkconsumer.wire import compiled
+from zkconsumer.wire.entries import Record
+from zkconsumer.wire.record_set_builder import build_record_set
+from zkconsumer.wire.record_tables import ROW, read_tables
+
+pytestmark = pytest.mark.skipif(compiled.RECORD_DECODER is None, reason="tables are made by the compiled decoder")
+
+
+def record_set_of(count: int) -> bytes:
+    return build_record_set([Record(n, 0, 0, b"k", b"v%d" % n, ()) for n in range(count)], 2)
+
+
+def test_a_table_keeps_its_buffer_if_it_fills_half_of_it_and_the_next_table_has_another_one() -> None:
+    count = 2 * TABLE_ROWS_MIN + 5
+    reader = RecordSetReader(record_set_of(count), 0, RowBuffers(1), check_crcs=True, excluded=[])
+    found: list[TableColumns] = []
+    while (part := reader.peek(TABLE_ROWS_MIN)) is not None:
+        reader.skip(part)
+        assert isinstance(part.columns, TableColumns)
+        found.append(part.columns)
+    first, second, last = found
+    assert [len(first), len(second), len(last)] == [TABLE_ROWS_MIN, TABLE_ROWS_MIN, 5]
+    assert isinstance(first.rows, bytearray)
+    assert first.rows is not second.rows
+    assert len(last.rows) == 5 * ROW.size, "a copy: it fills less than half"
+    offsets = [record.offset for columns in found for record in columns.records(0, len(columns))]
+    assert offsets == list(range(count))
+
+
+def test_tables_of_an_entry_that_the_compiled_decoder_does_not_accept_are_in_a_buffer_that_is_not_kept() -> None:
+    class OddCursor:
+        """A cursor that accepts no entry."""
+
+        position, offset_before, next_offset, stop = 0, -1, 0, "odd"
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def table(self, rows: bytearray, max_bytes: int) -> tuple[None, int]:
+            return None, 0
+
+        def skip(self) -> None:
+            self.stop = "end"
+
+    shared = bytearray(4 * ROW.size)
+    decoder: Any = SimpleNamespace(Cursor=OddCursor, END="end", ODD="odd")
+    sizes = []
+    for table in read_tables(decoder, record_set_of(10), lambda: shared):
+        assert table.rows is not shared
+        sizes.append(table.size)
+    assert sizes == [4, 4, 2]
