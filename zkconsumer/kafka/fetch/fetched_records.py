@@ -141,8 +141,6 @@ if _COMPILED is not None and not TYPE_CHECKING:
 class BatchEpochs:
     """The leader epoch of each batch of a record set: ascending first offsets, and the epoch from there on."""
 
-    __slots__ = ("_epochs", "_starts", "last")
-
     def __init__(self, starts: Sequence[int] = (), epochs: Sequence[int | None] = ()) -> None:
         self._starts = starts
         self._epochs = epochs
