@@ -139,16 +139,24 @@ DELTA = Part("Delta, pyspark 4.2", ((sys.executable, "tests/run_delta.py"),), 4)
 NEWEST = Part("newest packages", ((sys.executable, "-m", "tox", "run", "-e", "newest"),), 8)
 NIGHTLY_UNIT = Part("nightly without servers", ((*PYTEST, *ON_BOTH_CORES, "-m", "nightly and not real", "tests"),), 30)
 NIGHTLY_MIGRATION = Part("nightly migration", ((*PYTEST, "-m", "nightly and real", "tests/migration"),), 60)
-NIGHTLY_SPARK = Part("nightly Spark", ((*PYTEST, "-m", "nightly and real", "tests/spark"),), 65)
+NIGHTLY_SPARK = Part(
+    "nightly Spark",
+    (
+        (*PYTEST, "-m", "nightly and real", "tests/spark"),
+        (sys.executable, "tests/run_delta.py", "-m", "nightly and real"),
+    ),
+    110,
+)
 NIGHTLY_WITHOUT = Part(
     "nightly without extensions",
     ((*PYTEST, "-m", "real", "tests/real", "tests/whole_consumer", "tests/spark/test_batch.py"),),
     40,
     with_extensions=False,
 )
+IN_OTHER_PARTS = [f"--ignore=tests/{name}" for name in ("delta", "migration", "spark")]
 NIGHTLY_OTHERS = Part(
     "nightly real servers",
-    ((*PYTEST, "-m", "nightly and real", "tests", "--ignore=tests/migration", "--ignore=tests/spark"),),
+    ((*PYTEST, "-m", "nightly and real", "tests", *IN_OTHER_PARTS),),
     45,
 )
 

@@ -110,6 +110,7 @@ class DeltaPlace:
         return sorted((row.offset, row.id, row.n) for row in rows)
 
 
+@pytest.mark.nightly
 def test_delta_tables_are_audited_replayed_and_replaced(
     spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path
 ) -> None:

@@ -347,6 +347,7 @@ def test_a_pipeline_that_was_stopped_for_longer_than_its_session_leaves_the_grou
     assert place.offsets() == {}
 
 
+@pytest.mark.nightly
 def test_a_scala_member_joins_and_leaves_beside_a_registered_pipeline(place: Place) -> None:
     about = GroupPipeline("q-1", "clicks", "/cp", "h1", 1, 0)
     client = MembershipProcessClient(replace(place.settings(CommitMode.CLAIM), pipeline=about))

@@ -37,6 +37,7 @@ def environment_of(spark: SparkSession) -> str:
     return str(jvm.org.apache.spark.util.Utils.redact(context.conf(), found).mkString("\n"))
 
 
+@pytest.mark.nightly
 def test_settings_of_hadoop_reach_the_checkpoint_and_a_secret_is_in_nothing_that_is_shown_or_stored(
     spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

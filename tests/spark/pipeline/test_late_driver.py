@@ -153,7 +153,7 @@ def at(wanted: str, action: Callable[[], None]) -> Reached:
     return lambda point, _: action() if point == wanted else None
 
 
-@pytest.mark.parametrize("batch", ["parquet", "postgres"], indirect=True)
+@pytest.mark.parametrize("batch", ["parquet", pytest.param("postgres", marks=pytest.mark.nightly)], indirect=True)
 def test_dead_letters_of_a_late_driver_are_not_committed_if_its_successor_had_none(batch: Batch) -> None:
     with pytest.raises(LineageConflictError, match=r"this attempt found t/0 \[3, 4\)"):
         batch.run(corrupt=3, reached=at(AFTER_WRITE, batch.run))

@@ -326,6 +326,7 @@ def test_a_registry_that_dies_between_the_passes_of_a_batch_loses_nothing_and_do
     place.counted(6)
 
 
+@pytest.mark.nightly
 def test_a_schema_that_is_registered_between_the_passes_fails_the_attempt_and_the_next_one_has_rows(
     place: RegistryPlace, new_workers: None
 ) -> None:
@@ -354,6 +355,7 @@ def test_committed_dead_letters_stay_dead_letters_although_their_schema_was_regi
     assert (rows, len(letters)) == ([], 4)
 
 
+@pytest.mark.nightly
 def test_a_schema_that_was_deleted_after_dead_letters_were_committed_fails_the_batch_and_loses_nothing(
     place: RegistryPlace, new_workers: None
 ) -> None:
@@ -373,6 +375,7 @@ def test_a_schema_that_was_deleted_after_dead_letters_were_committed_fails_the_b
 # --- with a group -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_schema_that_evolves_while_the_query_runs_changes_no_column_of_the_table(
     place: RegistryPlace, shared_cluster: Sandbox
 ) -> None:
@@ -411,6 +414,7 @@ def test_a_schema_that_evolves_while_the_query_runs_changes_no_column_of_the_tab
     assert letter.error.startswith(f"value: schema id {third}: field id: the writer's type is string")
 
 
+@pytest.mark.nightly
 def test_check_and_run_end_with_one_line_and_a_code_and_run_continues_when_the_registry_answers(
     place: RegistryPlace, shared_cluster: Sandbox, new_workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ def two(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_path:
     made.kill()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_second_pipeline_is_refused_and_a_restart_of_the_first_one_goes_on(two: TwoPipelines) -> None:
     two.cluster.produce(two.topic, 0, [b"a-%d" % n for n in range(10)])

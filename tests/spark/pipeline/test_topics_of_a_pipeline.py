@@ -106,6 +106,7 @@ def changing(spark: SparkSession, shared_cluster: Sandbox, fresh_name: str, tmp_
     return made
 
 
+@pytest.mark.nightly
 def test_topics_are_added_and_removed_between_the_starts_of_a_pipeline(changing: ChangingTopics) -> None:
     changing.produce("ab")
     changing.subscribe("a")
