@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 COUNT = 200
 EARLY = 20
 GROWTH_KB_MAX = 5 * 1024
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 PATIENCE_MS = 10_000
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
