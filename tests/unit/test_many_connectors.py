@@ -18,6 +18,7 @@ from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ZkTimeoutException
 
 
+@pytest.mark.timeout(300)
 def test_two_hundred_connectors_leave_nothing_behind() -> None:
     early, late = run()
     assert all(name.startswith("fake-") for name in early["ours"]), "threads of closed connectors"
