@@ -21,7 +21,7 @@ from zkconsumer.base.clock import SYSTEM_CLOCK
 from zkconsumer.testing.sandbox import Sandbox, ScalaHost, wait_until
 from zkconsumer.testing.sandbox.waiting import pause_ms
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 BROKER = "1.1.1"
 EXPIRY_SLACK_MS = 3_000
