@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,48 +119,62 @@ def test_the_same_batch_with_other_ranges_is_an_error_and_changes_nothing(spark:
     assert leftovers(tmp_path) == []
 
 
+class StoppedAppend:
+    """An append whose task waits until it may end; ``errors`` has what the append ended with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.errors: list[str] = []
+        self._started, self._may_end = folder / "started", folder / "may-end"
+
+    def append(self, frame: DataFrame, target: DeltaTarget, options: Mapping[str, str]) -> None:
+        started, may_end = self._started, self._may_end
+
+        def wait(batches: Iterable[Any]) -> Iterable[Any]:
+            import time
+
+            started.touch()
+            while not may_end.exists():
+                time.sleep(0.05)
+            yield from batches
+
+        try:
+            append_rows(frame.coalesce(1).mapInArrow(wait, frame.schema), target, options)
+        except Exception as error:
+            self.errors.append(str(error))
+            raise
+
+    @contextmanager
+    def while_it_waits(self, commit: Callable[[], CommitOutcome]) -> Iterator[list[CommitOutcome]]:
+        """Commits in another thread; the body runs while the task waits.  Yields the list that gets the outcome."""
+        outcomes: list[CommitOutcome] = []
+        thread = threading.Thread(target=lambda: outcomes.append(commit()), daemon=True)
+        thread.start()
+        try:
+            waited = threading.Event()
+            while not self._started.exists() and thread.is_alive():
+                waited.wait(0.05)
+            yield outcomes
+        finally:
+            self._may_end.touch()
+            thread.join(WAIT_S)
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_driver_that_is_stopped_inside_its_append_conflicts_with_the_second_one(
     spark: SparkSession, tmp_path: Path, batches: int
 ) -> None:
     """A task of the first driver's append waits until the second driver has committed the batch, and the next one."""
-    started, may_end = tmp_path / "started", tmp_path / "may-end"
-    errors: list[str] = []
-
-    def wait(batches: Iterable[Any]) -> Iterable[Any]:
-        import time
-
-        started.touch()
-        while not may_end.exists():
-            time.sleep(0.05)
-        yield from batches
-
-    def stopped_append(frame: DataFrame, target: DeltaTarget, options: Mapping[str, str]) -> None:
-        try:
-            append_rows(frame.coalesce(1).mapInArrow(wait, frame.schema), target, options)
-        except Exception as error:
-            errors.append(str(error))
-            raise
-
+    stopped = StoppedAppend(tmp_path)
     path = tmp_path / "table"
     second = open_sink(spark, path)
-    first = open_sink(spark, path, stopped_append)
-    outcomes: list[CommitOutcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(run(first, spark, "t1")), daemon=True)
-    thread.start()
-    try:
-        waited = threading.Event()
-        while not started.exists() and thread.is_alive():
-            waited.wait(0.05)
+    first = open_sink(spark, path, stopped.append)
+    with stopped.while_it_waits(lambda: run(first, spark, "t1")) as outcomes:
         theirs = [run(second, spark, "t2", batch) for batch in range(batches)]
         second.remove_leftovers(NOW_MS)
-    finally:
-        may_end.touch()
-        thread.join(WAIT_S)
     assert theirs == [CommitOutcome.COMMITTED] * batches
     assert outcomes == [CommitOutcome.ALREADY_COMMITTED]
-    assert len(errors) == 1
-    assert "CONCURRENT_TRANSACTION" in errors[0] or "ConcurrentTransactionException" in errors[0]
+    assert len(stopped.errors) == 1
+    assert "CONCURRENT_TRANSACTION" in stopped.errors[0] or "ConcurrentTransactionException" in stopped.errors[0]
     assert values(spark, path) == list(range(3 * batches))
     assert {each.attempt for each in first.lineages()} == {"t2"}
     assert leftovers(path) == []
@@ -295,28 +310,12 @@ def test_a_replacement_beside_the_live_query_is_one_commit_and_fails_none_of_its
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A task of the replacement waits until the live query has committed a batch; then the replacement tries again."""
-    started, may_end, path = tmp_path / "started", tmp_path / "may-end", tmp_path / "table"
-    errors: list[str] = []
+    stopped, path = StoppedAppend(tmp_path), tmp_path / "table"
     schema = "v string, topic string, partition int, offset bigint"
 
     def placed(first: int, value: str, count: int = 3) -> DataFrame:
         made = [(value, "clicks", 0, n) for n in range(first, first + count)]
         return spark.createDataFrame(made, schema).repartition(2)
-
-    def wait(batches: Iterable[Any]) -> Iterable[Any]:
-        import time
-
-        started.touch()
-        while not may_end.exists():
-            time.sleep(0.05)
-        yield from batches
-
-    def stopped_append(frame: DataFrame, target: DeltaTarget, options: Mapping[str, str]) -> None:
-        try:
-            append_rows(frame.coalesce(1).mapInArrow(wait, frame.schema), target, options)
-        except Exception as error:
-            errors.append(str(error))
-            raise
 
     def live(batch: int) -> CommitOutcome:
         staged = second.write(placed(3 * batch, "old"), attempt("t1", batch))
@@ -327,26 +326,17 @@ def test_a_replacement_beside_the_live_query_is_one_commit_and_fails_none_of_its
     assert [live(0), live(1)] == [CommitOutcome.COMMITTED] * 2
     deleted: list[int] = []
     places = OffsetColumns("topic", "partition", "offset")
-    first = DeltaSink(spark, DeltaTarget(str(path), None), stopped_append).replacing(
+    first = DeltaSink(spark, DeltaTarget(str(path), None), stopped.append).replacing(
         ReplacedRows(places, deleted.append)
     )
     staged = first.write(placed(1, "new", 2), BatchAttempt("replace-1", 0, "t9", NOW_MS))
     wanted = replace(lineage(staged, 1), kind="replace", counts=BatchCounts(2, 1))
     first.reserve(wanted, {})
-    outcomes: list[CommitOutcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(first.commit(staged, wanted)), daemon=True)
-    thread.start()
-    try:
-        waited = threading.Event()
-        while not started.exists() and thread.is_alive():
-            waited.wait(0.05)
+    with stopped.while_it_waits(lambda: first.commit(staged, wanted)) as outcomes:
         assert live(2) is CommitOutcome.COMMITTED
-    finally:
-        may_end.touch()
-        thread.join(WAIT_S)
     assert (outcomes, deleted) == ([CommitOutcome.COMMITTED], [3])
-    assert len(errors) == 1
-    assert "CONCURRENT_APPEND" in errors[0]
+    assert len(stopped.errors) == 1
+    assert "CONCURRENT_APPEND" in stopped.errors[0]
     found = spark.read.format("delta").load(str(path)).collect()
     assert sorted((row.offset, row.v) for row in found) == [
         (0, "old"), (1, "new"), (2, "new"), *((n, "old") for n in range(4, 9)),

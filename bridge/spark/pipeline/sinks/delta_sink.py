@@ -56,8 +56,9 @@ two could later replace a commit of another process.  Other file systems are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.spark.pipeline.lineage import (
@@ -188,16 +189,9 @@ class DeltaSink:
         return CommitOutcome.ALREADY_COMMITTED
 
     def commit_without_rows(self, lineage: BatchLineage) -> BatchLineage:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        failure: Exception | None = None
         if (stored := self.committed(*lineage.key)) is not None:
             return stored
-        try:
-            self._add_empty(lineage)
-        except (PySparkException, Py4JError) as error:
-            failure = error
+        failure = failure_of(lambda: self._add_empty(lineage))
         stored = self.committed(*lineage.key)
         if stored is None:
             raise failure or self._no_offsets_left(lineage)
@@ -207,7 +201,8 @@ class DeltaSink:
         """Step 4; returns the lineage that the table has after it, of this attempt or of another one."""
         condition, deleted = self._replaced_rows(lineage)
         for left in reversed(range(REPLACE_TRIES_MAX)):
-            failure = self._try_append(staged, batch_options(lineage, condition))
+            options = batch_options(lineage, condition)
+            failure = failure_of(partial(self._append_staged, staged, options))
             stored = self.committed(*lineage.key)
             if stored is not None:
                 if self._replaced is not None and stored.attempt == lineage.attempt:
@@ -233,17 +228,8 @@ class DeltaSink:
             "has the rows of the batch, start with a new checkpoint, which continues from the offsets of the group"
         )
 
-    def _try_append(self, staged: StagedBatch[StagedDeltaRows], options: Mapping[str, str]) -> Exception | None:
-        """The error of Spark, if there is one; the log says whether the batch was committed."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        try:
-            self._append(self._staged_frame(staged), self._target, options)
-        except (PySparkException, Py4JError) as error:
-            failure: Exception = error
-            return failure
-        return None
+    def _append_staged(self, staged: StagedBatch[StagedDeltaRows], options: Mapping[str, str]) -> None:
+        self._append(self._staged_frame(staged), self._target, options)
 
     def _replaced_rows(self, lineage: BatchLineage) -> tuple[str, int]:
         """The condition of the rows that the commit of a replacement deletes, and their number; "": none."""
@@ -308,6 +294,19 @@ class DeltaSink:
     @property
     def _reservations(self) -> FolderReservations:
         return self._open()[2]
+
+
+def failure_of(commit: Callable[[], None]) -> Exception | None:
+    """The error of Spark in a commit, if there is one; the log of the table shows whether it was committed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        commit()
+    except (PySparkException, Py4JError) as error:
+        failure: Exception = error
+        return failure
+    return None
 
 
 def is_append_conflict(error: Exception | None) -> bool:
